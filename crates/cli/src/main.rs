@@ -1,0 +1,2 @@
+//! The `sidelane` command: a subcommand a file, no logic of its own.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The demonstration: a server beside batch work, under several schedulers.

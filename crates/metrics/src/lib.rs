@@ -1,0 +1,1 @@
+//! SMT metrics: pure arithmetic.

@@ -1,0 +1,1 @@
+//! The sched_ext scheduler and its loader.

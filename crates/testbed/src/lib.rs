@@ -1,0 +1,1 @@
+//! The test bed: an SMT virtual machine for everyone.

@@ -1,0 +1,1 @@
+//! Processors as the scheduler sees them: packages, caches, cores and lanes.
