@@ -1,1 +1,3 @@
 //! The sched_ext scheduler and its loader.
+
+mod bpf;

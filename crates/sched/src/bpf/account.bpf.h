@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What each lane does, and for how long.
+ *
+ * Problem: every other mechanism asks what the lanes of a core are doing.
+ *
+ * Rule: each lane has one state (enum lane_state), written only by callbacks of
+ * that lane. What a core is (idle, lent to batch, with room for batch) is
+ * derived from its lanes' states at each change, never counted up and down, so
+ * it cannot drift, whatever callback the kernel leaves out.
+ *
+ * Cost: at each change one look at every lane of the core.
+ *
+ * Does not: charge MT1-equivalent time; see metrics.
+ */
+#ifndef SIDELANE_ACCOUNT_BPF_H
+#define SIDELANE_ACCOUNT_BPF_H
+
+#include "types.bpf.h"
+#include "vector.bpf.h"
+
+/* How many lanes of @core are in @state. */
+static __noinline u32 lanes_in_state(struct core_ctx *core, u32 state)
+{
+	u32 i, n = 0;
+
+	if (!core)
+		return 0;
+	bpf_for(i, 0, core->nr_lanes) {
+		struct lane_ctx *lane = lane_ctx(core_lane(core, i));
+
+		if (lane && lane->state == state)
+			n++;
+	}
+	return n;
+}
+
+/* Does critical work run on @core, or wait in its vector? */
+static __always_inline bool core_closed(struct core_ctx *core, u32 core_id)
+{
+	return vector_length(core_id, CLASS_CRITICAL) > 0 ||
+	       lanes_in_state(core, LANE_CRITICAL) > 0;
+}
+
+/* Derives the membership of @core_id in the core sets from its lanes. */
+static __noinline void core_refresh(u32 core_id)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u32 states[NR_LANE_STATES] = {};
+	bool waiting;
+	u32 i;
+
+	if (!core)
+		return;
+	bpf_for(i, 0, core->nr_lanes) {
+		struct lane_ctx *lane = lane_ctx(core_lane(core, i));
+
+		if (lane && lane->state < NR_LANE_STATES)
+			states[lane->state]++;
+	}
+	waiting = vector_length(core_id, CLASS_CRITICAL) > 0;
+	core_set_assign(CORES_IDLE, core_id, !waiting && states[LANE_IDLE] == core->nr_lanes);
+	core_set_assign(CORES_LENT, core_id,
+			!waiting && states[LANE_BATCH] > 0 &&
+				states[LANE_BATCH] + states[LANE_IDLE] == core->nr_lanes);
+	core_set_assign(CORES_WITH_ROOM, core_id,
+			!waiting && !states[LANE_CRITICAL] && states[LANE_IDLE] > 0);
+}
+
+/*
+ * May the lane @cpu be busy, beside the lanes of @core that already are? The SMT
+ * level caps the busy lanes of a core.
+ */
+static __noinline bool level_allows(struct core_ctx *core, s32 cpu)
+{
+	u32 i, busy = 0;
+
+	if (!core)
+		return false;
+	if (core->nr_lanes <= settings.smt_level)
+		return true;
+	bpf_for(i, 0, core->nr_lanes) {
+		s32 other = core_lane(core, i);
+		struct lane_ctx *lane = lane_ctx(other);
+
+		if (lane && other != cpu && lane->state < NR_CLASSES)
+			busy++;
+	}
+	return busy < settings.smt_level;
+}
+
+/* Puts the lane of this CPU into @state. */
+static __always_inline void lane_set_state(struct lane_ctx *lane, u32 state, u64 now_ns)
+{
+	lane->since_ns = now_ns;
+	/* a full barrier: a sibling that changes at the same time sees us, or we it */
+	__sync_lock_test_and_set(&lane->state, state);
+	core_refresh(lane->core);
+}
+
+/* Charges @p for the time since it began to run; returns that time. */
+static __always_inline u64 account_run(struct task_ctx *tctx, u64 now_ns)
+{
+	u64 ran_ns = now_ns > tctx->running_ns ? now_ns - tctx->running_ns : 0;
+
+	if (tctx->class < NR_CLASSES)
+		count_add(run_ns[tctx->class], ran_ns);
+	return ran_ns;
+}
+
+#endif /* SIDELANE_ACCOUNT_BPF_H */

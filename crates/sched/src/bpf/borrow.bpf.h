@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Closed cores: batch borrows lanes and gives them back.
+ *
+ * Problem: batch on a sibling lane slows a critical task by a third to a half,
+ * however little it does; idle lanes on the other hand are capacity thrown away.
+ *
+ * Rule (borrow-idle): batch runs on a core only while no critical task runs on
+ * any of its lanes and none waits in its vector. When a critical task is placed
+ * on a core, the core closes: every lane that runs batch is kicked at once, from
+ * the waker, before the critical task itself runs, and stays idle. To the batch
+ * task that is a nap in the core's batch vector, from which an open core may
+ * steal it. When the last critical task leaves, idle lanes are kicked to look at
+ * the batch vector again.
+ *
+ * Between "this lane begins batch" and "that lane begins critical work" there is
+ * no lock: each side writes its state with a full barrier, then looks at the
+ * other, so that at least one of them sees the conflict and evicts.
+ *
+ * Cost: a kick (one interrupt) for each lane that runs batch when a core closes,
+ * and one for each idle lane when it opens.
+ *
+ * Source: seeds "Elfen": borrow-idle. The source's batch threads watch the
+ * sibling lane themselves and nap; here the scheduler does it for any program.
+ * Not here: budgets, service-level feedback, the lane signal.
+ */
+#ifndef SIDELANE_BORROW_BPF_H
+#define SIDELANE_BORROW_BPF_H
+
+#include "types.bpf.h"
+#include "account.bpf.h"
+#include "vector.bpf.h"
+
+/* May batch run on @core_id now? */
+static __always_inline bool borrow_allowed(struct core_ctx *core, u32 core_id)
+{
+	return !core_closed(core, core_id);
+}
+
+/* Asks batch to leave the lane @cpu. */
+static __always_inline void evict_lane(struct lane_ctx *lane, s32 cpu, u64 now_ns)
+{
+	if (!lane->evict_ns) {
+		lane->evict_ns = now_ns;
+		count(evictions);
+	}
+	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
+/* Closes a core: critical work runs there or is about to. */
+static __noinline void core_close(u32 core_id, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u32 i;
+
+	if (!core)
+		return;
+	bpf_for(i, 0, core->nr_lanes) {
+		s32 cpu = core_lane(core, i);
+		struct lane_ctx *lane = lane_ctx(cpu);
+
+		if (lane && lane->state == LANE_BATCH && !lane->overdue)
+			evict_lane(lane, cpu, now_ns);
+	}
+}
+
+/* Wakes the idle lanes of @core_id but @self, so that they dispatch again. */
+static __noinline void core_kick_idle(u32 core_id, s32 self)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u32 i;
+
+	if (!core)
+		return;
+	bpf_for(i, 0, core->nr_lanes) {
+		s32 cpu = core_lane(core, i);
+		struct lane_ctx *lane = lane_ctx(cpu);
+
+		if (lane && cpu != self && lane->state == LANE_IDLE)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	}
+}
+
+/* Is there batch that the lanes of an open core could take? */
+static __always_inline bool batch_waits(u32 core_id)
+{
+	return vector_length(core_id, CLASS_BATCH) > 0 || vector_can_steal(core_id, CLASS_BATCH);
+}
+
+/*
+ * The lane @cpu went from critical work to something else. If that was the last
+ * critical work of the core, batch may come back.
+ */
+static __noinline void core_reopen(u32 core_id, s32 cpu)
+{
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (!core || !borrow_allowed(core, core_id))
+		return;
+	count(openings);
+	if (batch_waits(core_id))
+		core_kick_idle(core_id, cpu);
+}
+
+/* Batch that cannot leave now: exiting, or bound to its CPU for a moment. */
+static __always_inline bool batch_is_stuck(const struct task_struct *p)
+{
+	s32 disabled = 0;
+
+	if (p->flags & PF_EXITING)
+		return true;
+	if (bpf_core_field_exists(p->migration_disabled))
+		disabled = p->migration_disabled;
+	/* the program that asks disables migration of the current task */
+	if (p == bpf_get_current_task_btf())
+		disabled--;
+	return disabled > 0;
+}
+
+/* A task begins to run on @cpu: whoever should not run beside it is evicted. */
+static __always_inline void borrow_check(struct task_struct *p, struct lane_ctx *lane, s32 cpu,
+					 u64 now_ns)
+{
+	struct core_ctx *core;
+
+	if (lane->state == LANE_CRITICAL) {
+		core_close(lane->core, now_ns);
+	} else if (lane->state == LANE_BATCH && !lane->overdue) {
+		core = core_ctx(lane->core);
+		if (core && core_closed(core, lane->core) && !batch_is_stuck(p))
+			evict_lane(lane, cpu, now_ns);
+	}
+}
+
+/*
+ * The starvation bound, from the tick of a task that does not pause: whoever
+ * waited too long gets an idle lane of this core, or else this one.
+ */
+static __always_inline void overdue_check(struct task_struct *p, struct lane_ctx *lane,
+					  u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(lane->core);
+
+	if (!core || lane->overdue ||
+	    !(vector_overdue(lane->core, CLASS_NORMAL, now_ns) ||
+	      vector_overdue(lane->core, CLASS_BATCH, now_ns)))
+		return;
+	if (lanes_in_state(core, LANE_IDLE))
+		core_kick_idle(lane->core, -1);
+	else
+		scx_bpf_task_set_slice(p, 0);
+}
+
+#endif /* SIDELANE_BORROW_BPF_H */

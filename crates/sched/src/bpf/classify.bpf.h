@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which class a task belongs to.
+ *
+ * Problem: an operator names the work that somebody waits for and the work that
+ * may wait; everything else says of itself what it is, or is normal.
+ *
+ * Rule: the first rule that matches decides. Without a match, SCHED_IDLE,
+ * SCHED_BATCH and nice >= 10 mean batch, the rest is normal. Kernel threads are
+ * always normal. The class is looked up at each wake-up and at the end of each
+ * slice, so that exec, a rename, a new nice value or a move to another cgroup
+ * take effect there without a hook for each.
+ *
+ * Cgroup rules are globs over paths; matching those is the loader's work. It
+ * keeps, for every cgroup, a mask of the rules that match the cgroup or one of
+ * its ancestors. A cgroup that the loader has not seen yet takes the mask of
+ * its nearest known ancestor.
+ *
+ * Cost: a few compares a rule and, with cgroup rules, one hash look-up.
+ *
+ * Does not: follow symbolic links of `exe` rules after the loader resolved
+ * them (the loader looks again every second).
+ */
+#ifndef SIDELANE_CLASSIFY_BPF_H
+#define SIDELANE_CLASSIFY_BPF_H
+
+#include "types.bpf.h"
+
+#define SCHED_NORMAL 0
+#define SCHED_BATCH 3
+#define SCHED_IDLE 5
+#define NICE_OF_STATIC_PRIO(prio) ((s32)(prio) - 120)
+#define BATCH_NICE_MIN 10
+#define CGROUP_DEPTH_MAX 32
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_RULES);
+	__type(key, u32);
+	__type(value, struct rule);
+} rules SEC(".maps");
+
+/* Cgroup id to the mask of cgroup rules that match it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u64);
+	__type(value, u64);
+} cgroup_masks SEC(".maps");
+
+static __always_inline struct cgroup *task_cgroup(struct task_struct *p)
+{
+	return BPF_CORE_READ(p, cgroups, dfl_cgrp);
+}
+
+/* The mask of @p's cgroup, or of its nearest ancestor that the loader knows. */
+static __noinline u64 cgroup_mask(struct task_struct *p)
+{
+	struct cgroup *cgrp = task_cgroup(p);
+	u32 i;
+
+	bpf_for(i, 0, CGROUP_DEPTH_MAX) {
+		u64 id, *mask;
+
+		if (!cgrp)
+			break;
+		id = BPF_CORE_READ(cgrp, kn, id);
+		mask = bpf_map_lookup_elem(&cgroup_masks, &id);
+		if (mask)
+			return *mask;
+		/* self is the first member of struct cgroup */
+		cgrp = (struct cgroup *)BPF_CORE_READ(cgrp, self.parent);
+	}
+	return 0;
+}
+
+static __always_inline bool text_matches(const char *text, const struct rule *r, u32 max)
+{
+	u32 i;
+
+	bpf_for(i, 0, max) {
+		if (i >= r->text_len)
+			return r->prefix || text[i] == '\0';
+		if (text[i] != r->text[i & (EXE_NAME_LEN - 1)])
+			return false;
+	}
+	return true;
+}
+
+static __noinline bool exe_matches(struct task_struct *p, const struct rule *r)
+{
+	struct file *exe = BPF_CORE_READ(p, mm, exe_file);
+	char name[EXE_NAME_LEN] = {};
+	const unsigned char *dname;
+
+	if (!exe || BPF_CORE_READ(exe, f_inode, i_ino) != r->exe_inode)
+		return false;
+	/* the name guards against equal inode numbers of two file systems */
+	dname = BPF_CORE_READ(exe, f_path.dentry, d_name.name);
+	if (bpf_probe_read_kernel_str(name, sizeof(name), dname) < 0)
+		return false;
+	return text_matches(name, r, EXE_NAME_LEN);
+}
+
+static __noinline bool comm_matches(struct task_struct *p, const struct rule *r)
+{
+	char comm[COMM_LEN] = {};
+
+	if (bpf_probe_read_kernel_str(comm, sizeof(comm), p->comm) < 0)
+		return false;
+	return text_matches(comm, r, COMM_LEN);
+}
+
+static __noinline bool rule_matches(struct task_struct *p, const struct rule *r, u32 bit,
+				    u64 mask)
+{
+	s32 nice = NICE_OF_STATIC_PRIO(p->static_prio);
+
+	switch (r->kind) {
+	case RULE_CGROUP:
+		return mask & (1ULL << (bit & 63));
+	case RULE_EXE:
+		return exe_matches(p, r);
+	case RULE_COMM:
+		return comm_matches(p, r);
+	case RULE_USER:
+		return BPF_CORE_READ(p, cred, euid.val) == r->uid;
+	case RULE_POLICY:
+		return p->policy == r->policy;
+	case RULE_NICE:
+		return nice >= r->nice_min && nice <= r->nice_max;
+	}
+	return false;
+}
+
+/* What a task says of itself. */
+static __always_inline u32 class_of_policy(const struct task_struct *p)
+{
+	if (p->policy == SCHED_IDLE || p->policy == SCHED_BATCH)
+		return CLASS_BATCH;
+	if (NICE_OF_STATIC_PRIO(p->static_prio) >= BATCH_NICE_MIN)
+		return CLASS_BATCH;
+	return CLASS_NORMAL;
+}
+
+/* Class of @p: enum task_class. */
+static __noinline u32 classify(struct task_struct *p)
+{
+	u64 mask;
+	u32 i;
+
+	if (p->flags & PF_KTHREAD)
+		return CLASS_NORMAL;
+	mask = settings.has_cgroup_rules ? cgroup_mask(p) : 0;
+	bpf_for(i, 0, settings.nr_rules) {
+		struct rule *r;
+		u32 key = i;
+
+		r = bpf_map_lookup_elem(&rules, &key);
+		if (!r)
+			break;
+		if (rule_matches(p, r, i, mask))
+			return r->class;
+	}
+	return class_of_policy(p);
+}
+
+#endif /* SIDELANE_CLASSIFY_BPF_H */

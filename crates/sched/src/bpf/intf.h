@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Layouts shared by the BPF scheduler, its loader (Rust, through bindgen) and
+ * the simulator. Plain C: no kernel header is needed to read it.
+ */
+#ifndef SIDELANE_INTF_H
+#define SIDELANE_INTF_H
+
+#ifndef __VMLINUX_H__
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef int s32;
+typedef unsigned long long u64;
+#endif
+
+/* Limits; the loader refuses a machine or a configuration beyond them. */
+enum limits {
+	MAX_CORES = 4096,
+	CORE_SET_WORDS = MAX_CORES / 64,
+	MAX_RULES = 64, /* one bit each in cgroup_masks */
+	MAX_LANES_PER_CORE = 64,
+	COMM_LEN = 16,
+	EXE_NAME_LEN = 64,
+};
+
+/* The task classes, highest first. */
+enum task_class {
+	CLASS_CRITICAL = 0,
+	CLASS_NORMAL = 1,
+	CLASS_BATCH = 2,
+	NR_CLASSES = 3,
+};
+
+/* What a lane does. The first NR_CLASSES values are the class that runs. */
+enum lane_state {
+	LANE_CRITICAL = CLASS_CRITICAL,
+	LANE_NORMAL = CLASS_NORMAL,
+	LANE_BATCH = CLASS_BATCH,
+	LANE_IDLE = 3,
+	LANE_OTHER = 4, /* between tasks, or a higher scheduling class */
+	NR_LANE_STATES = 5,
+};
+
+/* How far apart two cores are: the steal barriers (vector.bpf.h). */
+enum distance {
+	DISTANCE_CORE = 0, /* the same core */
+	DISTANCE_CACHE = 1, /* the same last-level cache */
+	DISTANCE_PACKAGE = 2, /* the same package and NUMA node */
+	DISTANCE_REMOTE = 3, /* further */
+	NR_DISTANCES = 4,
+};
+
+/* One lane. The loader fills the first block, the scheduler keeps the rest. */
+struct lane_ctx {
+	u32 core; /* index into cores */
+	u32 online; /* 1 if the scheduler may use it */
+
+	u32 state; /* enum lane_state */
+	u32 overdue; /* 1 while a task runs by the starvation bound */
+	u32 rechecked; /* 1 after the one extra dispatch of this idle period */
+	u32 was_critical; /* 1 if the last task that ran was critical */
+	u64 since_ns; /* when the state began */
+	u64 evict_ns; /* when batch was asked to leave; 0: it was not */
+} __attribute__((aligned(64)));
+
+/* One core. The loader fills the first block. */
+struct core_ctx {
+	u32 first_lane; /* its lanes are core_lanes[first_lane .. +nr_lanes] */
+	u32 nr_lanes;
+	u32 capacity; /* 1..1024 */
+	u32 cache; /* index of the last-level cache */
+	u32 package; /* index of (package, NUMA node) */
+	u32 pad;
+
+	u64 claim_ns; /* when a waking critical task was last sent here */
+	u64 overdue_next_ns; /* the starvation bound may be used again from here */
+} __attribute__((aligned(64)));
+
+/* One classification rule: the first that matches decides the class. */
+enum rule_kind {
+	RULE_CGROUP = 0, /* bit in cgroup_masks, kept by the loader */
+	RULE_EXE = 1, /* inode and file name of the executable */
+	RULE_COMM = 2, /* thread name, or a prefix of it */
+	RULE_USER = 3, /* effective user id */
+	RULE_POLICY = 4, /* scheduling policy number */
+	RULE_NICE = 5, /* nice between nice_min and nice_max */
+};
+
+struct rule {
+	u32 kind; /* enum rule_kind */
+	u32 class; /* enum task_class */
+	u64 exe_inode;
+	u32 uid;
+	u32 policy;
+	s32 nice_min;
+	s32 nice_max;
+	u32 text_len; /* characters to compare in text */
+	u32 prefix; /* 1: text is a prefix */
+	char text[EXE_NAME_LEN]; /* thread name or executable file name */
+};
+
+/* What the loader may change while the scheduler runs. */
+struct settings {
+	u64 slice_ns[NR_CLASSES];
+	u64 starvation_bound_ns; /* normal and batch wait at most this long */
+	u64 overdue_slice_ns; /* what a task gets by the bound */
+	u32 steal_min_queued[NR_DISTANCES]; /* barriers: length of the far vector */
+	u32 smt_level; /* busy lanes a core may have */
+	u32 nr_rules;
+	u32 has_cgroup_rules;
+};
+
+/* Counters, one set a CPU; totals since attach. Times in nanoseconds. */
+struct counters {
+	u64 run_ns[NR_CLASSES];
+	u64 switches[NR_CLASSES]; /* times a task of the class began to run */
+	u64 wakeups[NR_CLASSES];
+	u64 critical_idle_core; /* critical wake-ups by where they went */
+	u64 critical_borrowed_core;
+	u64 critical_shared_core;
+	u64 critical_queued;
+	u64 evictions; /* batch asked to leave because a core closed */
+	u64 evict_wait_ns; /* sum, from asked to gone */
+	u64 overdue[NR_CLASSES]; /* runs by the starvation bound */
+	u64 steals[NR_DISTANCES];
+	u64 openings; /* a core was opened to batch again */
+};
+
+/* A cgroup came or went (ring buffer to the loader). */
+struct cgroup_event {
+	u64 id;
+	u32 removed;
+	u32 pad;
+};
+
+#endif /* SIDELANE_INTF_H */

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Sidelane's sched_ext operations. The mechanisms are in the headers, one each.
+ */
+#include <scx/common.bpf.h>
+
+#include "types.bpf.h"
+#include "classify.bpf.h"
+#include "vector.bpf.h"
+#include "account.bpf.h"
+#include "borrow.bpf.h"
+#include "place.bpf.h"
+
+char _license[] SEC("license") = "GPL";
+
+UEI_DEFINE(uei);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 * 1024);
+} cgroup_events SEC(".maps");
+
+static __always_inline int report_cgroup(struct cgroup *cgrp, bool removed)
+{
+	struct cgroup_event event = { .id = cgrp->kn->id, .removed = removed };
+
+	bpf_ringbuf_output(&cgroup_events, &event, sizeof(event), 0);
+	return 0;
+}
+
+static __always_inline bool is_pinned_kthread(const struct task_struct *p)
+{
+	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1;
+}
+
+s32 BPF_STRUCT_OPS(sidelane_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	s32 cpu;
+
+	if (is_pinned_kthread(p))
+		return prev_cpu;
+	cpu = place(p, prev_cpu, 0);
+	return cpu >= 0 ? cpu : prev_cpu;
+}
+
+void BPF_STRUCT_OPS(sidelane_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	struct task_ctx *tctx = task_ctx(p);
+
+	/* the kernel's housekeeping of one CPU: short, and others wait for it */
+	if (is_pinned_kthread(p) || !tctx) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, settings.slice_ns[CLASS_NORMAL],
+				   enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	if (place(p, scx_bpf_task_cpu(p), enq_flags) < 0)
+		scx_bpf_error("cannot place %s[%d]", p->comm, p->pid);
+}
+
+/* Lets @prev go on if nobody with a better claim waits. */
+static __always_inline bool keep_running(struct task_struct *prev, struct core_ctx *core,
+					 u32 core_id)
+{
+	struct task_ctx *tctx;
+
+	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED))
+		return false;
+	tctx = task_ctx(prev);
+	if (!tctx || tctx->class >= NR_CLASSES)
+		return false;
+	if (tctx->class == CLASS_BATCH && !borrow_allowed(core, core_id))
+		return false;
+	scx_bpf_task_set_slice(prev, settings.slice_ns[tctx->class]);
+	return true;
+}
+
+/* Class of @prev if it can go on running, else NR_CLASSES. */
+static __always_inline u32 class_of_prev(struct task_struct *prev)
+{
+	struct task_ctx *tctx;
+
+	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED))
+		return NR_CLASSES;
+	tctx = task_ctx(prev);
+	return tctx ? tctx->class : NR_CLASSES;
+}
+
+void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct lane_ctx *lane = lane_ctx(cpu);
+	u64 now_ns = scx_bpf_now();
+	struct core_ctx *core;
+	u32 class, prev_class;
+
+	if (!lane)
+		return;
+	core = core_ctx(lane->core);
+	if (!core)
+		return;
+	if (vector_take_overdue(lane->core, lane, now_ns))
+		return;
+	if (!level_allows(core, cpu))
+		return;
+	prev_class = class_of_prev(prev);
+	bpf_for(class, 0, NR_CLASSES) {
+		if (class == CLASS_BATCH && !borrow_allowed(core, lane->core))
+			return;
+		if (vector_take(lane->core, class) || vector_steal(lane->core, class))
+			return;
+		if (class == prev_class && keep_running(prev, core, lane->core))
+			return;
+	}
+}
+
+void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)
+{
+	s32 cpu = bpf_get_smp_processor_id();
+	struct lane_ctx *lane = lane_ctx(cpu);
+	u64 now_ns = scx_bpf_now();
+
+	if (!lane)
+		return;
+	borrow_check(p, lane, cpu, now_ns);
+	overdue_check(p, lane, now_ns);
+}
+
+void BPF_STRUCT_OPS(sidelane_runnable, struct task_struct *p, u64 enq_flags)
+{
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (!tctx)
+		return;
+	if (tctx->class < NR_CLASSES)
+		count(wakeups[tctx->class]);
+}
+
+void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct lane_ctx *lane = lane_ctx(cpu);
+	struct task_ctx *tctx = task_ctx(p);
+	u64 now_ns = scx_bpf_now();
+	bool was_critical;
+	struct core_ctx *core;
+
+	if (!lane || !tctx || tctx->class >= NR_CLASSES)
+		return;
+	tctx->running_ns = now_ns;
+	tctx->core = lane->core;
+	if (tctx->class == CLASS_NORMAL && time_before(vtime_now, p->scx.dsq_vtime))
+		vtime_now = p->scx.dsq_vtime;
+	if (lane->overdue)
+		scx_bpf_task_set_slice(p, settings.overdue_slice_ns);
+	count(switches[tctx->class]);
+	was_critical = lane->was_critical;
+	lane->was_critical = tctx->class == CLASS_CRITICAL;
+	lane->rechecked = 0;
+	lane->evict_ns = 0;
+	lane_set_state(lane, tctx->class, now_ns);
+	core = core_ctx(lane->core);
+	if (core && tctx->class == CLASS_CRITICAL)
+		core->claim_ns = 0;
+	borrow_check(p, lane, cpu, now_ns);
+	if (was_critical && tctx->class != CLASS_CRITICAL)
+		core_reopen(lane->core, cpu);
+}
+
+void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
+{
+	struct lane_ctx *lane = lane_ctx(scx_bpf_task_cpu(p));
+	struct task_ctx *tctx = task_ctx(p);
+	u64 now_ns = scx_bpf_now(), ran_ns;
+
+	if (!lane || !tctx)
+		return;
+	ran_ns = account_run(tctx, now_ns);
+	if (tctx->class == CLASS_NORMAL)
+		scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime +
+						      ran_ns * 100 / (p->scx.weight ?: 1));
+	if (lane->evict_ns) {
+		count_add(evict_wait_ns, now_ns - lane->evict_ns);
+		lane->evict_ns = 0;
+	}
+	lane->overdue = 0;
+	lane_set_state(lane, LANE_OTHER, now_ns);
+}
+
+void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
+{
+	struct lane_ctx *lane = lane_ctx(cpu);
+	u64 now_ns = scx_bpf_now();
+	struct core_ctx *core;
+
+	if (!lane)
+		return;
+	if (!idle) {
+		lane_set_state(lane, LANE_OTHER, now_ns);
+		return;
+	}
+	lane_set_state(lane, LANE_IDLE, now_ns);
+	if (lane->was_critical) {
+		lane->was_critical = 0;
+		core_reopen(lane->core, -1);
+		return;
+	}
+	/* somebody may have queued work after this lane looked and before it was idle */
+	core = core_ctx(lane->core);
+	if (lane->rechecked || !core)
+		return;
+	if (vector_length(lane->core, CLASS_CRITICAL) || vector_length(lane->core, CLASS_NORMAL) ||
+	    (borrow_allowed(core, lane->core) && batch_waits(lane->core))) {
+		lane->rechecked = 1;
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	}
+}
+
+s32 BPF_STRUCT_OPS(sidelane_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct task_ctx *tctx;
+
+	tctx = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!tctx)
+		return -ENOMEM;
+	tctx->class = classify(p);
+	return 0;
+}
+
+void BPF_STRUCT_OPS(sidelane_enable, struct task_struct *p)
+{
+	scx_bpf_task_set_dsq_vtime(p, vtime_now);
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(sidelane_init)
+{
+	u32 core, class;
+	s32 err;
+
+	bpf_for(core, 0, nr_cores) {
+		bpf_for(class, 0, NR_CLASSES) {
+			err = scx_bpf_create_dsq(VECTOR_ID(core, class), -1);
+			if (err) {
+				scx_bpf_error("cannot create the vector of core %u: %d", core, err);
+				return err;
+			}
+		}
+	}
+	return 0;
+}
+
+void BPF_STRUCT_OPS(sidelane_exit, struct scx_exit_info *ei)
+{
+	UEI_RECORD(uei, ei);
+}
+
+SEC("tp_btf/cgroup_mkdir")
+int BPF_PROG(sidelane_cgroup_mkdir, struct cgroup *cgrp, const char *path)
+{
+	return report_cgroup(cgrp, false);
+}
+
+SEC("tp_btf/cgroup_rmdir")
+int BPF_PROG(sidelane_cgroup_rmdir, struct cgroup *cgrp, const char *path)
+{
+	return report_cgroup(cgrp, true);
+}
+
+SCX_OPS_DEFINE(sidelane_ops,
+	       .select_cpu = (void *)sidelane_select_cpu,
+	       .enqueue = (void *)sidelane_enqueue,
+	       .dispatch = (void *)sidelane_dispatch,
+	       .tick = (void *)sidelane_tick,
+	       .runnable = (void *)sidelane_runnable,
+	       .running = (void *)sidelane_running,
+	       .stopping = (void *)sidelane_stopping,
+	       .update_idle = (void *)sidelane_update_idle,
+	       .init_task = (void *)sidelane_init_task,
+	       .enable = (void *)sidelane_enable,
+	       .init = (void *)sidelane_init,
+	       .exit = (void *)sidelane_exit,
+	       .flags = SCX_OPS_ENQ_LAST | SCX_OPS_KEEP_BUILTIN_IDLE,
+	       .timeout_ms = 30000U,
+	       .name = "sidelane");

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Fast first: where a task that begins to wait should run.
+ *
+ * Problem: a critical task wants a whole core, the fastest there is, and its
+ * caches warm; batch wants whatever is left.
+ *
+ * Rule, critical: a whole idle core of the highest capacity, its own first; a
+ * core on which only batch runs (which closes at once); an idle lane of a shared
+ * core, if the SMT level allows; its own core's vector. Within the first two,
+ * capacity decides before idleness does.
+ * Normal: its own lane if that is idle or runs batch and the core is open; then
+ * the same order, without closing anything: only the lane itself is taken.
+ * Batch: its own lane if idle on an open core; an idle core; an idle lane of an
+ * open core; its own core's vector.
+ *
+ * Two wakers at the same time: the first claims the core (a time stamp, valid
+ * for CLAIM_NS), the second goes on.
+ *
+ * Cost: usually a look at the own core; at worst one pass over a bitmap of all
+ * cores.
+ *
+ * Source: seeds "FOF": fast first. Not here: fast old (promotion).
+ */
+#ifndef SIDELANE_PLACE_BPF_H
+#define SIDELANE_PLACE_BPF_H
+
+#include "types.bpf.h"
+#include "account.bpf.h"
+#include "borrow.bpf.h"
+#include "classify.bpf.h"
+#include "vector.bpf.h"
+
+#define CLAIM_NS 50000ULL /* longer than from a wake-up to running */
+#define STATE(s) (1U << (s))
+#define ANY_STATE (STATE(NR_LANE_STATES) - 1)
+
+/* A lane of @core_id that @p may use, in one of @states; @prev if it fits. */
+static __noinline s32 pick_lane(struct task_struct *p, u32 core_id, u32 states, s32 prev)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	s32 best = -1;
+	u32 i;
+
+	if (!core)
+		return -1;
+	bpf_for(i, 0, core->nr_lanes) {
+		s32 cpu = core_lane(core, i);
+		struct lane_ctx *lane = lane_ctx(cpu);
+
+		if (!lane || cpu < 0 || !(STATE(lane->state) & states) ||
+		    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			continue;
+		if (cpu == prev)
+			return cpu;
+		if (best < 0)
+			best = cpu;
+	}
+	return best;
+}
+
+/* Claims a core for a waking critical task; false if another just did. */
+static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
+{
+	u64 claimed_ns = core->claim_ns;
+
+	if (claimed_ns && now_ns - claimed_ns < CLAIM_NS)
+		return false;
+	return __sync_val_compare_and_swap(&core->claim_ns, claimed_ns, now_ns) == claimed_ns;
+}
+
+/*
+ * The best core of @set for @p: highest capacity, then nearest to @home. -1: none.
+ * Cores claimed in the last CLAIM_NS are passed over.
+ */
+static __noinline s32 find_core(struct task_struct *p, u32 set, u32 home, u64 now_ns)
+{
+	struct core_ctx *own = core_ctx(home), *core;
+	u32 w, b, best_distance = NR_DISTANCES, best_capacity = 0;
+	s32 best = -1;
+
+	if (!own || set >= NR_CORE_SETS)
+		return -1;
+	bpf_for(w, 0, (nr_cores + 63) / 64) {
+		if (w >= CORE_SET_WORDS || !core_sets[set][w])
+			continue;
+		bpf_for(b, 0, 64) {
+			u32 id = w * 64 + b, distance;
+
+			if (!core_set_test(set, id))
+				continue;
+			core = core_ctx(id);
+			if (!core || core->capacity < best_capacity ||
+			    (core->claim_ns && now_ns - core->claim_ns < CLAIM_NS))
+				continue;
+			distance = core_distance(own, core);
+			if (core->capacity == best_capacity && distance >= best_distance)
+				continue;
+			if (pick_lane(p, id, ANY_STATE, -1) < 0)
+				continue;
+			best = id;
+			best_capacity = core->capacity;
+			best_distance = distance;
+		}
+	}
+	return best;
+}
+
+static __always_inline u32 capacity_of(s32 core_id)
+{
+	struct core_ctx *core = core_id >= 0 ? core_ctx(core_id) : NULL;
+
+	return core ? core->capacity : 0;
+}
+
+/* Of the idle and the lent cores the best; equal capacity: idle. -1: none. */
+static __noinline s32 find_whole_core(struct task_struct *p, u32 home, u64 now_ns)
+{
+	s32 idle = find_core(p, CORES_IDLE, home, now_ns);
+	s32 lent;
+
+	if (idle >= 0 && idle == (s32)home && capacity_of(idle) >= capacity_of(0))
+		return idle;
+	lent = find_core(p, CORES_LENT, home, now_ns);
+	return capacity_of(lent) > capacity_of(idle) ? lent : idle;
+}
+
+/* An idle lane anywhere, own core first; only cores in @set unless it is -1. */
+static __noinline s32 find_idle_lane(struct task_struct *p, s32 set, u32 home, s32 prev)
+{
+	struct core_ctx *core;
+	u32 i;
+
+	bpf_for(i, 0, nr_cores) {
+		u32 id = (home + i) % nr_cores;
+		s32 cpu;
+
+		if (set >= 0 && !core_set_test(set, id))
+			continue;
+		cpu = pick_lane(p, id, STATE(LANE_IDLE), prev);
+		core = core_ctx(id);
+		if (cpu >= 0 && level_allows(core, cpu))
+			return cpu;
+	}
+	return -1;
+}
+
+/* Where @p waits if nothing better is found: its own core, else an allowed one. */
+static __noinline s32 fallback_lane(struct task_struct *p, u32 home, s32 prev)
+{
+	s32 cpu = pick_lane(p, home, ANY_STATE, prev);
+
+	if (cpu >= 0)
+		return cpu;
+	cpu = bpf_cpumask_any_distribute(p->cpus_ptr);
+	return cpu >= 0 && cpu < (s32)nr_lanes ? cpu : prev;
+}
+
+static __noinline s32 place_critical(struct task_struct *p, u32 home, s32 prev, u64 now_ns)
+{
+	s32 id = find_whole_core(p, home, now_ns), cpu;
+	struct core_ctx *core;
+
+	if (id >= 0) {
+		core = core_ctx(id);
+		cpu = pick_lane(p, id, STATE(LANE_IDLE) | STATE(LANE_BATCH), prev);
+		if (core && cpu >= 0 && core_claim(core, now_ns)) {
+			if (core_set_test(CORES_IDLE, id))
+				count(critical_idle_core);
+			else
+				count(critical_borrowed_core);
+			return cpu;
+		}
+	}
+	cpu = find_idle_lane(p, -1, home, prev);
+	if (cpu >= 0) {
+		count(critical_shared_core);
+		return cpu;
+	}
+	count(critical_queued);
+	return fallback_lane(p, home, prev);
+}
+
+static __noinline s32 place_normal(struct task_struct *p, u32 home, s32 prev, u64 now_ns)
+{
+	u32 free_states = STATE(LANE_IDLE) | STATE(LANE_BATCH);
+	struct core_ctx *own = core_ctx(home);
+	s32 id, cpu;
+
+	if (own && !core_closed(own, home)) {
+		cpu = pick_lane(p, home, free_states, prev);
+		if (cpu == prev)
+			return cpu;
+	}
+	id = find_whole_core(p, home, now_ns);
+	cpu = id >= 0 ? pick_lane(p, id, free_states, prev) : -1;
+	if (cpu < 0)
+		cpu = find_idle_lane(p, -1, home, prev);
+	return cpu >= 0 ? cpu : fallback_lane(p, home, prev);
+}
+
+static __noinline s32 place_batch(struct task_struct *p, u32 home, s32 prev, u64 now_ns)
+{
+	struct core_ctx *own = core_ctx(home);
+	s32 id, cpu;
+
+	if (own && borrow_allowed(own, home) &&
+	    pick_lane(p, home, STATE(LANE_IDLE), prev) == prev)
+		return prev;
+	id = find_core(p, CORES_IDLE, home, now_ns);
+	cpu = id >= 0 ? pick_lane(p, id, STATE(LANE_IDLE), prev) : -1;
+	if (cpu < 0)
+		cpu = find_idle_lane(p, CORES_WITH_ROOM, home, prev);
+	return cpu >= 0 ? cpu : fallback_lane(p, home, prev);
+}
+
+/*
+ * Chooses a lane for @p, puts it into the vector of that lane's core, and sees
+ * to it that a lane looks there. @prev is the CPU it ran on last. Returns the
+ * chosen CPU.
+ */
+static __noinline s32 place(struct task_struct *p, s32 prev, u64 enq_flags)
+{
+	struct task_ctx *tctx = task_ctx(p);
+	struct lane_ctx *lane = lane_ctx(prev);
+	u64 now_ns = scx_bpf_now();
+	u32 home = lane ? lane->core : 0;
+	s32 cpu;
+
+	if (!tctx)
+		return -1;
+	tctx->class = classify(p);
+	if (tctx->class == CLASS_CRITICAL)
+		cpu = place_critical(p, home, prev, now_ns);
+	else if (tctx->class == CLASS_BATCH)
+		cpu = place_batch(p, home, prev, now_ns);
+	else
+		cpu = place_normal(p, home, prev, now_ns);
+	lane = lane_ctx(cpu);
+	if (!lane)
+		return -1;
+	vector_insert(p, tctx, lane->core, enq_flags);
+	if (tctx->class == CLASS_CRITICAL) {
+		core_refresh(lane->core);
+		core_close(lane->core, now_ns);
+	}
+	if (lane->state == LANE_IDLE)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	else if (lane->state < LANE_IDLE && lane->state > tctx->class)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
+	return cpu;
+}
+
+#endif /* SIDELANE_PLACE_BPF_H */

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Contexts: all state of the scheduler, per task, per lane and per core.
+ *
+ * Nothing is hidden in the kernel's own structures, so that the same source
+ * runs in the kernel and, compiled natively, in the simulator. The loader sizes
+ * `lanes`, `cores` and `core_lanes` for the machine; there is no constant for
+ * the number of lanes of a core.
+ *
+ * Core sets are bitmaps over core indices. They are hints that make searching
+ * cheap: whoever acts on a bit looks at the lanes again. Core indices are
+ * ordered by capacity, fastest first, so the first bit is the best core.
+ */
+#ifndef SIDELANE_TYPES_BPF_H
+#define SIDELANE_TYPES_BPF_H
+
+#include "intf.h"
+
+struct task_ctx {
+	u32 class; /* enum task_class */
+	u32 core; /* core whose vector it waits in, or last ran on */
+	u64 queued_ns; /* when it began to wait in a vector */
+	u64 running_ns; /* when it began to run */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_ctx);
+} tasks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct lane_ctx);
+} lanes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct core_ctx);
+} cores SEC(".maps");
+
+/* CPU numbers, core after core. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} core_lanes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct counters);
+} sidelane_stats SEC(".maps");
+
+const volatile u32 nr_cores = 1;
+const volatile u32 nr_lanes = 1; /* highest CPU number + 1 */
+
+struct settings settings;
+
+/* Which cores are in which condition. */
+enum core_set {
+	CORES_IDLE, /* every lane is idle */
+	CORES_LENT, /* some lanes run batch, the others idle */
+	CORES_WITH_ROOM, /* open to batch, and a lane is idle */
+	CORES_QUEUED, /* + class: the vector of that class is not empty */
+	NR_CORE_SETS = CORES_QUEUED + NR_CLASSES,
+};
+
+u64 core_sets[NR_CORE_SETS][CORE_SET_WORDS];
+
+static __always_inline bool core_set_test(u32 set, u32 core)
+{
+	u32 word = core / 64;
+
+	if (set >= NR_CORE_SETS || word >= CORE_SET_WORDS)
+		return false;
+	return core_sets[set][word] & (1ULL << (core & 63));
+}
+
+/* Writes only on change: these words are read by every lane. */
+static __always_inline void core_set_assign(u32 set, u32 core, bool member)
+{
+	u32 word = core / 64;
+	u64 bit = 1ULL << (core & 63);
+
+	if (set >= NR_CORE_SETS || word >= CORE_SET_WORDS)
+		return;
+	if (member && !(core_sets[set][word] & bit))
+		__sync_fetch_and_or(&core_sets[set][word], bit);
+	else if (!member && (core_sets[set][word] & bit))
+		__sync_fetch_and_and(&core_sets[set][word], ~bit);
+}
+
+static __always_inline struct lane_ctx *lane_ctx(s32 cpu)
+{
+	u32 key = cpu;
+
+	return bpf_map_lookup_elem(&lanes, &key);
+}
+
+static __always_inline struct core_ctx *core_ctx(u32 core)
+{
+	return bpf_map_lookup_elem(&cores, &core);
+}
+
+static __always_inline struct task_ctx *task_ctx(struct task_struct *p)
+{
+	return bpf_task_storage_get(&tasks, p, 0, 0);
+}
+
+/* CPU number of lane @i of @core, or -1. */
+static __always_inline s32 core_lane(const struct core_ctx *core, u32 i)
+{
+	u32 key = core->first_lane + i;
+	u32 *cpu = bpf_map_lookup_elem(&core_lanes, &key);
+
+	return cpu ? (s32)*cpu : -1;
+}
+
+static __always_inline struct counters *counters(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&sidelane_stats, &zero);
+}
+
+#define count_add(field, n)                                                    \
+	({                                                                     \
+		struct counters *__c = counters();                             \
+		if (__c)                                                       \
+			__c->field += (n);                                     \
+	})
+#define count(field) count_add(field, 1)
+
+#endif /* SIDELANE_TYPES_BPF_H */

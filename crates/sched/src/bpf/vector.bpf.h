@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Vectors: where work waits, and who may take it from there.
+ *
+ * Problem: with a queue for each lane, work waits on one lane while the
+ * sibling, which shares its caches, has nothing to do.
+ *
+ * Rule: each core has one queue a class (the source's "dispatch vector"). Either
+ * lane takes from it; that is not a steal. Critical and batch work wait first
+ * come, first served; normal work by virtual time, so that nice values count.
+ * A lane serves its core's critical vector, then normal, then, on an open core,
+ * batch. With nothing there it steals from the vectors of other cores, nearest
+ * first; the further away, the longer the far vector has to be
+ * (settings.steal_min_queued).
+ *
+ * Starvation bound: whoever waited longer than settings.starvation_bound_ns is
+ * served next, on a closed core too, for settings.overdue_slice_ns; at most one
+ * such run in OVERDUE_GAP of those slices a core, unless somebody waited for a
+ * third of the kernel's watchdog. Each use is counted.
+ *
+ * Cost: one lock a core and class; a search over the cores that have a waiting
+ * vector before a lane goes idle.
+ *
+ * Source: seeds "zVM SMT": one dispatch vector a core, steal barriers. Not here:
+ * time-slice-early, barriers that change with load, vertical polarization.
+ */
+#ifndef SIDELANE_VECTOR_BPF_H
+#define SIDELANE_VECTOR_BPF_H
+
+#include "types.bpf.h"
+
+/* 63..40 zero | 39..32 class + 1 | 31..0 core */
+#define VECTOR_ID(core, class) ((((u64)(class) + 1) << 32) | (u32)(core))
+_Static_assert(NR_CLASSES < 255, "the class has to fit eight bits of a vector's id");
+
+#define NS_PER_S 1000000000ULL
+#define OVERDUE_GAP 10
+#define OVERDUE_URGENT_NS (10 * NS_PER_S) /* the watchdog bites at 30 s */
+
+/* Virtual time that normal work has reached. */
+u64 vtime_now;
+
+static __always_inline u32 vector_length(u32 core, u32 class)
+{
+	s32 n = scx_bpf_dsq_nr_queued(VECTOR_ID(core, class));
+
+	return n > 0 ? n : 0;
+}
+
+static __always_inline void vector_refresh(u32 core, u32 class)
+{
+	core_set_assign(CORES_QUEUED + class, core, vector_length(core, class) > 0);
+}
+
+/* Puts @p into the vector of @core. The caller kicks whoever should look. */
+static __always_inline void vector_insert(struct task_struct *p, struct task_ctx *tctx, u32 core,
+					  u64 enq_flags)
+{
+	u32 class = tctx->class < NR_CLASSES ? tctx->class : CLASS_NORMAL;
+	u64 slice_ns = settings.slice_ns[class];
+	u64 vtime;
+
+	tctx->core = core;
+	tctx->queued_ns = scx_bpf_now();
+	if (class == CLASS_NORMAL) {
+		vtime = p->scx.dsq_vtime;
+		if (time_before(vtime, vtime_now - slice_ns))
+			vtime = vtime_now - slice_ns; /* sleeping saves up one slice */
+		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, vtime, enq_flags);
+	} else {
+		scx_bpf_dsq_insert(p, VECTOR_ID(core, class), slice_ns, enq_flags);
+	}
+	core_set_assign(CORES_QUEUED + class, core, true);
+}
+
+/* Moves the first task of the vector that may run here to this lane. */
+static __always_inline bool vector_take(u32 core, u32 class)
+{
+	bool taken;
+
+	if (!core_set_test(CORES_QUEUED + class, core))
+		return false;
+	taken = scx_bpf_dsq_move_to_local(VECTOR_ID(core, class), 0);
+	if (!vector_length(core, class)) {
+		core_set_assign(CORES_QUEUED + class, core, false);
+		/* somebody may have inserted between the look and the write */
+		vector_refresh(core, class);
+	}
+	return taken;
+}
+
+/* How far apart two cores are: enum distance. */
+static __always_inline u32 core_distance(const struct core_ctx *a, const struct core_ctx *b)
+{
+	if (a == b)
+		return DISTANCE_CORE;
+	if (a->cache == b->cache)
+		return DISTANCE_CACHE;
+	if (a->package == b->package)
+		return DISTANCE_PACKAGE;
+	return DISTANCE_REMOTE;
+}
+
+/* Is the vector of @victim long enough for a lane of @thief to steal from? */
+static __always_inline bool steal_allowed(u32 thief, u32 victim, u32 class, u32 distance)
+{
+	struct core_ctx *own = core_ctx(thief), *other = core_ctx(victim);
+
+	return own && other && distance < NR_DISTANCES &&
+	       core_distance(own, other) == distance &&
+	       vector_length(victim, class) >= settings.steal_min_queued[distance];
+}
+
+/* Takes a task of @class from a core at @distance; @try_only: only says if it could. */
+static __noinline bool steal_at(u32 thief, u32 class, u32 distance, bool try_only)
+{
+	u32 nr_words = (nr_cores + 63) / 64, w, b;
+
+	if (class >= NR_CLASSES)
+		return false;
+	bpf_for(w, 0, nr_words) {
+		u32 word = (w + thief / 64) % nr_words;
+
+		if (word >= CORE_SET_WORDS || !core_sets[CORES_QUEUED + class][word])
+			continue;
+		bpf_for(b, 0, 64) {
+			/* begin beside the thief, so that thieves spread */
+			u32 victim = word * 64 + ((b + thief) & 63);
+
+			if (victim == thief || !core_set_test(CORES_QUEUED + class, victim) ||
+			    !steal_allowed(thief, victim, class, distance))
+				continue;
+			if (try_only || vector_take(victim, class))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Takes a task of @class from another core's vector, nearest first. */
+static __noinline bool vector_steal(u32 thief, u32 class)
+{
+	u32 distance;
+
+	bpf_for(distance, DISTANCE_CACHE, NR_DISTANCES) {
+		if (!steal_at(thief, class, distance, false))
+			continue;
+		if (distance < NR_DISTANCES)
+			count(steals[distance]);
+		return true;
+	}
+	return false;
+}
+
+/* Could a lane of @thief steal a task of @class now? */
+static __noinline bool vector_can_steal(u32 thief, u32 class)
+{
+	u32 distance;
+
+	bpf_for(distance, DISTANCE_CACHE, NR_DISTANCES) {
+		if (steal_at(thief, class, distance, true))
+			return true;
+	}
+	return false;
+}
+
+/* How long the first task of the vector has waited; 0 if there is none. */
+static __noinline u64 vector_head_wait_ns(u32 core, u32 class, u64 now_ns)
+{
+	struct task_struct *head;
+	struct task_ctx *tctx;
+	u64 wait_ns = 0;
+
+	if (!core_set_test(CORES_QUEUED + class, core))
+		return 0;
+	bpf_rcu_read_lock();
+	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core, class));
+	tctx = head ? task_ctx(head) : NULL;
+	if (tctx && now_ns > tctx->queued_ns)
+		wait_ns = now_ns - tctx->queued_ns;
+	bpf_rcu_read_unlock();
+	return wait_ns;
+}
+
+/* May a task of @class that waited too long run on @core now? */
+static __noinline bool vector_overdue(u32 core_id, u32 class, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u64 wait_ns;
+
+	if (!core || class == CLASS_CRITICAL)
+		return false;
+	wait_ns = vector_head_wait_ns(core_id, class, now_ns);
+	if (wait_ns < settings.starvation_bound_ns)
+		return false;
+	return wait_ns > OVERDUE_URGENT_NS || now_ns >= core->overdue_next_ns;
+}
+
+/* Serves a task that waited too long, if there is one. */
+static __noinline bool vector_take_overdue(u32 core_id, struct lane_ctx *lane, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u32 class;
+
+	if (!core || !lane)
+		return false;
+	bpf_for(class, CLASS_NORMAL, NR_CLASSES) {
+		if (!vector_overdue(core_id, class, now_ns) || !vector_take(core_id, class))
+			continue;
+		core->overdue_next_ns = now_ns + OVERDUE_GAP * settings.overdue_slice_ns;
+		lane->overdue = 1;
+		if (class < NR_CLASSES)
+			count(overdue[class]);
+		return true;
+	}
+	return false;
+}
+
+#endif /* SIDELANE_VECTOR_BPF_H */
