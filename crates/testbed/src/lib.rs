@@ -1,1 +1,28 @@
-//! The test bed: an SMT virtual machine for everyone.
+//! The test bed: an SMT virtual machine for everyone, including those without one.
+//!
+//! QEMU with multi-threaded TCG boots a stock distribution kernel that has sched_ext, with the wanted topology. The
+//! lanes of an emulated core share one host CPU, so siblings really compete. See [`smt`] for what that
+//! delivers, [`Spec`] for what can be asked for, and [`Machine`] for running commands.
+//!
+//! It measures scheduling, not silicon: figures are ratios between configurations in one boot.
+
+mod cpio;
+mod error;
+pub mod guest;
+mod host;
+mod interrupt;
+pub mod kernel;
+mod libraries;
+mod link;
+mod machine;
+mod place;
+mod qemu;
+mod rootfs;
+pub mod smt;
+mod spec;
+mod wire;
+
+pub use error::{Error, Result};
+pub use interrupt::Interrupt;
+pub use machine::{Job, Machine};
+pub use spec::{Kernel, Spec};

@@ -1,5 +1,6 @@
 //! The subcommands, a file each.
 
+mod testbed;
 mod topology;
 
 use clap::{Subcommand, ValueEnum};
@@ -8,6 +9,7 @@ use std::process::ExitCode;
 /// What to do.
 #[derive(Subcommand)]
 pub enum Command {
+    Testbed(testbed::Args),
     Topology(topology::Args),
 }
 
@@ -15,6 +17,7 @@ impl Command {
     /// Runs the subcommand; the exit code is the process's.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self {
+            Command::Testbed(args) => testbed::run(args),
             Command::Topology(args) => topology::run(args),
         }
     }

@@ -1,0 +1,7 @@
+//! What runs inside the emulated machine: its first process.
+
+pub mod init;
+mod mounts;
+
+pub use mounts::MODULES;
+mod relay;

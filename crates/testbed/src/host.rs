@@ -1,0 +1,44 @@
+//! What this machine has: programs, CPUs.
+
+use crate::error::{During, Error, Result};
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
+use std::path::PathBuf;
+
+/// Finds a program on PATH (and in the administrator's folders, which are not on everyone's).
+pub fn program(name: &'static str, package: &'static str) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain([
+            "/usr/sbin".into(),
+            "/sbin".into(),
+            "/usr/bin".into(),
+            "/bin".into(),
+        ])
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+        .ok_or(Error::MissingProgram {
+            program: name,
+            package,
+        })
+}
+
+/// The CPUs that this process may use, in order.
+pub fn allowed_cpus() -> Result<Vec<usize>> {
+    let set = sched_getaffinity(Pid::from_raw(0)).during(|| "read the CPUs allowed".into())?;
+    Ok((0..CpuSet::count())
+        .filter(|cpu| set.is_set(*cpu).unwrap_or(false))
+        .collect())
+}
+
+/// The guest runs this very program, so both must be of one architecture.
+pub fn check_architecture() -> Result<()> {
+    if cfg!(target_arch = "x86_64") {
+        return Ok(());
+    }
+    Err(Error::Unsupported(format!(
+        "the test bed emulates an x86-64 machine and runs this program in it, which is built for {}; \
+         run it on an x86-64 host",
+        std::env::consts::ARCH
+    )))
+}

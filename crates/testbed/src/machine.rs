@@ -1,0 +1,252 @@
+//! A booted machine: run commands in it, stream their output, get their status.
+
+use crate::error::{During, Error, Result};
+use crate::kernel;
+use crate::link::{Event, Link};
+use crate::place;
+use crate::qemu::{self, Qemu};
+use crate::rootfs;
+use crate::spec::Spec;
+use crate::wire::{self, Frame};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+/// A guest that says nothing for this long has hung.
+const SILENCE: Duration = Duration::from_secs(120);
+
+/// How long the guest may take to switch off before it is ended.
+const SWITCH_OFF: Duration = Duration::from_secs(10);
+
+/// A command for the guest.
+#[derive(Debug, Default)]
+pub struct Job {
+    argv: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    stdin: Option<OwnedFd>,
+    timeout: Option<Duration>,
+}
+
+impl Job {
+    /// The program (looked up on the guest's PATH) and its arguments; no input, no time-out.
+    pub fn new<S: AsRef<OsStr>>(argv: impl IntoIterator<Item = S>) -> Self {
+        let argv = argv
+            .into_iter()
+            .map(|word| word.as_ref().to_os_string())
+            .collect();
+        Job {
+            argv,
+            ..Job::default()
+        }
+    }
+
+    /// Adds a variable to the command's environment.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Forwards what can be read from this descriptor to the command's standard input.
+    pub fn stdin(mut self, from: impl Into<OwnedFd>) -> Self {
+        self.stdin = Some(from.into());
+        self
+    }
+
+    /// Gives up after this time, counted from the command's start: [`Error::TimedOut`].
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self
+    }
+
+    fn name(&self) -> String {
+        self.argv
+            .first()
+            .map(|word| word.to_string_lossy().into_owned())
+            .unwrap_or_default()
+    }
+}
+
+/// A running machine. Dropping it ends it and removes all that belongs to it.
+pub struct Machine {
+    spec: Spec,
+    link: Link,
+    qemu: Qemu,
+    messages: File,
+    kernel: kernel::Image,
+    boot_time: Duration,
+    _folder: tempfile::TempDir,
+}
+
+impl Machine {
+    /// Checks the specification, finds the kernel, and boots. Comes back when commands can be run.
+    pub fn boot(spec: &Spec) -> Result<Machine> {
+        let _share = spec.validate()?;
+        crate::host::check_architecture()?;
+        let kernel = kernel::find(&spec.kernel)?;
+        let folder = tempfile::Builder::new()
+            .prefix("sidelane-testbed-")
+            .tempdir()
+            .during(|| "create a temporary folder".into())?;
+        let initrd = folder.path().join("initrd");
+        std::fs::write(&initrd, rootfs::build(spec, &kernel)?)
+            .during(|| format!("write {}", initrd.display()))?;
+        let messages = tempfile::tempfile().during(|| "create a temporary file".into())?;
+        let copy = messages
+            .try_clone()
+            .during(|| "share a temporary file".into())?;
+        let start = Instant::now();
+        let mut qemu = Qemu::start(spec, &kernel, &initrd, copy)?;
+        let link = Link::new(&qemu, spec)?;
+        let lanes = qemu.lane_threads(spec);
+        let mut machine = Machine {
+            spec: spec.clone(),
+            link,
+            qemu,
+            messages,
+            kernel,
+            boot_time: Duration::ZERO,
+            _folder: folder,
+        };
+        match lanes {
+            Ok(lanes) => place::lanes(&lanes)?,
+            Err(error) => return Err(machine.failure(&error.to_string())),
+        }
+        machine.await_hello(start)?;
+        machine.boot_time = start.elapsed();
+        Ok(machine)
+    }
+
+    /// The kernel that booted.
+    pub fn kernel(&self) -> &kernel::Image {
+        &self.kernel
+    }
+
+    /// From the start of QEMU until the guest could run commands.
+    pub fn boot_time(&self) -> Duration {
+        self.boot_time
+    }
+
+    fn await_hello(&mut self, start: Instant) -> Result<()> {
+        let deadline = start + self.spec.boot_timeout;
+        loop {
+            match self.link.next(Some(deadline), None)? {
+                Event::Frame(Frame::Hello(version)) if version == wire::VERSION => return Ok(()),
+                Event::Frame(other) => {
+                    return Err(self.failure(&format!("the guest began with {other:?}")));
+                }
+                Event::StdinEnd => {}
+                Event::Damaged(why) => return Err(self.failure(&why)),
+                Event::Closed => return Err(self.failure("the machine did not come up")),
+                Event::Deadline => {
+                    let seconds = self.spec.boot_timeout.as_secs_f64();
+                    return Err(
+                        self.failure(&format!("the machine did not come up within {seconds} s"))
+                    );
+                }
+            }
+        }
+    }
+
+    /// Runs a command to its end. Output goes to the sinks as it comes; a sink's error ends the run. When the command
+    /// ends, what it left running in the guest is ended too. Several commands can be run one after another.
+    ///
+    /// Fails with [`Error::Machine`] when the guest panics, switches off, or falls silent.
+    pub fn run(
+        &mut self,
+        job: Job,
+        stdout: &mut dyn Write,
+        stderr: &mut dyn Write,
+    ) -> Result<ExitStatus> {
+        let name = job.name();
+        let deadline = job.timeout.map(|limit| Instant::now() + limit);
+        self.link.send(&Frame::Run(wire::Command {
+            argv: job.argv,
+            env: job.env,
+        }))?;
+        let mut stdin = job.stdin;
+        if stdin.is_none() {
+            self.link.send(&Frame::StdinEnd)?;
+        }
+        let mut heard = Instant::now();
+        loop {
+            let silence = heard + SILENCE;
+            let until = deadline.map_or(silence, |limit| limit.min(silence));
+            let event = self.link.next(Some(until), stdin.as_ref())?;
+            heard = if matches!(event, Event::Deadline) {
+                heard
+            } else {
+                Instant::now()
+            };
+            match event {
+                Event::Frame(Frame::Stdout(bytes)) => sink(stdout, &bytes, "standard output")?,
+                Event::Frame(Frame::Stderr(bytes)) => sink(stderr, &bytes, "standard error")?,
+                Event::Frame(Frame::Exit(status)) => return Ok(ExitStatus::from_raw(status)),
+                Event::Frame(Frame::Heartbeat) => {}
+                Event::Frame(other) => {
+                    return Err(self.failure(&format!("the guest sent {other:?}")));
+                }
+                Event::StdinEnd => stdin = None,
+                Event::Damaged(why) => return Err(self.failure(&why)),
+                Event::Closed => {
+                    return Err(self.failure(&format!("the machine ended before `{name}` did")));
+                }
+                Event::Deadline if deadline.is_some_and(|limit| Instant::now() >= limit) => {
+                    let seconds = job.timeout.unwrap_or_default().as_secs_f64();
+                    return Err(Error::TimedOut {
+                        command: name,
+                        seconds,
+                    });
+                }
+                Event::Deadline => {
+                    return Err(self.failure(&format!(
+                        "the guest said nothing for {} s",
+                        SILENCE.as_secs()
+                    )));
+                }
+            }
+        }
+    }
+
+    /// Switches the guest off.
+    pub fn power_off(mut self) -> Result<()> {
+        self.link.send(&Frame::PowerOff)?;
+        let deadline = Instant::now() + SWITCH_OFF;
+        while !matches!(
+            self.link.next(Some(deadline), None)?,
+            Event::Closed | Event::Deadline
+        ) {}
+        Ok(())
+    }
+
+    /// What happened, with all that helps to understand it.
+    fn failure(&mut self, reason: &str) -> Error {
+        let _ = self.qemu.child.kill();
+        self.link.drain_console();
+        let mut console = self.link.console_tail();
+        let said = qemu::messages(&mut self.messages);
+        if !said.is_empty() {
+            console.push_str(&format!("\nQEMU said:\n{said}"));
+        }
+        Error::Machine {
+            reason: reason.to_string(),
+            console,
+        }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.qemu.child.kill();
+        let _ = self.qemu.child.wait();
+    }
+}
+
+fn sink(to: &mut dyn Write, bytes: &[u8], name: &str) -> Result<()> {
+    to.write_all(bytes)
+        .and_then(|()| to.flush())
+        .during(|| format!("write the guest's {name}"))
+}

@@ -1,0 +1,259 @@
+//! The emulator: its command line, its process, and the one thing asked of its control socket.
+
+use crate::error::{During, Error, Result};
+use crate::host;
+use crate::kernel::Image;
+use crate::spec::Spec;
+use crate::wire;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long QEMU may take to answer on its control socket.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// A running emulator and this end of its sockets.
+pub struct Qemu {
+    /// The process.
+    pub child: Child,
+    /// Host and guest talk here (see [`crate::wire`]).
+    pub link: UnixStream,
+    /// The guest kernel's console.
+    pub console: UnixStream,
+    control: UnixStream,
+}
+
+/// A lane's thread in QEMU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneThread {
+    /// The thread's id.
+    pub tid: i32,
+    /// Which core of the whole machine the lane belongs to.
+    pub core: usize,
+}
+
+/// The kernel's command line.
+///
+/// - `panic=-1` with `-no-reboot`: a panic ends QEMU.
+/// - `mitigations=off`: they cost emulated instructions and protect nothing here.
+/// - `nokaslr`: addresses are the same in each boot.
+/// - `random.trust_cpu=on`: no wait for entropy.
+pub fn kernel_arguments(spec: &Spec) -> String {
+    let mut words = vec![
+        "console=ttyS0",
+        "panic=-1",
+        "mitigations=off",
+        "nokaslr",
+        "random.trust_cpu=on",
+    ];
+    if !spec.console {
+        // A serial console costs an exit to the emulator for every byte.
+        words.push("quiet");
+    }
+    words.join(" ")
+}
+
+impl Qemu {
+    /// Starts the emulator; what it says of itself goes to `messages`.
+    pub fn start(spec: &Spec, kernel: &Image, initrd: &Path, messages: File) -> Result<Qemu> {
+        let program = host::program("qemu-system-x86_64", "qemu-system-x86")?;
+        let mut command = Command::new(&program);
+        command.args([
+            "-nodefaults",
+            "-no-user-config",
+            "-no-reboot",
+            "-display",
+            "none",
+        ]);
+        command.args(["-accel", "tcg,thread=multi,tb-size=256"]);
+        // With MONITOR the guest's idle loop would spin under TCG.
+        command.args([
+            "-cpu",
+            "max,-monitor",
+            "-name",
+            "sidelane-testbed,debug-threads=on",
+        ]);
+        command.arg("-smp").arg(format!(
+            "{},sockets={},cores={},threads={}",
+            spec.total_lanes(),
+            spec.sockets,
+            spec.cores,
+            spec.lanes()
+        ));
+        command.arg("-m").arg(format!("{}M", spec.memory_mib));
+        command
+            .arg("-kernel")
+            .arg(&kernel.path)
+            .arg("-initrd")
+            .arg(initrd);
+        command.arg("-append").arg(kernel_arguments(spec));
+
+        let (console, far_console) = pair()?;
+        let (control, far_control) = pair()?;
+        let (link, far_link) = pair()?;
+        command
+            .arg("-chardev")
+            .arg(chardev("console", &far_console));
+        command.args(["-serial", "chardev:console"]);
+        command
+            .arg("-chardev")
+            .arg(chardev("control", &far_control));
+        command.args(["-mon", "chardev=control,mode=control"]);
+        // Without an ioeventfd the writing lane itself hands its bytes over; else it spins until QEMU's main thread
+        // has a host CPU.
+        command.args(["-device", "virtio-serial-pci,ioeventfd=off"]);
+        command.arg("-chardev").arg(chardev("link", &far_link));
+        command
+            .arg("-device")
+            .arg(format!("virtserialport,chardev=link,name={}", wire::PORT));
+
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(messages);
+        // Ctrl-C on the terminal goes to this process alone, which ends QEMU in order.
+        command.process_group(0);
+        inherit(
+            &mut command,
+            [&far_console, &far_control, &far_link].map(AsRawFd::as_raw_fd),
+        );
+        let child = command
+            .spawn()
+            .during(|| format!("start {}", program.display()))?;
+        Ok(Qemu {
+            child,
+            link,
+            console,
+            control,
+        })
+    }
+
+    /// The threads that run the lanes, in the order of the guest's CPU numbers.
+    pub fn lane_threads(&mut self, spec: &Spec) -> Result<Vec<LaneThread>> {
+        let silent = |what: &str| Error::Machine {
+            reason: format!("QEMU's control socket: {what}"),
+            console: String::new(),
+        };
+        let stream = self
+            .control
+            .try_clone()
+            .during(|| "share QEMU's control socket".into())?;
+        stream
+            .set_read_timeout(Some(ANSWER))
+            .during(|| "set a time-out".into())?;
+        let mut reader = BufReader::new(stream);
+        let mut answer = |request: Option<&str>| -> Result<Value> {
+            if let Some(name) = request {
+                let text = format!("{{\"execute\":\"{name}\"}}\n");
+                self.control
+                    .write_all(text.as_bytes())
+                    .map_err(|e| silent(&e.to_string()))?;
+            }
+            loop {
+                let mut line = String::new();
+                let length = reader
+                    .read_line(&mut line)
+                    .map_err(|e| silent(&e.to_string()))?;
+                if length == 0 {
+                    return Err(silent("closed"));
+                }
+                let value: Value =
+                    serde_json::from_str(&line).map_err(|e| silent(&e.to_string()))?;
+                if value.get("event").is_none() {
+                    return Ok(value);
+                }
+            }
+        };
+        answer(None)?;
+        answer(Some("qmp_capabilities"))?;
+        let cpus = answer(Some("query-cpus-fast"))?;
+        parse_lanes(&cpus, spec.cores).ok_or_else(|| silent(&format!("unexpected answer {cpus}")))
+    }
+}
+
+/// Reads the answer to `query-cpus-fast`.
+fn parse_lanes(answer: &Value, cores_per_socket: usize) -> Option<Vec<LaneThread>> {
+    let mut lanes = Vec::new();
+    for cpu in answer.get("return")?.as_array()? {
+        let number = |name: &str| cpu.get("props")?.get(name)?.as_u64();
+        let index = cpu.get("cpu-index")?.as_u64()?;
+        let core = number("socket-id")? * cores_per_socket as u64 + number("core-id")?;
+        let tid = i32::try_from(cpu.get("thread-id")?.as_i64()?).ok()?;
+        lanes.push((
+            index,
+            LaneThread {
+                tid,
+                core: core as usize,
+            },
+        ));
+    }
+    lanes.sort_by_key(|(index, _)| *index);
+    Some(lanes.into_iter().map(|(_, lane)| lane).collect())
+}
+
+fn chardev(id: &str, fd: &OwnedFd) -> String {
+    format!("socket,id={id},fd={}", fd.as_raw_fd())
+}
+
+fn pair() -> Result<(UnixStream, OwnedFd)> {
+    let (near, far) = socketpair(
+        AddressFamily::Unix,
+        SockType::Stream,
+        None,
+        SockFlag::SOCK_CLOEXEC,
+    )
+    .during(|| "create a socket".into())?;
+    Ok((UnixStream::from(near), far))
+}
+
+/// Lets the child keep these descriptors, and ends it with the thread that started it.
+fn inherit(command: &mut Command, fds: [i32; 3]) {
+    let keep = move || {
+        for fd in fds {
+            // SAFETY: plain system calls on descriptors that the parent holds open until after the spawn.
+            if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: only async-signal-safe calls between fork and exec.
+    unsafe { command.pre_exec(keep) };
+}
+
+/// What QEMU said, without the warning that every boot brings: the guest's kernel sees the siblings all the same.
+pub fn messages(file: &mut File) -> String {
+    use std::io::Seek;
+    let mut text = String::new();
+    let _ = file.rewind().and_then(|()| file.read_to_string(&mut text));
+    let known = |line: &&str| {
+        !line.contains("doesn't support hyperthreading")
+            && !line.contains("try enabling topoext feature")
+    };
+    text.lines().filter(known).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_are_told_by_socket_core_and_number() {
+        let cpu = |index: u32, socket: u32, core: u32| {
+            serde_json::json!({"cpu-index": index, "thread-id": 100 + index,
+                "props": {"socket-id": socket, "core-id": core, "thread-id": index % 2}})
+        };
+        let answer = serde_json::json!({"return": [cpu(1, 0, 0), cpu(0, 0, 0), cpu(2, 1, 1)]});
+        let lanes = parse_lanes(&answer, 2).unwrap();
+        let got: Vec<_> = lanes.iter().map(|l| (l.tid, l.core)).collect();
+        assert_eq!(got, [(100, 0), (101, 0), (102, 3)]);
+        assert!(parse_lanes(&serde_json::json!({"error": {}}), 2).is_none());
+    }
+}

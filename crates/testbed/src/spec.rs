@@ -1,0 +1,133 @@
+//! The machine that is asked for.
+
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::smt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The most lanes a machine may have: what QEMU's default board takes.
+const MAX_LANES: usize = 255;
+
+/// Which kernel boots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// The newest one that the distribution offers.
+    Newest,
+    /// One of the distribution's, by the beginning of its version: `7.0`, `6.18.15`.
+    Version(String),
+    /// A kernel image of one's own. Its modules are looked for in `/lib/modules`, its configuration beside
+    /// it and in `/boot`.
+    Path(PathBuf),
+}
+
+impl From<&str> for Kernel {
+    /// A name with a slash is a path, `newest` the newest, anything else a version.
+    fn from(text: &str) -> Self {
+        match text {
+            "newest" => Kernel::Newest,
+            path if path.contains('/') => Kernel::Path(path.into()),
+            version => Kernel::Version(version.to_string()),
+        }
+    }
+}
+
+/// A machine to boot. Fill in what differs from [`Spec::new`].
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Sockets (packages).
+    pub sockets: usize,
+    /// Cores of each socket.
+    pub cores: usize,
+    /// Speed of one lane when 1, 2, … lanes of its core run, relative to running alone. As many numbers as a core
+    /// has lanes; the first is 1. See [`crate::smt`] for what can be delivered.
+    pub thread_perf: Vec<f64>,
+    /// Memory, MiB.
+    pub memory_mib: u64,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Files (or folders) of this machine to have in the guest, under the same absolute path, with the libraries they
+    /// need; programs are also linked from `/usr/bin`.
+    pub add: Vec<PathBuf>,
+    /// Kernel modules to load at boot, with those they depend on.
+    pub modules: Vec<String>,
+    /// The `sidelane` program: it is in the guest as `/usr/bin/sidelane`, and the guest's first process.
+    pub sidelane: PathBuf,
+    /// How long booting may take.
+    pub boot_timeout: Duration,
+    /// Copy the kernel's console to standard error as it comes.
+    pub console: bool,
+    /// Where the kernel's whole console log goes, if anywhere.
+    pub console_log: Option<PathBuf>,
+    /// Keep the host CPUs awake with idle-class spinners while the machine runs: for measurements.
+    pub keep_host_awake: bool,
+    /// The slice that the host's scheduler gives a lane's thread; none leaves the host's default.
+    pub host_slice: Option<Duration>,
+    /// Raised from elsewhere to stop whatever goes on.
+    pub interrupt: Interrupt,
+}
+
+impl Spec {
+    /// Two cores with two lanes each, {1, 0.5}, 1 GiB, the newest kernel. `sidelane` is the path of the
+    /// `sidelane` program (for the command itself: [`std::env::current_exe`]).
+    pub fn new(sidelane: impl Into<PathBuf>) -> Result<Self> {
+        Ok(Spec {
+            sockets: 1,
+            cores: 2,
+            thread_perf: smt::even_shares(2),
+            memory_mib: 1024,
+            kernel: Kernel::Newest,
+            add: Vec::new(),
+            modules: Vec::new(),
+            sidelane: sidelane.into(),
+            boot_timeout: Duration::from_secs(120),
+            console: false,
+            console_log: None,
+            keep_host_awake: false,
+            host_slice: None,
+            interrupt: Interrupt::new()?,
+        })
+    }
+
+    /// Lanes of each core.
+    pub fn lanes(&self) -> usize {
+        self.thread_perf.len()
+    }
+
+    /// Cores of the whole machine.
+    pub fn total_cores(&self) -> usize {
+        self.sockets * self.cores
+    }
+
+    /// Lanes of the whole machine.
+    pub fn total_lanes(&self) -> usize {
+        self.total_cores() * self.lanes()
+    }
+
+    /// Checks everything that can be known without booting; gives each lane's quota as a share of a host CPU.
+    pub fn validate(&self) -> Result<f64> {
+        let bad = |text: String| Err(Error::BadSpec(text));
+        if self.sockets == 0 || self.cores == 0 {
+            return bad("a machine needs at least one socket and one core".into());
+        }
+        let lanes = self
+            .sockets
+            .saturating_mul(self.cores)
+            .saturating_mul(self.lanes());
+        if lanes > MAX_LANES {
+            return bad(format!("{lanes} lanes are too many: at most {MAX_LANES}"));
+        }
+        if self.memory_mib < 256 {
+            return bad(format!(
+                "{} MiB of memory are too little: at least 256",
+                self.memory_mib
+            ));
+        }
+        for path in &self.add {
+            if !path.exists() {
+                return bad(format!("--add {}: no such file", path.display()));
+            }
+        }
+        smt::quota_share(&self.thread_perf)
+    }
+}
