@@ -1,5 +1,6 @@
 //! Exit codes: one table, shown in `--help`.
 
+use std::fmt;
 use std::process::ExitCode;
 
 /// The table of exit codes, printed below `--help`.
@@ -13,7 +14,23 @@ pub const HELP: &str = "Exit codes:
   130  interrupted
 `testbed run` exits with the status of the command that it ran.";
 
+/// The exit code for "bad input".
+pub const BAD_INPUT: u8 = 4;
+
+/// Context for an error that lies in what the user handed in: makes the exit code [`BAD_INPUT`].
+#[derive(Debug)]
+pub struct BadInput(pub String);
+
+impl fmt::Display for BadInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// The exit code for an error that reached `main`.
-pub fn code_of(_error: &anyhow::Error) -> ExitCode {
+pub fn code_of(error: &anyhow::Error) -> ExitCode {
+    if error.downcast_ref::<BadInput>().is_some() {
+        return ExitCode::from(BAD_INPUT);
+    }
     ExitCode::FAILURE
 }
