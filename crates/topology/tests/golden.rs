@@ -1,6 +1,8 @@
 //! Every fixture, read and rendered, against kept output. `UPDATE_GOLDEN=1 cargo test` rewrites
 //! both the trees and the output; look at the difference before committing it.
 
+#![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
+
 mod common;
 
 use common::{Tree, fixture, golden, machines, update};

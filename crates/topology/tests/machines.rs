@@ -1,5 +1,7 @@
 //! What a topology answers, on the fixtures and on machines built by hand.
 
+#![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
+
 mod common;
 
 use common::fixture;
