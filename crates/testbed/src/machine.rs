@@ -86,7 +86,12 @@ impl Machine {
     pub fn boot(spec: &Spec) -> Result<Machine> {
         let _share = spec.validate()?;
         crate::host::check_architecture()?;
-        let kernel = kernel::find(&spec.kernel)?;
+        let kernel = kernel::find(&kernel::Wanted {
+            kernel: &spec.kernel,
+            modules: !spec.modules.is_empty(),
+            interrupt: &spec.interrupt,
+            notice: spec.notice,
+        })?;
         let folder = tempfile::Builder::new()
             .prefix("sidelane-testbed-")
             .tempdir()

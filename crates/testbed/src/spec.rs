@@ -65,6 +65,8 @@ pub struct Spec {
     pub host_slice: Option<Duration>,
     /// Raised from elsewhere to stop whatever goes on.
     pub interrupt: Interrupt,
+    /// Is told, a sentence at a time, what takes long and what is amiss; prints on standard error unless replaced.
+    pub notice: fn(&str),
 }
 
 impl Spec {
@@ -86,6 +88,7 @@ impl Spec {
             keep_host_awake: false,
             host_slice: None,
             interrupt: Interrupt::new()?,
+            notice: |text| eprintln!("sidelane: {text}"),
         })
     }
 

@@ -1,16 +1,183 @@
 //! The kernel to boot: one of the distribution's, fetched and cached, or one's own.
 
+mod apt;
+mod cache;
 mod image;
+mod release;
 
 pub use image::Image;
 
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use crate::spec::Kernel;
+use cache::{Cache, Locked, Offer};
+use release::Release;
+use serde::Serialize;
 
-/// Finds the kernel asked for, fetching it where needed.
-pub fn find(kernel: &Kernel) -> Result<Image> {
-    match kernel {
-        Kernel::Path(path) => Image::at(path),
-        _ => Err(Error::Kernel("only --kernel PATH".into())),
+/// The Debian suite that has kernels with sched_ext.
+pub const SUITE: &str = "trixie-backports";
+
+/// What to look for, and where to say what takes time or is amiss.
+pub struct Wanted<'a> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// Its modules too.
+    pub modules: bool,
+    /// Raised to stop.
+    pub interrupt: &'a Interrupt,
+    /// Is told what the user should know.
+    pub notice: fn(&str),
+}
+
+/// Finds the kernel asked for, fetching it where it is not cached. What is cached needs no network; "newest" looks
+/// again once the list of what there is has grown old, and makes do with what is cached when it cannot.
+pub fn find(wanted: &Wanted) -> Result<Image> {
+    let image = match wanted.kernel {
+        Kernel::Path(path) => Image::at(path)?,
+        Kernel::Newest => find_release(wanted, None)?,
+        Kernel::Version(text) => find_release(wanted, Some(text))?,
+    };
+    if image.config.is_none() {
+        (wanted.notice)(&format!(
+            "no configuration is to be had for kernel {}: the guest has no /boot/config, which BPF programs may need",
+            image.version
+        ));
     }
+    Ok(image)
+}
+
+fn find_release(wanted: &Wanted, text: Option<&str>) -> Result<Image> {
+    let cache = Cache::open()?;
+    let complete = |release: &Release| {
+        cache
+            .kernel(release)
+            .filter(|image| !wanted.modules || image.modules.is_some())
+    };
+    let cached = |fits: &dyn Fn(&Release) -> bool| {
+        cache
+            .kernels()
+            .iter()
+            .filter(|r| fits(r))
+            .find_map(complete)
+    };
+    if let Some(text) = text
+        && let Some(image) = cached(&|release| release.is_exactly(text))
+    {
+        return Ok(image);
+    }
+    if let Some((offer, true)) = cache.offer(SUITE)
+        && let Some(image) = newest(&offer, text).and_then(|release| complete(&release))
+    {
+        return Ok(image);
+    }
+    match fetch(&cache, wanted, text) {
+        Err(Error::Kernel(why)) => {
+            let image = cached(&|release| text.is_none_or(|text| release.is_called(text)));
+            let image = image.ok_or_else(|| Error::Kernel(why.clone()))?;
+            (wanted.notice)(&format!("using the cached kernel {}: {why}", image.version));
+            Ok(image)
+        }
+        other => other,
+    }
+}
+
+/// Fetches the newest kernel that fits.
+fn fetch(cache: &Cache, wanted: &Wanted, text: Option<&str>) -> Result<Image> {
+    let locked = cache.lock(wanted.interrupt)?;
+    // Looked at under the lock: another run may have just read the list or fetched this kernel.
+    if let Some((offer, true)) = cache.offer(SUITE) {
+        match fetch_from(cache, &locked, &offer, wanted, text) {
+            // The archive drops old packages: what failed by an older list may go by a new one.
+            Err(Error::Kernel(_)) => {}
+            other => return other,
+        }
+    }
+    (wanted.notice)(&format!("looking for kernels in {SUITE}"));
+    let offer = locked.refresh(SUITE)?;
+    fetch_from(cache, &locked, &offer, wanted, text)
+}
+
+fn fetch_from(
+    cache: &Cache,
+    locked: &Locked,
+    offer: &Offer,
+    wanted: &Wanted,
+    text: Option<&str>,
+) -> Result<Image> {
+    let release = newest(offer, text).ok_or_else(|| {
+        let text = text.unwrap_or("newest");
+        Error::Kernel(format!(
+            "{SUITE} has no kernel {text}; `sidelane testbed kernels` lists what there is"
+        ))
+    })?;
+    let name = release.name();
+    if cache.kernel(&release).is_none() {
+        (wanted.notice)(&format!("fetching kernel {name}"));
+        locked.fetch_kernel(&release, offer)?;
+    }
+    let lacks_modules = cache
+        .kernel(&release)
+        .is_some_and(|image| image.modules.is_none());
+    if wanted.modules && lacks_modules {
+        (wanted.notice)(&format!("fetching the modules of kernel {name}"));
+        locked.fetch_modules(&release, offer)?;
+    }
+    cache
+        .kernel(&release)
+        .ok_or_else(|| Error::Kernel(format!("{name} vanished from the cache")))
+}
+
+fn newest(offer: &Offer, text: Option<&str>) -> Option<Release> {
+    let mut all = release::releases(&offer.packages).into_iter();
+    all.find(|release| text.is_none_or(|text| release.is_called(text)))
+}
+
+/// A kernel in a listing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    /// As `uname -r` prints it.
+    pub version: String,
+    /// It lies in the cache.
+    pub cached: bool,
+    /// It can be fetched.
+    pub available: bool,
+    /// Its configuration can be had (libbpf may need it in the guest).
+    pub config: bool,
+    /// Its modules can be had.
+    pub modules: bool,
+}
+
+/// All kernels that are cached or can be fetched, newest first. Reads the distribution's list again when it is old or
+/// `refresh` asks for it; without a network the cached ones are listed.
+pub fn list(refresh: bool, interrupt: &Interrupt, notice: fn(&str)) -> Result<Vec<Listed>> {
+    let cache = Cache::open()?;
+    let known = cache.offer(SUITE).filter(|(_, fresh)| *fresh && !refresh);
+    let offer = match known {
+        Some((offer, _)) => offer,
+        None => match cache.lock(interrupt)?.refresh(SUITE) {
+            Ok(offer) => offer,
+            Err(Error::Kernel(why)) => {
+                notice(&format!("only what is cached: {why}"));
+                Offer::default()
+            }
+            Err(other) => return Err(other),
+        },
+    };
+    let mut all = release::releases(&offer.packages);
+    all.extend(cache.kernels());
+    all.sort_by(|a, b| b.cmp(a));
+    all.dedup();
+    let listed = all.iter().map(|release| {
+        let cached = cache.kernel(release);
+        let has = |of: fn(&Image) -> bool| cached.as_ref().is_some_and(of);
+        Listed {
+            version: release.name().to_string(),
+            cached: cached.is_some(),
+            available: !release.kernel_packages(&offer.packages).is_empty(),
+            config: release.has_config(&offer.packages) || has(|image| image.config.is_some()),
+            modules: !release.module_packages(&offer.packages).is_empty()
+                || has(|image| image.modules.is_some()),
+        }
+    });
+    Ok(listed.collect())
 }
