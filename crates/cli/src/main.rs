@@ -2,6 +2,7 @@
 
 mod cmd;
 mod exit;
+mod interrupt;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -2,6 +2,7 @@
 #![allow(
     missing_docs,
     dead_code,
+    unused_imports,
     non_camel_case_types,
     non_snake_case,
     non_upper_case_globals,
@@ -17,3 +18,36 @@ pub mod intf {
 }
 
 include!(concat!(env!("OUT_DIR"), "/bpf_skel.rs"));
+
+/// C structures of which any bytes are a valid value.
+///
+/// # Safety
+/// Only for structures of integers without implicit padding.
+pub unsafe trait Plain: Copy {}
+
+// SAFETY: integers only; bpf/intf.h pads by name
+unsafe impl Plain for u32 {}
+unsafe impl Plain for intf::lane_ctx {}
+unsafe impl Plain for intf::core_ctx {}
+unsafe impl Plain for intf::rule {}
+unsafe impl Plain for intf::settings {}
+unsafe impl Plain for intf::counters {}
+unsafe impl Plain for intf::cgroup_event {}
+
+/// A structure of zeros.
+pub fn zeroed<T: Plain>() -> T {
+    // SAFETY: any bytes are a valid T
+    unsafe { std::mem::zeroed() }
+}
+
+/// The bytes of a structure.
+pub fn bytes_of<T: Plain>(value: &T) -> &[u8] {
+    // SAFETY: a shared view of plain data, as long as the reference
+    unsafe { std::slice::from_raw_parts((value as *const T).cast(), size_of::<T>()) }
+}
+
+/// A structure from its bytes; none if there are too few.
+pub fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
+    // SAFETY: long enough, and any bytes are a valid T
+    (bytes.len() >= size_of::<T>()).then(|| unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+}

@@ -1,3 +1,22 @@
 //! The sched_ext scheduler and its loader.
+//!
+//! The policies are the C headers below `src/bpf/`, one a mechanism. This crate
+//! compiles them to BPF, lays the machine out for them, loads them, keeps their
+//! class rules current, and reads their counters.
 
 mod bpf;
+mod cgroups;
+pub mod config;
+mod error;
+mod exit_reason;
+mod layout;
+mod loader;
+mod resolve;
+pub mod rules;
+pub mod stats;
+
+pub use config::Config;
+pub use error::Error;
+pub use exit_reason::ExitReason;
+pub use loader::{Event, run};
+pub use rules::{Class, ClassRule, Rule};

@@ -1,5 +1,7 @@
 //! The subcommands, a file each.
 
+mod run;
+mod stat;
 mod testbed;
 mod topology;
 
@@ -11,6 +13,8 @@ use std::process::ExitCode;
 /// What to do.
 #[derive(Subcommand)]
 pub enum Command {
+    Run(run::Args),
+    Stat(stat::Args),
     Testbed(testbed::Args),
     Topology(topology::Args),
 }
@@ -19,6 +23,8 @@ impl Command {
     /// Runs the subcommand; the exit code is the process's.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self {
+            Command::Run(args) => run::run(args),
+            Command::Stat(args) => stat::run(args),
             Command::Testbed(args) => testbed::run(args),
             Command::Topology(args) => topology::run(args),
         }
@@ -42,6 +48,25 @@ impl Format {
             Format::Text => text(),
             Format::Json => serde_json::to_string_pretty(value)? + "\n",
         };
+        write_out(&output)
+    }
+
+    /// Prints one of many results on standard output: JSON takes one line each.
+    pub fn print_line(
+        self,
+        text: impl FnOnce() -> String,
+        value: &impl Serialize,
+    ) -> anyhow::Result<()> {
+        write_out(&match self {
+            Format::Text => text(),
+            Format::Json => serde_json::to_string(value)? + "\n",
+        })
+    }
+}
+
+/// Writes to standard output; a reader that has gone away is no error.
+fn write_out(output: &str) -> anyhow::Result<()> {
+    {
         match std::io::stdout().write_all(output.as_bytes()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
             _ => Ok(()),

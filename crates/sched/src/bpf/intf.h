@@ -45,7 +45,7 @@ enum lane_state {
 enum distance {
 	DISTANCE_CORE = 0, /* the same core */
 	DISTANCE_CACHE = 1, /* the same last-level cache */
-	DISTANCE_PACKAGE = 2, /* the same package and NUMA node */
+	DISTANCE_NODE = 2, /* the same package and NUMA node */
 	DISTANCE_REMOTE = 3, /* further */
 	NR_DISTANCES = 4,
 };
@@ -69,7 +69,7 @@ struct core_ctx {
 	u32 nr_lanes;
 	u32 capacity; /* 1..1024 */
 	u32 cache; /* index of the last-level cache */
-	u32 package; /* index of (package, NUMA node) */
+	u32 node; /* index of (package, NUMA node) */
 	u32 pad;
 
 	u64 claim_ns; /* when a waking critical task was last sent here */

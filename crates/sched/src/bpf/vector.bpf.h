@@ -96,8 +96,8 @@ static __always_inline u32 core_distance(const struct core_ctx *a, const struct 
 		return DISTANCE_CORE;
 	if (a->cache == b->cache)
 		return DISTANCE_CACHE;
-	if (a->package == b->package)
-		return DISTANCE_PACKAGE;
+	if (a->node == b->node)
+		return DISTANCE_NODE;
 	return DISTANCE_REMOTE;
 }
 

@@ -1,0 +1,206 @@
+//! The configuration file: class rules and the scheduler's settings.
+
+use crate::rules::{Class, ClassRule, Rule};
+use crate::{Error, bpf::intf};
+use serde::Deserialize;
+use std::path::Path;
+
+/// Everything an operator decides.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    /// Class rules; the first that matches decides.
+    pub rules: Vec<ClassRule>,
+    /// How the scheduler behaves.
+    pub scheduler: SchedulerConfig,
+}
+
+/// The `[scheduler]` table. Times in milliseconds.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SchedulerConfig {
+    /// Slice of critical and normal work, 0.1 to 1000 ms. Default 10 ms: the minor
+    /// slice of the z/VM source with SMT.
+    pub slice_ms: f64,
+    /// Slice of batch work, 0.1 to 1000 ms.
+    pub batch_slice_ms: f64,
+    /// Normal and batch work waits at most about this long, 10 to 10000 ms.
+    pub starvation_bound_ms: f64,
+    /// What a task gets when the bound is used, 0.1 to 100 ms.
+    pub overdue_slice_ms: f64,
+    /// Busy lanes a core may have; 0 means all.
+    pub smt_level: u32,
+    /// Shortest vector that another core may steal from, by distance.
+    pub steal_min_queued: StealBarriers,
+}
+
+/// Steal barriers: how long the far vector has to be.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StealBarriers {
+    /// From a core below the same last-level cache, 1 or more.
+    pub cache: u32,
+    /// From another cache of the same package and NUMA node, 1 or more.
+    pub node: u32,
+    /// From another package or NUMA node, 1 or more.
+    pub remote: u32,
+}
+
+impl Default for StealBarriers {
+    fn default() -> Self {
+        StealBarriers { cache: 1, node: 1, remote: 2 }
+    }
+}
+
+impl Default for SchedulerConfig {
+    fn default() -> Self {
+        SchedulerConfig {
+            slice_ms: 10.0,
+            batch_slice_ms: 10.0,
+            starvation_bound_ms: 1000.0,
+            overdue_slice_ms: 1.0,
+            smt_level: 0,
+            steal_min_queued: StealBarriers::default(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    rule: Vec<RuleEntry>,
+    #[serde(default)]
+    scheduler: SchedulerConfig,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleEntry {
+    class: Class,
+    #[serde(rename = "match")]
+    rule: toml::Spanned<String>,
+}
+
+impl Config {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// [`Error::ConfigUnreadable`], or [`Error::ConfigInvalid`] with line and column.
+    pub fn read(path: &Path) -> Result<Config, Error> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| Error::ConfigUnreadable { path: path.to_owned(), source })?;
+        Config::parse(&text)
+            .map_err(|message| Error::ConfigInvalid { path: path.to_owned(), message })
+    }
+
+    /// Parses a configuration; the error names line and column.
+    pub fn parse(text: &str) -> Result<Config, String> {
+        let file: File = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned())?;
+        file.scheduler.check()?;
+        let rules = file
+            .rule
+            .into_iter()
+            .map(|entry| {
+                let rule = entry.rule.get_ref().parse::<Rule>();
+                let rule = rule.map_err(|e| format!("{}: {e}", place(text, entry.rule.span().start)))?;
+                Ok(ClassRule { class: entry.class, rule })
+            })
+            .collect::<Result<Vec<_>, String>>()?;
+        Ok(Config { rules, scheduler: file.scheduler })
+    }
+}
+
+/// "line L, column C" of a byte offset.
+fn place(text: &str, offset: usize) -> String {
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
+    format!("line {line}, column {column}")
+}
+
+impl SchedulerConfig {
+    fn check(&self) -> Result<(), String> {
+        let within = |name: &str, value: f64, min: f64, max: f64| {
+            if (min..=max).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("[scheduler] {name} = {value}: expected {min} to {max}"))
+            }
+        };
+        within("slice_ms", self.slice_ms, 0.1, 1000.0)?;
+        within("batch_slice_ms", self.batch_slice_ms, 0.1, 1000.0)?;
+        within("starvation_bound_ms", self.starvation_bound_ms, 10.0, 10_000.0)?;
+        within("overdue_slice_ms", self.overdue_slice_ms, 0.1, 100.0)?;
+        let barriers = &self.steal_min_queued;
+        if [barriers.cache, barriers.node, barriers.remote].contains(&0) {
+            return Err("[scheduler.steal_min_queued]: each barrier is 1 or more".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The settings as the BPF side has them. `lanes_per_core_max` stands for SMT
+    /// level 0, "all".
+    pub(crate) fn to_settings(&self, lanes_per_core_max: u32) -> intf::settings {
+        let ns = |ms: f64| (ms * 1e6) as u64;
+        let level = if self.smt_level == 0 { lanes_per_core_max } else { self.smt_level };
+        intf::settings {
+            slice_ns: [ns(self.slice_ms), ns(self.slice_ms), ns(self.batch_slice_ms)],
+            starvation_bound_ns: ns(self.starvation_bound_ms),
+            overdue_slice_ns: ns(self.overdue_slice_ms),
+            steal_min_queued: [
+                1,
+                self.steal_min_queued.cache,
+                self.steal_min_queued.node,
+                self.steal_min_queued.remote,
+            ],
+            smt_level: level,
+            nr_rules: 0,
+            has_cgroup_rules: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_is_the_default() {
+        assert_eq!(Config::parse("").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn rules_keep_their_order() {
+        let config = Config::parse(
+            "[[rule]]\nclass = \"critical\"\nmatch = \"unit:nginx.service\"\n\
+             [[rule]]\nclass = \"batch\"\nmatch = \"cgroup:/batch\"\n\
+             [scheduler]\nslice_ms = 5\n",
+        )
+        .unwrap();
+        assert_eq!(config.rules[0].class, Class::Critical);
+        assert_eq!(config.rules[1].rule.to_string(), "cgroup:/batch");
+        assert_eq!(config.scheduler.slice_ms, 5.0);
+    }
+
+    #[test]
+    fn mistakes_name_line_and_column() {
+        let unknown = Config::parse("[scheduler]\nslices_ms = 3\n").unwrap_err();
+        assert!(unknown.contains("line 2, column 1") && unknown.contains("slices_ms"), "{unknown}");
+        let class = Config::parse("[[rule]]\nclass = \"urgent\"\nmatch = \"user:x\"\n").unwrap_err();
+        assert!(class.contains("line 2, column 9"), "{class}");
+        let rule = Config::parse("[[rule]]\nclass = \"batch\"\nmatch = \"unit:x\"\n").unwrap_err();
+        assert!(rule.contains("line 3, column 9") && rule.contains("x.service"), "{rule}");
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        for text in [
+            "[scheduler]\nslice_ms = 0\n",
+            "[scheduler]\nslice_ms = nan\n",
+            "[scheduler]\nstarvation_bound_ms = 60000\n",
+            "[scheduler.steal_min_queued]\ncache = 0\n",
+        ] {
+            assert!(Config::parse(text).is_err(), "{text}");
+        }
+    }
+}

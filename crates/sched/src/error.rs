@@ -1,0 +1,95 @@
+//! What can go wrong when the scheduler is configured, loaded or watched.
+
+use std::path::PathBuf;
+
+/// An error of the scheduler's loader; each names the place and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A class rule that cannot be understood.
+    #[error("rule '{rule}': {problem}")]
+    Rule {
+        /// The rule as it was written.
+        rule: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+    /// A configuration file that cannot be read.
+    #[error("cannot read the configuration {}: {source}; check the path and its permissions", path.display())]
+    ConfigUnreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A configuration file with a mistake; the message names line and column.
+    #[error("{}: {message}", path.display())]
+    ConfigInvalid {
+        /// The file.
+        path: PathBuf,
+        /// Line, column and mistake.
+        message: String,
+    },
+    /// This machine is larger than the scheduler's tables.
+    #[error("this machine has {found} {what}, the scheduler handles at most {limit}; raise the limit in bpf/intf.h and rebuild")]
+    TooLarge {
+        /// What there is too much of.
+        what: &'static str,
+        /// How many there are.
+        found: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The machine's topology cannot be read.
+    #[error(transparent)]
+    Topology(#[from] sidelane_topology::ReadError),
+    /// Another sched_ext scheduler is attached.
+    #[error("the sched_ext scheduler '{name}' is attached; stop it first, only one can run")]
+    OtherScheduler {
+        /// Its name, as the kernel gives it.
+        name: String,
+    },
+    /// The kernel lacks sched_ext.
+    #[error("this kernel has no sched_ext (no /sys/kernel/sched_ext); boot Linux 6.12 or later built with CONFIG_SCHED_CLASS_EXT, and see 'sidelane doctor'")]
+    NoSchedExt,
+    /// Loading BPF needs privileges.
+    #[error("loading a scheduler needs root (CAP_SYS_ADMIN, or CAP_BPF with CAP_PERFMON); run as root")]
+    NotPrivileged,
+    /// The kernel refused the scheduler.
+    #[error("cannot {step} the scheduler: {reason}; see 'sidelane doctor'")]
+    Load {
+        /// What was being done.
+        step: &'static str,
+        /// The kernel's or libbpf's reason.
+        reason: String,
+    },
+    /// The kernel ejected the scheduler.
+    #[error("the kernel ejected the scheduler: {0}; its default scheduler has taken over")]
+    Ejected(crate::ExitReason),
+    /// No running scheduler to read counters from.
+    #[error("no Sidelane scheduler is attached; start one with 'sidelane run'")]
+    NotRunning,
+    /// Counters that cannot be read.
+    #[error("cannot read the scheduler's counters: {0}; run as root, with the same version of sidelane as the scheduler's")]
+    Counters(String),
+}
+
+impl Error {
+    /// Is the machine (kernel, privilege) at fault rather than the input?
+    pub fn is_machine(&self) -> bool {
+        matches!(
+            self,
+            Error::NoSchedExt
+                | Error::NotPrivileged
+                | Error::TooLarge { .. }
+                | Error::OtherScheduler { .. }
+        )
+    }
+
+    /// Is the configuration or a rule at fault?
+    pub fn is_input(&self) -> bool {
+        matches!(
+            self,
+            Error::Rule { .. } | Error::ConfigUnreadable { .. } | Error::ConfigInvalid { .. }
+        )
+    }
+}

@@ -1,0 +1,302 @@
+//! Loads the scheduler, keeps its rules current, and takes it away again.
+//!
+//! Nothing is pinned: when this process ends, however it ends, the kernel drops the
+//! scheduler and its default one takes over.
+
+use crate::bpf::{BpfSkel, BpfSkelBuilder, Plain, bytes_of, from_bytes, intf};
+use crate::cgroups;
+use crate::config::Config;
+use crate::layout::Layout;
+use crate::resolve;
+use crate::{Error, ExitReason};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder};
+use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open};
+use sidelane_topology::Topology;
+use std::ffi::CStr;
+use std::fs;
+use std::mem::MaybeUninit;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// How often the loader looks for signals and for new cgroups.
+const POLL: Duration = Duration::from_millis(50);
+/// How often executables named by rules are looked up again.
+const RESOLVE_AGAIN: Duration = Duration::from_secs(1);
+
+/// What happens while the scheduler runs, for whoever tells the operator.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The scheduler runs now.
+    Attached {
+        /// Cores it schedules.
+        cores: usize,
+        /// Online lanes of those.
+        lanes: usize,
+        /// Class rules in force.
+        rules: usize,
+    },
+    /// Something that works less well than it could.
+    Degraded(String),
+    /// The kernel detached it and asked for a restart; it is being loaded again.
+    Restarting(ExitReason),
+}
+
+impl std::fmt::Display for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Event::Attached { cores, lanes, rules } => {
+                write!(f, "attached: {cores} cores, {lanes} lanes, {rules} class rules")
+            }
+            Event::Degraded(what) => write!(f, "warning: {what}"),
+            Event::Restarting(reason) => write!(f, "attaching again: {reason}"),
+        }
+    }
+}
+
+/// Runs the scheduler until `stop` is set or the kernel detaches it for good.
+/// Restarts where the kernel asks for it (CPU hotplug, SMT control).
+///
+/// # Errors
+/// What prevented loading, or [`Error::Ejected`].
+pub fn run(
+    config: &Config,
+    stop: &AtomicBool,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<ExitReason, Error> {
+    check_machine()?;
+    scx_utils::try_set_rlimit_infinity();
+    loop {
+        let mut object = MaybeUninit::uninit();
+        let reason = Scheduler::attach(config, &mut object, on_event)?.serve(stop)?;
+        if !reason.is_graceful() {
+            return Err(Error::Ejected(reason));
+        }
+        if !reason.asks_for_restart() || stop.load(Ordering::Relaxed) {
+            return Ok(reason);
+        }
+        on_event(Event::Restarting(reason));
+    }
+}
+
+/// Fails early, with a remedy, where loading could not succeed.
+fn check_machine() -> Result<(), Error> {
+    let sched_ext = Path::new("/sys/kernel/sched_ext");
+    if !sched_ext.exists() {
+        return Err(Error::NoSchedExt);
+    }
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Error::NotPrivileged);
+    }
+    let state = fs::read_to_string(sched_ext.join("state")).unwrap_or_default();
+    if state.trim() == "enabled" {
+        let name = fs::read_to_string(sched_ext.join("root/ops")).unwrap_or_default();
+        return Err(Error::OtherScheduler { name: name.trim().to_owned() });
+    }
+    Ok(())
+}
+
+fn load_error<E: std::fmt::Display>(step: &'static str) -> impl Fn(E) -> Error {
+    move |e| Error::Load { step, reason: format!("{e:#}") }
+}
+
+/// An attached scheduler.
+struct Scheduler<'a> {
+    skel: BpfSkel<'a>,
+    link: Option<Link>,
+    config: &'a Config,
+    cgroup_events: Option<(RingBuffer<'a>, Receiver<intf::cgroup_event>)>,
+    cgroup_mount: Option<PathBuf>,
+}
+
+impl<'a> Scheduler<'a> {
+    fn attach(
+        config: &'a Config,
+        object: &'a mut MaybeUninit<OpenObject>,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Self, Error> {
+        let topology = Topology::read(Path::new("/"))?;
+        let layout = Layout::new(&topology)?;
+        let rules = resolve::table(&config.rules)?;
+        let skel = load(config, &layout, &rules, object)?;
+        let mut scheduler =
+            Scheduler { skel, link: None, config, cgroup_events: None, cgroup_mount: None };
+        scheduler.fill_lanes(&layout)?;
+        scheduler.write_rules(&rules)?;
+        if cgroups::needed(&config.rules) {
+            scheduler.watch_cgroups(on_event)?;
+        }
+        let skel = &mut scheduler.skel;
+        let link = scx_ops_attach!(skel, sidelane_ops).map_err(load_error("attach"))?;
+        scheduler.link = Some(link);
+        on_event(Event::Attached {
+            cores: layout.cores.len(),
+            lanes: layout.core_lanes.len(),
+            rules: config.rules.len(),
+        });
+        Ok(scheduler)
+    }
+
+    fn fill_lanes(&mut self, layout: &Layout) -> Result<(), Error> {
+        fill(&self.skel.maps.lanes, &layout.lanes)?;
+        fill(&self.skel.maps.cores, &layout.cores)?;
+        fill(&self.skel.maps.core_lanes, &layout.core_lanes)
+    }
+
+    fn write_rules(&mut self, rules: &[intf::rule]) -> Result<(), Error> {
+        fill(&self.skel.maps.rules, rules)
+    }
+
+    /// Subscribes to cgroups that come and go, then reads those there are.
+    fn watch_cgroups(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+        self.cgroup_mount = cgroups::mount_point(Path::new("/")).ok().flatten();
+        if self.cgroup_mount.is_none() {
+            on_event(Event::Degraded(
+                "cgroup v2 is not mounted: cgroup and unit rules match nothing".to_owned(),
+            ));
+            return Ok(());
+        }
+        let (sender, receiver) = channel();
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&self.skel.maps.cgroup_events, move |bytes| {
+                // nobody listens any more: the scheduler is going
+                let _ = from_bytes(bytes).map(|event| sender.send(event));
+                0
+            })
+            .map_err(load_error("watch cgroups for"))?;
+        let ring = builder.build().map_err(load_error("watch cgroups for"))?;
+        self.cgroup_events = Some((ring, receiver));
+        self.read_cgroups()
+    }
+
+    /// Writes the rule mask of every cgroup there is.
+    fn read_cgroups(&self) -> Result<(), Error> {
+        let Some(mount) = &self.cgroup_mount else { return Ok(()) };
+        for (id, path) in cgroups::list(mount) {
+            let mask = cgroups::rule_mask(&self.config.rules, &path);
+            self.skel
+                .maps
+                .cgroup_masks
+                .update(&id.to_ne_bytes(), &mask.to_ne_bytes(), MapFlags::ANY)
+                .map_err(load_error("write the cgroup rules of"))?;
+        }
+        Ok(())
+    }
+
+    /// Waits; keeps rules current; returns when stopped or detached.
+    fn serve(&mut self, stop: &AtomicBool) -> Result<ExitReason, Error> {
+        let mut resolved = Instant::now();
+        while !stop.load(Ordering::Relaxed) && !self.exited() {
+            self.wait();
+            self.take_cgroup_events()?;
+            if resolved.elapsed() >= RESOLVE_AGAIN {
+                resolved = Instant::now();
+                self.write_rules(&resolve::table(&self.config.rules)?)?;
+            }
+        }
+        drop(self.link.take());
+        Ok(self.exit_reason())
+    }
+
+    fn wait(&self) {
+        match &self.cgroup_events {
+            // an interrupted poll is as good as a time-out
+            Some((ring, _)) => drop(ring.poll(POLL)),
+            None => std::thread::sleep(POLL),
+        }
+    }
+
+    fn take_cgroup_events(&mut self) -> Result<(), Error> {
+        let Some((_, receiver)) = &self.cgroup_events else { return Ok(()) };
+        let mut created = false;
+        for event in receiver.try_iter() {
+            if event.removed == 0 {
+                created = true;
+            } else {
+                // gone already if it came and went between two looks
+                let _ = self.skel.maps.cgroup_masks.delete(&event.id.to_ne_bytes());
+            }
+        }
+        if created { self.read_cgroups() } else { Ok(()) }
+    }
+
+    fn exited(&self) -> bool {
+        self.exit_kind() != 0
+    }
+
+    fn exit_kind(&self) -> i32 {
+        match &self.skel.maps.data_data {
+            // SAFETY: the kernel writes this word of a mapping that lives as long as self
+            Some(data) => unsafe { std::ptr::read_volatile(&data.uei.kind) },
+            None => 0,
+        }
+    }
+
+    fn exit_reason(&self) -> ExitReason {
+        let Some(data) = &self.skel.maps.data_data else {
+            return ExitReason { kind: 0, code: 0, reason: String::new(), message: String::new() };
+        };
+        ExitReason {
+            kind: self.exit_kind(),
+            code: data.uei.exit_code,
+            reason: text(&data.uei.reason),
+            message: text(&data.uei.msg),
+        }
+    }
+}
+
+/// Opens, sizes and loads the BPF object.
+fn load<'a>(
+    config: &Config,
+    layout: &Layout,
+    rules: &[intf::rule],
+    object: &'a mut MaybeUninit<OpenObject>,
+) -> Result<BpfSkel<'a>, Error> {
+    let builder = BpfSkelBuilder::default();
+    let mut skel =
+        scx_ops_open!(builder, object, sidelane_ops, None::<libbpf_rs::libbpf_sys::bpf_object_open_opts>)
+            .map_err(load_error("open"))?;
+    let sizes = [
+        (skel.maps.lanes.set_max_entries(layout.lanes.len() as u32)),
+        (skel.maps.cores.set_max_entries(layout.cores.len() as u32)),
+        (skel.maps.core_lanes.set_max_entries(layout.core_lanes.len() as u32)),
+    ];
+    sizes.into_iter().collect::<Result<(), _>>().map_err(load_error("size the tables of"))?;
+    if let Some(rodata) = skel.maps.rodata_data.as_mut() {
+        rodata.nr_cores = layout.cores.len() as u32;
+        rodata.nr_lanes = layout.lanes.len() as u32;
+    }
+    if let Some(bss) = skel.maps.bss_data.as_mut() {
+        let mut settings = config.scheduler.to_settings(layout.lanes_per_core_max);
+        settings.nr_rules = rules.len() as u32;
+        settings.has_cgroup_rules = u32::from(cgroups::needed(&config.rules));
+        copy_bytes(&settings, &mut bss.settings);
+    }
+    skel.struct_ops.sidelane_ops_mut().flags |= *scx_utils::compat::SCX_OPS_ENQ_LAST
+        | *scx_utils::compat::SCX_OPS_KEEP_BUILTIN_IDLE;
+    scx_ops_load!(skel, sidelane_ops, uei).map_err(load_error("load"))
+}
+
+/// Copies between the two bindings (bindgen's, the skeleton's) of one C structure.
+fn copy_bytes<A: Copy, B: Copy>(from: &A, to: &mut B) {
+    const { assert!(size_of::<A>() == size_of::<B>()) };
+    // SAFETY: plain data of the same size and the same C layout
+    unsafe { std::ptr::copy_nonoverlapping(from as *const A as *const u8, to as *mut B as *mut u8, size_of::<A>()) };
+}
+
+/// Writes a table into an array map.
+fn fill<T: Plain>(map: &impl MapCore, table: &[T]) -> Result<(), Error> {
+    for (key, entry) in table.iter().enumerate() {
+        map.update(&(key as u32).to_ne_bytes(), bytes_of(entry), MapFlags::ANY)
+            .map_err(load_error("fill the tables of"))?;
+    }
+    Ok(())
+}
+
+/// A C string of a fixed-size field, whatever its bytes.
+fn text(field: &[libc::c_char]) -> String {
+    let bytes: Vec<u8> = field.iter().map(|&c| c as u8).collect();
+    CStr::from_bytes_until_nul(&bytes).map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,133 @@
+//! Rules as the BPF side compares them: user ids, inode numbers, policy numbers.
+
+use crate::Error;
+use crate::bpf::{intf, zeroed};
+use crate::rules::{ClassRule, Matcher, Policy, Rule};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// No file has this inode number: the rule matches nothing for now.
+const NO_INODE: u64 = 0;
+
+/// The table for the `rules` map.
+///
+/// # Errors
+/// [`Error::TooLarge`] with more rules than the mask has bits; [`Error::Rule`] for a
+/// user that does not exist. An executable that does not exist (yet) is no error.
+pub(crate) fn table(rules: &[ClassRule]) -> Result<Vec<intf::rule>, Error> {
+    let limit = intf::limits_MAX_RULES as usize;
+    if rules.len() > limit {
+        return Err(Error::TooLarge { what: "class rules", found: rules.len(), limit });
+    }
+    rules.iter().map(entry).collect()
+}
+
+fn entry(class_rule: &ClassRule) -> Result<intf::rule, Error> {
+    let mut entry = intf::rule { class: class_rule.class as u32, ..zeroed() };
+    match &class_rule.rule.matcher {
+        Matcher::Cgroup(_) | Matcher::Unit(_) => entry.kind = intf::rule_kind_RULE_CGROUP,
+        Matcher::Exe(path) => {
+            entry.kind = intf::rule_kind_RULE_EXE;
+            exe(&mut entry, path);
+        }
+        Matcher::Comm { name, prefix } => {
+            entry.kind = intf::rule_kind_RULE_COMM;
+            entry.prefix = u32::from(*prefix);
+            set_text(&mut entry, name.as_bytes());
+        }
+        Matcher::User(name) => {
+            entry.kind = intf::rule_kind_RULE_USER;
+            entry.uid = uid(&class_rule.rule, name)?;
+        }
+        Matcher::Policy(policy) => {
+            entry.kind = intf::rule_kind_RULE_POLICY;
+            entry.policy = match policy {
+                Policy::Normal => libc::SCHED_OTHER as u32,
+                Policy::Batch => libc::SCHED_BATCH as u32,
+                Policy::Idle => libc::SCHED_IDLE as u32,
+            };
+        }
+        Matcher::Nice { min, max } => {
+            entry.kind = intf::rule_kind_RULE_NICE;
+            (entry.nice_min, entry.nice_max) = (*min, *max);
+        }
+    }
+    Ok(entry)
+}
+
+/// Inode number and file name of what the path leads to now.
+fn exe(entry: &mut intf::rule, path: &Path) {
+    entry.exe_inode = NO_INODE;
+    let Ok(target) = path.canonicalize() else { return };
+    let Ok(metadata) = target.metadata() else { return };
+    entry.exe_inode = metadata.ino();
+    if let Some(name) = target.file_name() {
+        set_text(entry, name.as_encoded_bytes());
+    }
+}
+
+fn set_text(entry: &mut intf::rule, text: &[u8]) {
+    let len = text.len().min(entry.text.len() - 1);
+    for (to, from) in entry.text.iter_mut().zip(&text[..len]) {
+        *to = *from as libc::c_char;
+    }
+    entry.text_len = len as u32;
+}
+
+fn uid(rule: &Rule, name: &str) -> Result<u32, Error> {
+    if let Ok(uid) = name.parse() {
+        return Ok(uid);
+    }
+    match nix::unistd::User::from_name(name) {
+        Ok(Some(user)) => Ok(user.uid.as_raw()),
+        Ok(None) => Err(Error::Rule {
+            rule: rule.to_string(),
+            problem: format!("there is no user '{name}'; write a number for users of containers"),
+        }),
+        Err(e) => Err(Error::Rule {
+            rule: rule.to_string(),
+            problem: format!("cannot look up user '{name}': {e}"),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Class;
+
+    fn resolve(text: &str) -> Result<intf::rule, Error> {
+        entry(&ClassRule { class: Class::Batch, rule: text.parse().unwrap() })
+    }
+
+    #[test]
+    fn an_executable_is_known_by_inode_and_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("server-1.2");
+        std::fs::write(&target, "").unwrap();
+        let link = folder.path().join("server");
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let entry = resolve(&format!("exe:{}", link.display())).unwrap();
+        assert_eq!(entry.exe_inode, target.metadata().unwrap().ino());
+        assert_eq!(entry.text_len as usize, "server-1.2".len());
+    }
+
+    #[test]
+    fn a_missing_executable_matches_nothing() {
+        assert_eq!(resolve("exe:/nowhere/server").unwrap().exe_inode, NO_INODE);
+    }
+
+    #[test]
+    fn users_are_numbers_or_names() {
+        assert_eq!(resolve("user:12").unwrap().uid, 12);
+        assert_eq!(resolve("user:root").unwrap().uid, 0);
+        assert!(resolve("user:no-such-user").unwrap_err().to_string().contains("no user"));
+    }
+
+    #[test]
+    fn more_rules_than_bits_are_refused() {
+        let rule = ClassRule { class: Class::Batch, rule: "user:0".parse().unwrap() };
+        assert!(table(&vec![rule.clone(); 64]).is_ok());
+        assert!(matches!(table(&vec![rule; 65]), Err(Error::TooLarge { .. })));
+    }
+}

@@ -1,0 +1,281 @@
+//! Counters of the running scheduler, read from its map by whoever may.
+//!
+//! The map is found by its name among the kernel's maps, so that nothing has to be
+//! pinned and the loader needs no socket.
+
+use crate::bpf::{from_bytes, intf};
+use crate::{Class, Error};
+use libbpf_rs::query::MapInfoIter;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use serde::Serialize;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The counters' map; the kernel keeps 15 bytes of a name.
+const MAP_NAME: &[u8] = b"sidelane_stats";
+
+/// Totals of one class since attach.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ClassCounters {
+    /// Time it ran, over all lanes.
+    pub run_ns: u64,
+    /// Times one of its tasks began to run.
+    pub switches: u64,
+    /// Times one of its tasks woke.
+    pub wakeups: u64,
+    /// Runs by the starvation bound.
+    pub overdue: u64,
+}
+
+/// Totals since attach, over all lanes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Counters {
+    /// Critical work.
+    pub critical: ClassCounters,
+    /// Normal work.
+    pub normal: ClassCounters,
+    /// Batch work.
+    pub batch: ClassCounters,
+    /// Critical wake-ups that got a whole idle core.
+    pub critical_idle_core: u64,
+    /// Critical wake-ups that got a core on which only batch ran.
+    pub critical_borrowed_core: u64,
+    /// Critical wake-ups that got an idle lane of a shared core.
+    pub critical_shared_core: u64,
+    /// Critical wake-ups that had to wait.
+    pub critical_queued: u64,
+    /// Times batch was asked to leave a lane because its core closed.
+    pub evictions: u64,
+    /// Time from asked to gone, summed.
+    pub evict_wait_ns: u64,
+    /// Steals by distance: same cache, same node, further.
+    pub steals: [u64; 3],
+    /// Times a core was opened to batch again.
+    pub openings: u64,
+}
+
+/// A handle on the running scheduler's counters.
+pub struct Reader {
+    map: MapHandle,
+}
+
+impl Reader {
+    /// Finds the running scheduler.
+    ///
+    /// # Errors
+    /// [`Error::NotPrivileged`], [`Error::NotRunning`], or [`Error::Counters`].
+    pub fn open() -> Result<Reader, Error> {
+        if !nix::unistd::geteuid().is_root() {
+            return Err(Error::NotPrivileged);
+        }
+        let found = MapInfoIter::default().find(|map| map.name.as_bytes() == MAP_NAME);
+        let map = found.ok_or(Error::NotRunning)?;
+        if map.value_size as usize != size_of::<intf::counters>() {
+            return Err(Error::Counters("they have another layout".to_owned()));
+        }
+        let map = MapHandle::from_map_id(map.id).map_err(|e| Error::Counters(e.to_string()))?;
+        Ok(Reader { map })
+    }
+
+    /// Reads the totals.
+    ///
+    /// # Errors
+    /// [`Error::NotRunning`] once the scheduler is gone, [`Error::Counters`] otherwise.
+    pub fn read(&self) -> Result<Counters, Error> {
+        if !is_attached() {
+            return Err(Error::NotRunning);
+        }
+        let per_cpu = self
+            .map
+            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|e| Error::Counters(e.to_string()))?
+            .ok_or_else(|| Error::Counters("the map is empty".to_owned()))?;
+        let mut totals = Counters::default();
+        for bytes in &per_cpu {
+            let counters = from_bytes(bytes)
+                .ok_or_else(|| Error::Counters("a counter set is too short".to_owned()))?;
+            totals.add(&counters);
+        }
+        Ok(totals)
+    }
+}
+
+/// Is a scheduler of ours attached?
+pub fn is_attached() -> bool {
+    std::fs::read_to_string("/sys/kernel/sched_ext/root/ops")
+        .is_ok_and(|name| name.trim().starts_with("sidelane"))
+}
+
+impl Counters {
+    fn add(&mut self, cpu: &intf::counters) {
+        for (index, class) in Class::ALL.into_iter().enumerate() {
+            let total = self.class_mut(class);
+            total.run_ns += cpu.run_ns[index];
+            total.switches += cpu.switches[index];
+            total.wakeups += cpu.wakeups[index];
+            total.overdue += cpu.overdue[index];
+        }
+        self.critical_idle_core += cpu.critical_idle_core;
+        self.critical_borrowed_core += cpu.critical_borrowed_core;
+        self.critical_shared_core += cpu.critical_shared_core;
+        self.critical_queued += cpu.critical_queued;
+        self.evictions += cpu.evictions;
+        self.evict_wait_ns += cpu.evict_wait_ns;
+        self.openings += cpu.openings;
+        for (total, steals) in self.steals.iter_mut().zip(&cpu.steals[1..]) {
+            *total += steals;
+        }
+    }
+
+    /// Counters of one class.
+    pub fn class(&self, class: Class) -> &ClassCounters {
+        match class {
+            Class::Critical => &self.critical,
+            Class::Normal => &self.normal,
+            Class::Batch => &self.batch,
+        }
+    }
+
+    fn class_mut(&mut self, class: Class) -> &mut ClassCounters {
+        match class {
+            Class::Critical => &mut self.critical,
+            Class::Normal => &mut self.normal,
+            Class::Batch => &mut self.batch,
+        }
+    }
+}
+
+/// What happened in one interval. Rates are per second, lanes are averages.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Rates {
+    /// Length of the interval.
+    pub interval_s: f64,
+    /// Lanes that ran critical, normal and batch work, on average.
+    pub busy_lanes: [f64; 3],
+    /// Critical wake-ups: idle core, core taken back from batch, shared core, queued.
+    pub critical_placed: [f64; 4],
+    /// Evictions of batch.
+    pub evictions: f64,
+    /// Mean time from asked to gone; none without an eviction.
+    pub evict_wait_us: Option<f64>,
+    /// Runs by the starvation bound, of normal and batch work.
+    pub overdue: f64,
+    /// Steals at all distances.
+    pub steals: f64,
+}
+
+impl Rates {
+    /// What happened between two readings.
+    pub fn between(before: &Counters, after: &Counters, elapsed: Duration) -> Rates {
+        let seconds = elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
+        let rate = |of: fn(&Counters) -> u64| of(after).saturating_sub(of(before)) as f64 / seconds;
+        let evictions = rate(|c| c.evictions);
+        Rates {
+            interval_s: seconds,
+            busy_lanes: [
+                rate(|c| c.critical.run_ns) / 1e9,
+                rate(|c| c.normal.run_ns) / 1e9,
+                rate(|c| c.batch.run_ns) / 1e9,
+            ],
+            critical_placed: [
+                rate(|c| c.critical_idle_core),
+                rate(|c| c.critical_borrowed_core),
+                rate(|c| c.critical_shared_core),
+                rate(|c| c.critical_queued),
+            ],
+            evictions,
+            evict_wait_us: (evictions > 0.0)
+                .then(|| rate(|c| c.evict_wait_ns) / evictions / 1e3),
+            overdue: rate(|c| c.normal.overdue + c.batch.overdue),
+            steals: rate(|c| c.steals.iter().sum()),
+        }
+    }
+
+    /// A table line, with the heading before every twentieth.
+    pub fn line(&self, index: u64) -> String {
+        let [critical, normal, batch] = self.busy_lanes;
+        let [idle, taken, shared, queued] = self.critical_placed;
+        let wait = self.evict_wait_us.map_or("-".to_owned(), |us| format!("{us:.0}"));
+        let line = format!(
+            "{critical:8.2} {normal:7.2} {batch:7.2} {idle:7.0} {taken:7.0} {shared:7.0} \
+             {queued:7.0} {:7.0} {wait:>7} {:7.1} {:7.0}\n",
+            self.evictions, self.overdue, self.steals
+        );
+        if index.is_multiple_of(20) { format!("{HEADING}{line}") } else { line }
+    }
+}
+
+const HEADING: &str = "\
+--------- busy lanes --- ---- critical wake-ups to ----- -- evictions --  starve  steals
+critical  normal   batch    idle   taken  shared  queued      /s wait_us      /s      /s
+";
+
+/// Reads the counters at a steady interval.
+pub struct Watch {
+    reader: Reader,
+    interval: Duration,
+    before: Counters,
+    at: Instant,
+}
+
+impl Watch {
+    /// Takes the first reading.
+    ///
+    /// # Errors
+    /// As [`Reader::read`].
+    pub fn new(reader: Reader, interval: Duration) -> Result<Watch, Error> {
+        let before = reader.read()?;
+        Ok(Watch { reader, interval, before, at: Instant::now() })
+    }
+
+    /// Waits for the end of the interval; none when `stop` was set meanwhile.
+    ///
+    /// # Errors
+    /// As [`Reader::read`].
+    pub fn next(&mut self, stop: &AtomicBool) -> Result<Option<Rates>, Error> {
+        const LOOK: Duration = Duration::from_millis(50);
+        let due = self.at + self.interval;
+        while let Some(left) = due.checked_duration_since(Instant::now()) {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
+        let after = self.reader.read()?;
+        let now = Instant::now();
+        let rates = Rates::between(&self.before, &after, now - self.at);
+        (self.before, self.at) = (after, now);
+        Ok(Some(rates))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_per_second_of_the_interval() {
+        let before = Counters::default();
+        let mut after = Counters { evictions: 4, evict_wait_ns: 100_000, ..Counters::default() };
+        after.batch.run_ns = 6_000_000_000;
+        after.steals = [1, 2, 3];
+        let rates = Rates::between(&before, &after, Duration::from_secs(2));
+        assert_eq!(rates.busy_lanes, [0.0, 0.0, 3.0]);
+        assert_eq!((rates.evictions, rates.evict_wait_us), (2.0, Some(25.0)));
+        assert_eq!(rates.steals, 3.0);
+    }
+
+    #[test]
+    fn lines_fit_a_hundred_columns_below_their_heading() {
+        let rates = Rates::between(
+            &Counters::default(),
+            &Counters { evictions: 123_456, ..Counters::default() },
+            Duration::from_secs(1),
+        );
+        let text = rates.line(0);
+        assert_eq!(text.lines().count(), 3);
+        assert!(text.lines().all(|line| line.len() <= 100 && line.len() > 80), "{text}");
+        assert_eq!(rates.line(1).lines().count(), 1);
+    }
+}
