@@ -7,6 +7,7 @@
 mod bpf;
 mod cgroups;
 pub mod config;
+pub mod doctor;
 mod error;
 mod exit_reason;
 mod layout;

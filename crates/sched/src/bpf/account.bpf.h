@@ -19,9 +19,10 @@
 #include "types.bpf.h"
 #include "vector.bpf.h"
 
-/* How many lanes of @core are in @state. */
-static __noinline u32 lanes_in_state(struct core_ctx *core, u32 state)
+/* How many lanes of @core_id are in @state. */
+VERIFIED_ONCE u32 lanes_in_state(u32 core_id, u32 state)
 {
+	struct core_ctx *core = core_ctx(core_id);
 	u32 i, n = 0;
 
 	if (!core)
@@ -35,15 +36,15 @@ static __noinline u32 lanes_in_state(struct core_ctx *core, u32 state)
 	return n;
 }
 
-/* Does critical work run on @core, or wait in its vector? */
-static __always_inline bool core_closed(struct core_ctx *core, u32 core_id)
+/* Does critical work run on @core_id, or wait in its vector? */
+static __always_inline bool core_closed(u32 core_id)
 {
 	return vector_length(core_id, CLASS_CRITICAL) > 0 ||
-	       lanes_in_state(core, LANE_CRITICAL) > 0;
+	       lanes_in_state(core_id, LANE_CRITICAL) > 0;
 }
 
 /* Derives the membership of @core_id in the core sets from its lanes. */
-static __noinline void core_refresh(u32 core_id)
+VERIFIED_ONCE int core_refresh(u32 core_id)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u32 states[NR_LANE_STATES] = {};
@@ -51,7 +52,7 @@ static __noinline void core_refresh(u32 core_id)
 	u32 i;
 
 	if (!core)
-		return;
+		return 0;
 	bpf_for(i, 0, core->nr_lanes) {
 		struct lane_ctx *lane = lane_ctx(core_lane(core, i));
 
@@ -65,14 +66,16 @@ static __noinline void core_refresh(u32 core_id)
 				states[LANE_BATCH] + states[LANE_IDLE] == core->nr_lanes);
 	core_set_assign(CORES_WITH_ROOM, core_id,
 			!waiting && !states[LANE_CRITICAL] && states[LANE_IDLE] > 0);
+	return 0;
 }
 
 /*
- * May the lane @cpu be busy, beside the lanes of @core that already are? The SMT
+ * May the lane @cpu be busy, beside the lanes of @core_id that already are? The SMT
  * level caps the busy lanes of a core.
  */
-static __noinline bool level_allows(struct core_ctx *core, s32 cpu)
+VERIFIED_ONCE bool level_allows(u32 core_id, s32 cpu)
 {
+	struct core_ctx *core = core_ctx(core_id);
 	u32 i, busy = 0;
 
 	if (!core)
@@ -103,8 +106,7 @@ static __always_inline u64 account_run(struct task_ctx *tctx, u64 now_ns)
 {
 	u64 ran_ns = now_ns > tctx->running_ns ? now_ns - tctx->running_ns : 0;
 
-	if (tctx->class < NR_CLASSES)
-		count_add(run_ns[tctx->class], ran_ns);
+	count_add(run_ns[task_class(tctx)], ran_ns);
 	return ran_ns;
 }
 

@@ -32,9 +32,9 @@
 #include "vector.bpf.h"
 
 /* May batch run on @core_id now? */
-static __always_inline bool borrow_allowed(struct core_ctx *core, u32 core_id)
+static __always_inline bool borrow_allowed(u32 core_id)
 {
-	return !core_closed(core, core_id);
+	return !core_closed(core_id);
 }
 
 /* Asks batch to leave the lane @cpu. */
@@ -48,13 +48,13 @@ static __always_inline void evict_lane(struct lane_ctx *lane, s32 cpu, u64 now_n
 }
 
 /* Closes a core: critical work runs there or is about to. */
-static __noinline void core_close(u32 core_id, u64 now_ns)
+VERIFIED_ONCE int core_close(u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u32 i;
 
 	if (!core)
-		return;
+		return 0;
 	bpf_for(i, 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(cpu);
@@ -62,16 +62,17 @@ static __noinline void core_close(u32 core_id, u64 now_ns)
 		if (lane && lane->state == LANE_BATCH && !lane->overdue)
 			evict_lane(lane, cpu, now_ns);
 	}
+	return 0;
 }
 
 /* Wakes the idle lanes of @core_id but @self, so that they dispatch again. */
-static __noinline void core_kick_idle(u32 core_id, s32 self)
+VERIFIED_ONCE int core_kick_idle(u32 core_id, s32 self)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u32 i;
 
 	if (!core)
-		return;
+		return 0;
 	bpf_for(i, 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(cpu);
@@ -79,27 +80,21 @@ static __noinline void core_kick_idle(u32 core_id, s32 self)
 		if (lane && cpu != self && lane->state == LANE_IDLE)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}
-}
-
-/* Is there batch that the lanes of an open core could take? */
-static __always_inline bool batch_waits(u32 core_id)
-{
-	return vector_length(core_id, CLASS_BATCH) > 0 || vector_can_steal(core_id, CLASS_BATCH);
+	return 0;
 }
 
 /*
  * The lane @cpu went from critical work to something else. If that was the last
  * critical work of the core, batch may come back.
  */
-static __noinline void core_reopen(u32 core_id, s32 cpu)
+VERIFIED_ONCE int core_reopen(u32 core_id, s32 cpu)
 {
-	struct core_ctx *core = core_ctx(core_id);
-
-	if (!core || !borrow_allowed(core, core_id))
-		return;
+	if (!borrow_allowed(core_id))
+		return 0;
 	count(openings);
-	if (batch_waits(core_id))
+	if (vector_waits(CLASS_BATCH))
 		core_kick_idle(core_id, cpu);
+	return 0;
 }
 
 /* Batch that cannot leave now: exiting, or bound to its CPU for a moment. */
@@ -121,15 +116,11 @@ static __always_inline bool batch_is_stuck(const struct task_struct *p)
 static __always_inline void borrow_check(struct task_struct *p, struct lane_ctx *lane, s32 cpu,
 					 u64 now_ns)
 {
-	struct core_ctx *core;
-
-	if (lane->state == LANE_CRITICAL) {
+	if (lane->state == LANE_CRITICAL)
 		core_close(lane->core, now_ns);
-	} else if (lane->state == LANE_BATCH && !lane->overdue) {
-		core = core_ctx(lane->core);
-		if (core && core_closed(core, lane->core) && !batch_is_stuck(p))
-			evict_lane(lane, cpu, now_ns);
-	}
+	else if (lane->state == LANE_BATCH && !lane->overdue && !borrow_allowed(lane->core) &&
+		 !batch_is_stuck(p))
+		evict_lane(lane, cpu, now_ns);
 }
 
 /*
@@ -139,13 +130,11 @@ static __always_inline void borrow_check(struct task_struct *p, struct lane_ctx 
 static __always_inline void overdue_check(struct task_struct *p, struct lane_ctx *lane,
 					  u64 now_ns)
 {
-	struct core_ctx *core = core_ctx(lane->core);
-
-	if (!core || lane->overdue ||
+	if (lane->overdue ||
 	    !(vector_overdue(lane->core, CLASS_NORMAL, now_ns) ||
 	      vector_overdue(lane->core, CLASS_BATCH, now_ns)))
 		return;
-	if (lanes_in_state(core, LANE_IDLE))
+	if (lanes_in_state(lane->core, LANE_IDLE))
 		core_kick_idle(lane->core, -1);
 	else
 		scx_bpf_task_set_slice(p, 0);

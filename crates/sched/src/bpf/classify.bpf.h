@@ -54,7 +54,7 @@ static __always_inline struct cgroup *task_cgroup(struct task_struct *p)
 }
 
 /* The mask of @p's cgroup, or of its nearest ancestor that the loader knows. */
-static __noinline u64 cgroup_mask(struct task_struct *p)
+VERIFIED_ONCE u64 cgroup_mask(struct task_struct *p __arg_trusted)
 {
 	struct cgroup *cgrp = task_cgroup(p);
 	u32 i;
@@ -87,7 +87,7 @@ static __always_inline bool text_matches(const char *text, const struct rule *r,
 	return true;
 }
 
-static __noinline bool exe_matches(struct task_struct *p, const struct rule *r)
+static __always_inline bool exe_matches(struct task_struct *p, const struct rule *r)
 {
 	struct file *exe = BPF_CORE_READ(p, mm, exe_file);
 	char name[EXE_NAME_LEN] = {};
@@ -102,7 +102,7 @@ static __noinline bool exe_matches(struct task_struct *p, const struct rule *r)
 	return text_matches(name, r, EXE_NAME_LEN);
 }
 
-static __noinline bool comm_matches(struct task_struct *p, const struct rule *r)
+static __always_inline bool comm_matches(struct task_struct *p, const struct rule *r)
 {
 	char comm[COMM_LEN] = {};
 
@@ -111,14 +111,16 @@ static __noinline bool comm_matches(struct task_struct *p, const struct rule *r)
 	return text_matches(comm, r, COMM_LEN);
 }
 
-static __noinline bool rule_matches(struct task_struct *p, const struct rule *r, u32 bit,
-				    u64 mask)
+VERIFIED_ONCE bool rule_matches(struct task_struct *p __arg_trusted, u32 index, u64 mask)
 {
+	const struct rule *r = bpf_map_lookup_elem(&rules, &index);
 	s32 nice = NICE_OF_STATIC_PRIO(p->static_prio);
 
+	if (!r)
+		return false;
 	switch (r->kind) {
 	case RULE_CGROUP:
-		return mask & (1ULL << (bit & 63));
+		return mask & (1ULL << (index & 63));
 	case RULE_EXE:
 		return exe_matches(p, r);
 	case RULE_COMM:
@@ -144,7 +146,7 @@ static __always_inline u32 class_of_policy(const struct task_struct *p)
 }
 
 /* Class of @p: enum task_class. */
-static __noinline u32 classify(struct task_struct *p)
+VERIFIED_ONCE u32 classify(struct task_struct *p __arg_trusted)
 {
 	u64 mask;
 	u32 i;
@@ -156,11 +158,10 @@ static __noinline u32 classify(struct task_struct *p)
 		struct rule *r;
 		u32 key = i;
 
+		if (!rule_matches(p, i, mask))
+			continue;
 		r = bpf_map_lookup_elem(&rules, &key);
-		if (!r)
-			break;
-		if (rule_matches(p, r, i, mask))
-			return r->class;
+		return r && r->class < NR_CLASSES ? r->class : CLASS_NORMAL;
 	}
 	return class_of_policy(p);
 }

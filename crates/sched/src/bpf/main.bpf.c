@@ -58,19 +58,17 @@ void BPF_STRUCT_OPS(sidelane_enqueue, struct task_struct *p, u64 enq_flags)
 }
 
 /* Lets @prev go on if nobody with a better claim waits. */
-static __always_inline bool keep_running(struct task_struct *prev, struct core_ctx *core,
-					 u32 core_id)
+static __always_inline bool keep_running(struct task_struct *prev, u32 core_id)
 {
-	struct task_ctx *tctx;
+	struct task_ctx *tctx = prev ? task_ctx(prev) : NULL;
+	u32 class;
 
-	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED))
+	if (!tctx)
 		return false;
-	tctx = task_ctx(prev);
-	if (!tctx || tctx->class >= NR_CLASSES)
+	class = task_class(tctx);
+	if (class == CLASS_BATCH && !borrow_allowed(core_id))
 		return false;
-	if (tctx->class == CLASS_BATCH && !borrow_allowed(core, core_id))
-		return false;
-	scx_bpf_task_set_slice(prev, settings.slice_ns[tctx->class]);
+	scx_bpf_task_set_slice(prev, settings.slice_ns[class]);
 	return true;
 }
 
@@ -82,32 +80,28 @@ static __always_inline u32 class_of_prev(struct task_struct *prev)
 	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED))
 		return NR_CLASSES;
 	tctx = task_ctx(prev);
-	return tctx ? tctx->class : NR_CLASSES;
+	return tctx ? task_class(tctx) : NR_CLASSES;
 }
 
 void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct lane_ctx *lane = lane_ctx(cpu);
 	u64 now_ns = scx_bpf_now();
-	struct core_ctx *core;
 	u32 class, prev_class;
 
 	if (!lane)
 		return;
-	core = core_ctx(lane->core);
-	if (!core)
+	if (vector_take_overdue(lane->core, cpu, now_ns))
 		return;
-	if (vector_take_overdue(lane->core, lane, now_ns))
-		return;
-	if (!level_allows(core, cpu))
+	if (!level_allows(lane->core, cpu))
 		return;
 	prev_class = class_of_prev(prev);
 	bpf_for(class, 0, NR_CLASSES) {
-		if (class == CLASS_BATCH && !borrow_allowed(core, lane->core))
+		if (class == CLASS_BATCH && !borrow_allowed(lane->core))
 			return;
 		if (vector_take(lane->core, class) || vector_steal(lane->core, class))
 			return;
-		if (class == prev_class && keep_running(prev, core, lane->core))
+		if (class == prev_class && keep_running(prev, lane->core))
 			return;
 	}
 }
@@ -128,10 +122,8 @@ void BPF_STRUCT_OPS(sidelane_runnable, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *tctx = task_ctx(p);
 
-	if (!tctx)
-		return;
-	if (tctx->class < NR_CLASSES)
-		count(wakeups[tctx->class]);
+	if (tctx)
+		count(wakeups[task_class(tctx)]);
 }
 
 void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
@@ -140,28 +132,30 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
 	u64 now_ns = scx_bpf_now();
-	bool was_critical;
 	struct core_ctx *core;
+	bool was_critical;
+	u32 class;
 
-	if (!lane || !tctx || tctx->class >= NR_CLASSES)
+	if (!lane || !tctx)
 		return;
+	class = task_class(tctx);
 	tctx->running_ns = now_ns;
 	tctx->core = lane->core;
-	if (tctx->class == CLASS_NORMAL && time_before(vtime_now, p->scx.dsq_vtime))
+	if (class == CLASS_NORMAL && time_before(vtime_now, p->scx.dsq_vtime))
 		vtime_now = p->scx.dsq_vtime;
 	if (lane->overdue)
 		scx_bpf_task_set_slice(p, settings.overdue_slice_ns);
-	count(switches[tctx->class]);
+	count(switches[class]);
 	was_critical = lane->was_critical;
-	lane->was_critical = tctx->class == CLASS_CRITICAL;
+	lane->was_critical = class == CLASS_CRITICAL;
 	lane->rechecked = 0;
 	lane->evict_ns = 0;
-	lane_set_state(lane, tctx->class, now_ns);
+	lane_set_state(lane, class, now_ns);
 	core = core_ctx(lane->core);
-	if (core && tctx->class == CLASS_CRITICAL)
+	if (core && class == CLASS_CRITICAL)
 		core->claim_ns = 0;
 	borrow_check(p, lane, cpu, now_ns);
-	if (was_critical && tctx->class != CLASS_CRITICAL)
+	if (was_critical && class != CLASS_CRITICAL)
 		core_reopen(lane->core, cpu);
 }
 
@@ -189,7 +183,6 @@ void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
 {
 	struct lane_ctx *lane = lane_ctx(cpu);
 	u64 now_ns = scx_bpf_now();
-	struct core_ctx *core;
 
 	if (!lane)
 		return;
@@ -204,11 +197,10 @@ void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
 		return;
 	}
 	/* somebody may have queued work after this lane looked and before it was idle */
-	core = core_ctx(lane->core);
-	if (lane->rechecked || !core)
+	if (lane->rechecked)
 		return;
 	if (vector_length(lane->core, CLASS_CRITICAL) || vector_length(lane->core, CLASS_NORMAL) ||
-	    (borrow_allowed(core, lane->core) && batch_waits(lane->core))) {
+	    (borrow_allowed(lane->core) && vector_waits(CLASS_BATCH))) {
 		lane->rechecked = 1;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}

@@ -36,7 +36,7 @@
 #define ANY_STATE (STATE(NR_LANE_STATES) - 1)
 
 /* A lane of @core_id that @p may use, in one of @states; @prev if it fits. */
-static __noinline s32 pick_lane(struct task_struct *p, u32 core_id, u32 states, s32 prev)
+VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u32 states, s32 prev)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	s32 best = -1;
@@ -73,7 +73,7 @@ static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
  * The best core of @set for @p: highest capacity, then nearest to @home. -1: none.
  * Cores claimed in the last CLAIM_NS are passed over.
  */
-static __noinline s32 find_core(struct task_struct *p, u32 set, u32 home, u64 now_ns)
+VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 home, u64 now_ns)
 {
 	struct core_ctx *own = core_ctx(home), *core;
 	u32 w, b, best_distance = NR_DISTANCES, best_capacity = 0;
@@ -82,7 +82,9 @@ static __noinline s32 find_core(struct task_struct *p, u32 set, u32 home, u64 no
 	if (!own || set >= NR_CORE_SETS)
 		return -1;
 	bpf_for(w, 0, (nr_cores + 63) / 64) {
-		if (w >= CORE_SET_WORDS || !core_sets[set][w])
+		u64 *members = core_set_word(set, w);
+
+		if (!members || !*members)
 			continue;
 		bpf_for(b, 0, 64) {
 			u32 id = w * 64 + b, distance;
@@ -114,7 +116,7 @@ static __always_inline u32 capacity_of(s32 core_id)
 }
 
 /* Of the idle and the lent cores the best; equal capacity: idle. -1: none. */
-static __noinline s32 find_whole_core(struct task_struct *p, u32 home, u64 now_ns)
+VERIFIED_ONCE s32 find_whole_core(struct task_struct *p __arg_trusted, u32 home, u64 now_ns)
 {
 	s32 idle = find_core(p, CORES_IDLE, home, now_ns);
 	s32 lent;
@@ -126,9 +128,8 @@ static __noinline s32 find_whole_core(struct task_struct *p, u32 home, u64 now_n
 }
 
 /* An idle lane anywhere, own core first; only cores in @set unless it is -1. */
-static __noinline s32 find_idle_lane(struct task_struct *p, s32 set, u32 home, s32 prev)
+VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u32 home, s32 prev)
 {
-	struct core_ctx *core;
 	u32 i;
 
 	bpf_for(i, 0, nr_cores) {
@@ -138,15 +139,14 @@ static __noinline s32 find_idle_lane(struct task_struct *p, s32 set, u32 home, s
 		if (set >= 0 && !core_set_test(set, id))
 			continue;
 		cpu = pick_lane(p, id, STATE(LANE_IDLE), prev);
-		core = core_ctx(id);
-		if (cpu >= 0 && level_allows(core, cpu))
+		if (cpu >= 0 && level_allows(id, cpu))
 			return cpu;
 	}
 	return -1;
 }
 
 /* Where @p waits if nothing better is found: its own core, else an allowed one. */
-static __noinline s32 fallback_lane(struct task_struct *p, u32 home, s32 prev)
+VERIFIED_ONCE s32 fallback_lane(struct task_struct *p __arg_trusted, u32 home, s32 prev)
 {
 	s32 cpu = pick_lane(p, home, ANY_STATE, prev);
 
@@ -156,7 +156,7 @@ static __noinline s32 fallback_lane(struct task_struct *p, u32 home, s32 prev)
 	return cpu >= 0 && cpu < (s32)nr_lanes ? cpu : prev;
 }
 
-static __noinline s32 place_critical(struct task_struct *p, u32 home, s32 prev, u64 now_ns)
+VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, s32 prev, u64 now_ns)
 {
 	s32 id = find_whole_core(p, home, now_ns), cpu;
 	struct core_ctx *core;
@@ -181,13 +181,12 @@ static __noinline s32 place_critical(struct task_struct *p, u32 home, s32 prev, 
 	return fallback_lane(p, home, prev);
 }
 
-static __noinline s32 place_normal(struct task_struct *p, u32 home, s32 prev, u64 now_ns)
+VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s32 prev, u64 now_ns)
 {
 	u32 free_states = STATE(LANE_IDLE) | STATE(LANE_BATCH);
-	struct core_ctx *own = core_ctx(home);
 	s32 id, cpu;
 
-	if (own && !core_closed(own, home)) {
+	if (!core_closed(home)) {
 		cpu = pick_lane(p, home, free_states, prev);
 		if (cpu == prev)
 			return cpu;
@@ -199,13 +198,11 @@ static __noinline s32 place_normal(struct task_struct *p, u32 home, s32 prev, u6
 	return cpu >= 0 ? cpu : fallback_lane(p, home, prev);
 }
 
-static __noinline s32 place_batch(struct task_struct *p, u32 home, s32 prev, u64 now_ns)
+VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32 prev, u64 now_ns)
 {
-	struct core_ctx *own = core_ctx(home);
 	s32 id, cpu;
 
-	if (own && borrow_allowed(own, home) &&
-	    pick_lane(p, home, STATE(LANE_IDLE), prev) == prev)
+	if (borrow_allowed(home) && pick_lane(p, home, STATE(LANE_IDLE), prev) == prev)
 		return prev;
 	id = find_core(p, CORES_IDLE, home, now_ns);
 	cpu = id >= 0 ? pick_lane(p, id, STATE(LANE_IDLE), prev) : -1;
@@ -219,7 +216,7 @@ static __noinline s32 place_batch(struct task_struct *p, u32 home, s32 prev, u64
  * to it that a lane looks there. @prev is the CPU it ran on last. Returns the
  * chosen CPU.
  */
-static __noinline s32 place(struct task_struct *p, s32 prev, u64 enq_flags)
+VERIFIED_ONCE s32 place(struct task_struct *p __arg_trusted, s32 prev, u64 enq_flags)
 {
 	struct task_ctx *tctx = task_ctx(p);
 	struct lane_ctx *lane = lane_ctx(prev);

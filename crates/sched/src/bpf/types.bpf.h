@@ -16,6 +16,20 @@
 
 #include "intf.h"
 
+/*
+ * A function that the kernel's verifier checks by itself, once, instead of at
+ * each call: external linkage, arguments that may be anything, a scalar result.
+ */
+#define VERIFIED_ONCE __attribute__((noinline))
+
+/* @i if it is below @n, else 0, in one register that the verifier follows. */
+#define BOUNDED(i, n)                                                          \
+	({                                                                     \
+		u32 __i = (i);                                                 \
+		barrier_var(__i);                                              \
+		__i < (n) ? __i : 0;                                           \
+	})
+
 struct task_ctx {
 	u32 class; /* enum task_class */
 	u32 core; /* core whose vector it waits in, or last ran on */
@@ -73,29 +87,36 @@ enum core_set {
 	NR_CORE_SETS = CORES_QUEUED + NR_CLASSES,
 };
 
-u64 core_sets[NR_CORE_SETS][CORE_SET_WORDS];
+u64 core_sets[NR_CORE_SETS * CORE_SET_WORDS];
+
+/* The word of @set that holds cores 64 * @word ..., or NULL. */
+static __always_inline u64 *core_set_word(u32 set, u32 word)
+{
+	u32 i = set * CORE_SET_WORDS + word;
+
+	/* the verifier has to see the compare and the access in one register */
+	barrier_var(i);
+	return word < CORE_SET_WORDS && i < NR_CORE_SETS * CORE_SET_WORDS ? &core_sets[i] : NULL;
+}
 
 static __always_inline bool core_set_test(u32 set, u32 core)
 {
-	u32 word = core / 64;
+	u64 *word = core_set_word(set, core / 64);
 
-	if (set >= NR_CORE_SETS || word >= CORE_SET_WORDS)
-		return false;
-	return core_sets[set][word] & (1ULL << (core & 63));
+	return word && (*word & (1ULL << (core & 63)));
 }
 
 /* Writes only on change: these words are read by every lane. */
 static __always_inline void core_set_assign(u32 set, u32 core, bool member)
 {
-	u32 word = core / 64;
-	u64 bit = 1ULL << (core & 63);
+	u64 *word = core_set_word(set, core / 64), bit = 1ULL << (core & 63);
 
-	if (set >= NR_CORE_SETS || word >= CORE_SET_WORDS)
+	if (!word)
 		return;
-	if (member && !(core_sets[set][word] & bit))
-		__sync_fetch_and_or(&core_sets[set][word], bit);
-	else if (!member && (core_sets[set][word] & bit))
-		__sync_fetch_and_and(&core_sets[set][word], ~bit);
+	if (member && !(*word & bit))
+		__sync_fetch_and_or(word, bit);
+	else if (!member && (*word & bit))
+		__sync_fetch_and_and(word, ~bit);
 }
 
 static __always_inline struct lane_ctx *lane_ctx(s32 cpu)
@@ -113,6 +134,12 @@ static __always_inline struct core_ctx *core_ctx(u32 core)
 static __always_inline struct task_ctx *task_ctx(struct task_struct *p)
 {
 	return bpf_task_storage_get(&tasks, p, 0, 0);
+}
+
+/* The class of a task: enum task_class. */
+static __always_inline u32 task_class(const struct task_ctx *tctx)
+{
+	return BOUNDED(tctx->class, NR_CLASSES);
 }
 
 /* CPU number of lane @i of @core, or -1. */

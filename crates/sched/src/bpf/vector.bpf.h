@@ -56,7 +56,7 @@ static __always_inline void vector_refresh(u32 core, u32 class)
 static __always_inline void vector_insert(struct task_struct *p, struct task_ctx *tctx, u32 core,
 					  u64 enq_flags)
 {
-	u32 class = tctx->class < NR_CLASSES ? tctx->class : CLASS_NORMAL;
+	u32 class = task_class(tctx);
 	u64 slice_ns = settings.slice_ns[class];
 	u64 vtime;
 
@@ -106,13 +106,13 @@ static __always_inline bool steal_allowed(u32 thief, u32 victim, u32 class, u32 
 {
 	struct core_ctx *own = core_ctx(thief), *other = core_ctx(victim);
 
-	return own && other && distance < NR_DISTANCES &&
-	       core_distance(own, other) == distance &&
-	       vector_length(victim, class) >= settings.steal_min_queued[distance];
+	return own && other && core_distance(own, other) == distance &&
+	       vector_length(victim, class) >=
+		       settings.steal_min_queued[BOUNDED(distance, NR_DISTANCES)];
 }
 
-/* Takes a task of @class from a core at @distance; @try_only: only says if it could. */
-static __noinline bool steal_at(u32 thief, u32 class, u32 distance, bool try_only)
+/* Takes a task of @class from a core at @distance. */
+VERIFIED_ONCE bool steal_at(u32 thief, u32 class, u32 distance)
 {
 	u32 nr_words = (nr_cores + 63) / 64, w, b;
 
@@ -120,8 +120,9 @@ static __noinline bool steal_at(u32 thief, u32 class, u32 distance, bool try_onl
 		return false;
 	bpf_for(w, 0, nr_words) {
 		u32 word = (w + thief / 64) % nr_words;
+		u64 *members = core_set_word(CORES_QUEUED + class, word);
 
-		if (word >= CORE_SET_WORDS || !core_sets[CORES_QUEUED + class][word])
+		if (!members || !*members)
 			continue;
 		bpf_for(b, 0, 64) {
 			/* begin beside the thief, so that thieves spread */
@@ -130,7 +131,7 @@ static __noinline bool steal_at(u32 thief, u32 class, u32 distance, bool try_onl
 			if (victim == thief || !core_set_test(CORES_QUEUED + class, victim) ||
 			    !steal_allowed(thief, victim, class, distance))
 				continue;
-			if (try_only || vector_take(victim, class))
+			if (vector_take(victim, class))
 				return true;
 		}
 	}
@@ -138,34 +139,35 @@ static __noinline bool steal_at(u32 thief, u32 class, u32 distance, bool try_onl
 }
 
 /* Takes a task of @class from another core's vector, nearest first. */
-static __noinline bool vector_steal(u32 thief, u32 class)
+VERIFIED_ONCE bool vector_steal(u32 thief, u32 class)
 {
 	u32 distance;
 
 	bpf_for(distance, DISTANCE_CACHE, NR_DISTANCES) {
-		if (!steal_at(thief, class, distance, false))
+		if (!steal_at(thief, class, distance))
 			continue;
-		if (distance < NR_DISTANCES)
-			count(steals[distance]);
+		count(steals[BOUNDED(distance, NR_DISTANCES)]);
 		return true;
 	}
 	return false;
 }
 
-/* Could a lane of @thief steal a task of @class now? */
-static __noinline bool vector_can_steal(u32 thief, u32 class)
+/* Does a task of @class wait in any vector? */
+VERIFIED_ONCE bool vector_waits(u32 class)
 {
-	u32 distance;
+	u32 w;
 
-	bpf_for(distance, DISTANCE_CACHE, NR_DISTANCES) {
-		if (steal_at(thief, class, distance, true))
+	bpf_for(w, 0, (nr_cores + 63) / 64) {
+		u64 *members = core_set_word(CORES_QUEUED + class, w);
+
+		if (members && *members)
 			return true;
 	}
 	return false;
 }
 
 /* How long the first task of the vector has waited; 0 if there is none. */
-static __noinline u64 vector_head_wait_ns(u32 core, u32 class, u64 now_ns)
+VERIFIED_ONCE u64 vector_head_wait_ns(u32 core, u32 class, u64 now_ns)
 {
 	struct task_struct *head;
 	struct task_ctx *tctx;
@@ -183,7 +185,7 @@ static __noinline u64 vector_head_wait_ns(u32 core, u32 class, u64 now_ns)
 }
 
 /* May a task of @class that waited too long run on @core now? */
-static __noinline bool vector_overdue(u32 core_id, u32 class, u64 now_ns)
+VERIFIED_ONCE bool vector_overdue(u32 core_id, u32 class, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u64 wait_ns;
@@ -196,10 +198,11 @@ static __noinline bool vector_overdue(u32 core_id, u32 class, u64 now_ns)
 	return wait_ns > OVERDUE_URGENT_NS || now_ns >= core->overdue_next_ns;
 }
 
-/* Serves a task that waited too long, if there is one. */
-static __noinline bool vector_take_overdue(u32 core_id, struct lane_ctx *lane, u64 now_ns)
+/* Serves a task that waited too long, if there is one, on the lane @cpu. */
+VERIFIED_ONCE bool vector_take_overdue(u32 core_id, s32 cpu, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
+	struct lane_ctx *lane = lane_ctx(cpu);
 	u32 class;
 
 	if (!core || !lane)
@@ -209,8 +212,7 @@ static __noinline bool vector_take_overdue(u32 core_id, struct lane_ctx *lane, u
 			continue;
 		core->overdue_next_ns = now_ns + OVERDUE_GAP * settings.overdue_slice_ns;
 		lane->overdue = 1;
-		if (class < NR_CLASSES)
-			count(overdue[class]);
+		count(overdue[BOUNDED(class, NR_CLASSES)]);
 		return true;
 	}
 	return false;

@@ -1,0 +1,221 @@
+//! What the kernel must offer, and what it must allow.
+
+use super::Finding;
+use super::source::{Source, Unreadable};
+
+/// The first kernel with sched_ext.
+const KERNEL_MIN: (u32, u32) = (6, 12);
+
+/// The first kernel that counts BPF memory in cgroups instead of against the memlock limit.
+const KERNEL_WITHOUT_MEMLOCK: (u32, u32) = (5, 11);
+
+const STATE: &str = "sys/kernel/sched_ext/state";
+
+/// The name under which the kernel shows this scheduler.
+const OURS: &str = "sidelane";
+
+const BOOT_A_KERNEL: &str = "boot Linux 6.12 or later, built with CONFIG_SCHED_CLASS_EXT=y";
+
+/// The kernel's release, for instance `6.12.9-cloud-amd64`.
+fn release(source: &Source) -> Result<Option<String>, Unreadable> {
+    source.text("proc/sys/kernel/osrelease")
+}
+
+/// Major and minor number of a release.
+fn parse_version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+pub(super) fn version(source: &Source) -> Result<Finding, Unreadable> {
+    let Some(release) = release(source)? else {
+        let remedy = "see `uname -r`: 6.12 or later is needed";
+        return Ok(Finding::unknown("/proc/sys/kernel/osrelease is missing", remedy));
+    };
+    let seen = format!("Linux {release}");
+    Ok(match parse_version(&release) {
+        None => Finding::unknown(seen, "6.12 or later is needed; the release cannot be understood"),
+        Some(version) if version >= KERNEL_MIN => Finding::ok(seen),
+        Some(_) if source.readable(STATE)? => {
+            Finding::warning(format!("{seen}, with sched_ext added to it"), BOOT_A_KERNEL)
+        }
+        Some(_) => Finding::fail(format!("{seen}, which has no sched_ext"), BOOT_A_KERNEL),
+    })
+}
+
+pub(super) fn sched_ext(source: &Source) -> Result<Finding, Unreadable> {
+    Ok(match source.text(STATE)? {
+        Some(state) => Finding::ok(format!("/{STATE}: {state}")),
+        None => Finding::fail(format!("/{STATE} is missing"), BOOT_A_KERNEL),
+    })
+}
+
+pub(super) fn btf(source: &Source) -> Result<Finding, Unreadable> {
+    const BTF: &str = "sys/kernel/btf/vmlinux";
+    Ok(match source.readable(BTF)? {
+        true => Finding::ok(format!("/{BTF} is readable")),
+        false => Finding::fail(
+            format!("/{BTF} is missing"),
+            "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y: programs are fitted to it by BTF",
+        ),
+    })
+}
+
+pub(super) fn jit(source: &Source) -> Result<Finding, Unreadable> {
+    const JIT: &str = "proc/sys/net/core/bpf_jit_enable";
+    Ok(match source.text(JIT)?.as_deref() {
+        Some("0") => Finding::fail(
+            format!("/{JIT} is 0: BPF programs are interpreted"),
+            "sysctl net.core.bpf_jit_enable=1; a scheduler's programs must be compiled",
+        ),
+        Some(value) => Finding::ok(format!("/{JIT} is {value}")),
+        // The file is there only where a kernel could also interpret.
+        None => Finding::ok(format!("/{JIT} is missing: nothing to switch")),
+    })
+}
+
+pub(super) fn config(source: &Source) -> Result<Finding, Unreadable> {
+    let boot = match release(source)? {
+        Some(release) => format!("boot/config-{release}"),
+        None => "boot/config-RELEASE".to_owned(),
+    };
+    for file in [boot.as_str(), "proc/config.gz"] {
+        if source.readable(file)? {
+            return Ok(Finding::ok(format!("/{file} is readable")));
+        }
+    }
+    Ok(Finding::warning(
+        format!("neither /{boot} nor /proc/config.gz is there"),
+        "if loading fails for want of a kernel setting, put the kernel's configuration there; \
+         libbpf looks settings up in it",
+    ))
+}
+
+/// Capability bits of `CapEff`, from `linux/capability.h`.
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+const CAP_PERFMON: u64 = 1 << 38;
+const CAP_BPF: u64 = 1 << 39;
+
+pub(super) fn privileges(source: &Source) -> Result<Finding, Unreadable> {
+    const REMEDY: &str = "run as root, or with CAP_SYS_ADMIN, or with CAP_BPF and CAP_PERFMON";
+    let status = source.text("proc/self/status")?.unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let Some(bits) = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()) else {
+        return Ok(Finding::unknown("/proc/self/status tells no capabilities", REMEDY));
+    };
+    let has = |bits_needed: u64| bits & bits_needed == bits_needed;
+    if !has(CAP_SYS_ADMIN) && !has(CAP_BPF | CAP_PERFMON) {
+        let missing: Vec<&str> = [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")]
+            .into_iter()
+            .filter_map(|(bit, name)| (!has(bit)).then_some(name))
+            .collect();
+        let seen = format!("neither CAP_SYS_ADMIN nor {}", missing.join(" nor "));
+        return Ok(Finding::fail(seen, REMEDY));
+    }
+    let seen = if has(CAP_SYS_ADMIN) { "CAP_SYS_ADMIN" } else { "CAP_BPF and CAP_PERFMON" };
+    Ok(match in_user_namespace(source)? {
+        true => Finding::fail(
+            format!("{seen}, but only inside a user namespace, where the kernel ignores them"),
+            "run outside the container, or in one that shares the host's users",
+        ),
+        false => Finding::ok(seen),
+    })
+}
+
+/// Whether the process lives in a user namespace of its own: the first one maps all users to
+/// themselves.
+fn in_user_namespace(source: &Source) -> Result<bool, Unreadable> {
+    let map = source.text("proc/self/uid_map")?.unwrap_or_default();
+    let identity = ["0", "0", "4294967295"];
+    Ok(!map.is_empty() && !map.split_whitespace().eq(identity))
+}
+
+pub(super) fn lockdown(source: &Source) -> Result<Finding, Unreadable> {
+    const LOCKDOWN: &str = "sys/kernel/security/lockdown";
+    let Some(modes) = source.text(LOCKDOWN)? else {
+        return Ok(Finding::ok(format!("/{LOCKDOWN} is missing: nothing is locked down")));
+    };
+    // The active mode stands in brackets: none [integrity] confidentiality
+    let mode = modes.split_whitespace().find_map(|mode| mode.strip_prefix('[')?.strip_suffix(']'));
+    Ok(match mode {
+        Some("confidentiality") => Finding::warning(
+            "confidentiality: BPF programs may not read kernel memory",
+            "if the kernel refuses the scheduler, boot with lockdown=integrity",
+        ),
+        Some(mode) => Finding::ok(mode),
+        None => Finding::unknown(
+            format!("/{LOCKDOWN} holds \"{modes}\""),
+            "one mode in brackets is expected; any but confidentiality will do",
+        ),
+    })
+}
+
+pub(super) fn memlock(source: &Source) -> Result<Finding, Unreadable> {
+    let limits = source.text("proc/self/limits")?.unwrap_or_default();
+    let locked = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
+    let limit = locked.and_then(|rest| rest.split_whitespace().next());
+    let version = release(source)?.as_deref().and_then(parse_version);
+    Ok(match (limit, version) {
+        (Some("unlimited"), _) => Finding::ok("unlimited"),
+        (Some(bytes), Some(version)) if version >= KERNEL_WITHOUT_MEMLOCK => {
+            Finding::ok(format!("{bytes} bytes; this kernel does not count BPF memory against it"))
+        }
+        (Some(bytes), _) => Finding::warning(
+            format!("{bytes} bytes, and this kernel may count BPF memory against it"),
+            "ulimit -l unlimited, or LimitMEMLOCK=infinity in the service",
+        ),
+        (None, _) => Finding::unknown(
+            "/proc/self/limits tells no limit of locked memory",
+            "see `ulimit -l`: unlimited is safe",
+        ),
+    })
+}
+
+pub(super) fn other_scheduler(source: &Source) -> Result<Finding, Unreadable> {
+    let Some(state) = source.text(STATE)? else {
+        return Ok(Finding::ok("none: the kernel has no sched_ext"));
+    };
+    if state == "disabled" {
+        return Ok(Finding::ok("none is attached"));
+    }
+    let name = source.text("sys/kernel/sched_ext/root/ops")?.unwrap_or_default();
+    Ok(match state.as_str() {
+        "enabled" | "enabling" if is_ours(&name) => {
+            Finding::ok(format!("{name}: this scheduler itself is attached"))
+        }
+        "enabled" | "enabling" => Finding::fail(
+            format!("{} is attached", if name.is_empty() { "another scheduler" } else { &name }),
+            "stop it first (for instance `systemctl stop scx`): only one can be attached",
+        ),
+        "disabling" => Finding::warning("one is being detached", "try again in a moment"),
+        _ => Finding::unknown(
+            format!("/{STATE} holds \"{state}\""),
+            "the state disabled is expected; see that no other scheduler is attached",
+        ),
+    })
+}
+
+/// Whether a name under `sched_ext/root/ops` is this scheduler's; the kernel shows a name that
+/// begins with ours, perhaps with a version behind it.
+fn is_ours(name: &str) -> bool {
+    name.strip_prefix(OURS).is_some_and(|rest| rest.is_empty() || rest.starts_with(['_', '-']))
+}
+
+pub(super) fn cgroup_v2(source: &Source) -> Result<Finding, Unreadable> {
+    let Some(mounts) = source.text("proc/self/mounts")? else {
+        let remedy = "see `findmnt -t cgroup2`: a mount is needed by cgroup: and unit: rules";
+        return Ok(Finding::unknown("/proc/self/mounts is missing", remedy));
+    };
+    let mount = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (at, kind) = (fields.next()?, fields.next()?);
+        (kind == "cgroup2").then_some(at)
+    });
+    Ok(match mount {
+        Some(at) => Finding::ok(format!("mounted at {at}")),
+        None => Finding::warning(
+            "not mounted: rules by cgroup: and unit: match nothing",
+            "mount -t cgroup2 none /sys/fs/cgroup, or boot with systemd.unified_cgroup_hierarchy=1",
+        ),
+    })
+}
