@@ -14,6 +14,9 @@ pub const HELP: &str = "Exit codes:
   130  interrupted
 `testbed run` exits with the status of the command that it ran.";
 
+/// The exit code for "this machine cannot do it".
+pub const CANNOT: u8 = 3;
+
 /// The exit code for "bad input".
 pub const BAD_INPUT: u8 = 4;
 

@@ -60,11 +60,19 @@ struct Finding {
 
 impl Finding {
     fn ok(seen: impl Into<String>) -> Self {
-        Finding { verdict: Verdict::Ok, seen: seen.into(), remedy: None }
+        Finding {
+            verdict: Verdict::Ok,
+            seen: seen.into(),
+            remedy: None,
+        }
     }
 
     fn bad(verdict: Verdict, seen: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Finding { verdict, seen: seen.into(), remedy: Some(remedy.into()) }
+        Finding {
+            verdict,
+            seen: seen.into(),
+            remedy: Some(remedy.into()),
+        }
     }
 
     fn unknown(seen: impl Into<String>, remedy: impl Into<String>) -> Self {
@@ -112,8 +120,16 @@ pub fn examine(root: &Path) -> Report {
         .iter()
         .map(|(name, examine)| {
             let found = examine(&source).unwrap_or_else(Unreadable::into_finding);
-            Check { name, verdict: found.verdict, seen: found.seen, remedy: found.remedy }
+            Check {
+                name,
+                verdict: found.verdict,
+                seen: found.seen,
+                remedy: found.remedy,
+            }
         })
         .collect();
-    Report { runnable: checks.iter().all(|check| check.verdict != Verdict::Fail), checks }
+    Report {
+        runnable: checks.iter().all(|check| check.verdict != Verdict::Fail),
+        checks,
+    }
 }

@@ -20,22 +20,40 @@ impl Tree {
             ("proc/sys/kernel/osrelease", "6.12.9-test"),
             ("proc/sys/kernel/sched_rt_runtime_us", "950000"),
             ("proc/sys/net/core/bpf_jit_enable", "1"),
-            ("proc/self/status", "Name:\tx\nCapEff:\t000001ffffffffff\nThreads:\t1"),
+            (
+                "proc/self/status",
+                "Name:\tx\nCapEff:\t000001ffffffffff\nThreads:\t1",
+            ),
             ("proc/self/uid_map", "         0          0 4294967295"),
-            ("proc/self/limits", "Limit  Soft  Hard\nMax locked memory  8388608  8388608  bytes"),
-            ("proc/self/mounts", "proc /proc proc rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw 0 0"),
+            (
+                "proc/self/limits",
+                "Limit  Soft  Hard\nMax locked memory  8388608  8388608  bytes",
+            ),
+            (
+                "proc/self/mounts",
+                "proc /proc proc rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw 0 0",
+            ),
             ("proc/cmdline", "quiet"),
             ("boot/config-6.12.9-test", "CONFIG_BPF=y"),
             ("sys/kernel/sched_ext/state", "disabled"),
             ("sys/kernel/btf/vmlinux", "BTF"),
-            ("sys/kernel/security/lockdown", "none [integrity] confidentiality"),
+            (
+                "sys/kernel/security/lockdown",
+                "none [integrity] confidentiality",
+            ),
             ("sys/devices/system/cpu/possible", "0-1"),
             ("sys/devices/system/cpu/online", "0-1"),
             ("sys/devices/system/cpu/smt/control", "on"),
             ("sys/devices/system/cpu/isolated", ""),
             ("sys/devices/system/cpu/nohz_full", " (null)"),
-            ("sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "powersave"),
-            ("sys/devices/system/cpu/cpufreq/policy0/scaling_driver", "intel_pstate"),
+            (
+                "sys/devices/system/cpu/cpufreq/policy0/scaling_governor",
+                "powersave",
+            ),
+            (
+                "sys/devices/system/cpu/cpufreq/policy0/scaling_driver",
+                "intel_pstate",
+            ),
         ] {
             tree.set(path, content);
         }
@@ -72,9 +90,17 @@ impl Tree {
 
     fn check(&self, name: &str) -> Check {
         let report = self.examine();
-        let check = report.checks.iter().find(|check| check.name == name).unwrap();
+        let check = report
+            .checks
+            .iter()
+            .find(|check| check.name == name)
+            .unwrap();
         let is_ok = check.verdict == Verdict::Ok;
-        assert_eq!(check.remedy.is_none(), is_ok, "a remedy, and only for what is not ok");
+        assert_eq!(
+            check.remedy.is_none(),
+            is_ok,
+            "a remedy, and only for what is not ok"
+        );
         assert!(!check.seen.is_empty());
         check.clone()
     }
@@ -93,17 +119,29 @@ impl Tree {
 fn a_healthy_machine_can_run() {
     let report = Tree::healthy().examine();
     assert!(report.runnable);
-    let wrong: Vec<_> = report.checks.iter().filter(|c| c.verdict != Verdict::Ok).collect();
+    let wrong: Vec<_> = report
+        .checks
+        .iter()
+        .filter(|c| c.verdict != Verdict::Ok)
+        .collect();
     // The cookies of a captured tree cannot be told.
     assert_eq!(wrong.len(), 1, "{wrong:?}");
-    assert_eq!((wrong[0].name, wrong[0].verdict), ("core scheduling", Verdict::Unknown));
+    assert_eq!(
+        (wrong[0].name, wrong[0].verdict),
+        ("core scheduling", Verdict::Unknown)
+    );
 }
 
 #[test]
 fn an_empty_tree_is_no_panic_and_cannot_run() {
     let report = Tree(tempfile::tempdir().unwrap()).examine();
     assert!(!report.runnable);
-    assert!(report.checks.iter().any(|check| check.verdict == Verdict::Unknown));
+    assert!(
+        report
+            .checks
+            .iter()
+            .any(|check| check.verdict == Verdict::Unknown)
+    );
     let nowhere = examine(Path::new("/nonexistent/folder"));
     assert_eq!(nowhere.checks.len(), report.checks.len());
 }
@@ -112,13 +150,18 @@ fn an_empty_tree_is_no_panic_and_cannot_run() {
 fn kernel_version() {
     let tree = Tree::healthy();
     const FILE: &str = "proc/sys/kernel/osrelease";
-    tree.set(FILE, "7.0.0-rc1+").expect("kernel", Verdict::Ok, "7.0.0-rc1+");
+    tree.set(FILE, "7.0.0-rc1+")
+        .expect("kernel", Verdict::Ok, "7.0.0-rc1+");
     tree.set(FILE, "10.1").expect("kernel", Verdict::Ok, "10.1");
-    tree.set(FILE, "6.11.4").expect("kernel", Verdict::Warning, "with sched_ext added");
-    tree.set(FILE, "unheard of").expect("kernel", Verdict::Unknown, "unheard of");
-    tree.remove("sys/kernel/sched_ext/state").set(FILE, "6.1.0-30-amd64");
+    tree.set(FILE, "6.11.4")
+        .expect("kernel", Verdict::Warning, "with sched_ext added");
+    tree.set(FILE, "unheard of")
+        .expect("kernel", Verdict::Unknown, "unheard of");
+    tree.remove("sys/kernel/sched_ext/state")
+        .set(FILE, "6.1.0-30-amd64");
     tree.expect("kernel", Verdict::Fail, "no sched_ext");
-    tree.remove(FILE).expect("kernel", Verdict::Unknown, "missing");
+    tree.remove(FILE)
+        .expect("kernel", Verdict::Unknown, "missing");
 }
 
 #[test]
@@ -134,17 +177,25 @@ fn kernel_without_sched_ext() {
 #[test]
 fn kernel_without_btf_or_compiler() {
     let tree = Tree::healthy();
-    tree.remove("sys/kernel/btf/vmlinux").expect("BTF", Verdict::Fail, "missing");
-    tree.set("proc/sys/net/core/bpf_jit_enable", "0").expect("BPF JIT", Verdict::Fail, "is 0");
-    tree.remove("proc/sys/net/core/bpf_jit_enable").expect("BPF JIT", Verdict::Ok, "missing");
+    tree.remove("sys/kernel/btf/vmlinux")
+        .expect("BTF", Verdict::Fail, "missing");
+    tree.set("proc/sys/net/core/bpf_jit_enable", "0")
+        .expect("BPF JIT", Verdict::Fail, "is 0");
+    tree.remove("proc/sys/net/core/bpf_jit_enable")
+        .expect("BPF JIT", Verdict::Ok, "missing");
 }
 
 #[test]
 fn kernel_configuration() {
     let tree = Tree::healthy();
     tree.remove("boot/config-6.12.9-test");
-    tree.expect("kernel config", Verdict::Warning, "neither /boot/config-6.12.9-test nor");
-    tree.set("proc/config.gz", "x").expect("kernel config", Verdict::Ok, "/proc/config.gz");
+    tree.expect(
+        "kernel config",
+        Verdict::Warning,
+        "neither /boot/config-6.12.9-test nor",
+    );
+    tree.set("proc/config.gz", "x")
+        .expect("kernel config", Verdict::Ok, "/proc/config.gz");
 }
 
 #[test]
@@ -159,7 +210,8 @@ fn privileges() {
     capabilities(0).expect("privileges", Verdict::Fail, "nor CAP_BPF nor CAP_PERFMON");
     capabilities(admin).set("proc/self/uid_map", "0 100000 65536");
     tree.expect("privileges", Verdict::Fail, "user namespace");
-    tree.set("proc/self/status", "CapEff:\tfull").expect("privileges", Verdict::Unknown, "no cap");
+    tree.set("proc/self/status", "CapEff:\tfull")
+        .expect("privileges", Verdict::Unknown, "no cap");
 }
 
 #[test]
@@ -169,26 +221,37 @@ fn lockdown() {
     tree.expect("lockdown", Verdict::Ok, "integrity");
     tree.set(FILE, "none integrity [confidentiality]");
     tree.expect("lockdown", Verdict::Warning, "confidentiality");
-    tree.set(FILE, "none").expect("lockdown", Verdict::Unknown, "none");
-    tree.remove(FILE).expect("lockdown", Verdict::Ok, "nothing is locked down");
+    tree.set(FILE, "none")
+        .expect("lockdown", Verdict::Unknown, "none");
+    tree.remove(FILE)
+        .expect("lockdown", Verdict::Ok, "nothing is locked down");
 }
 
 #[test]
 fn locked_memory() {
     let tree = Tree::healthy();
-    tree.expect("memlock", Verdict::Ok, "8388608 bytes; this kernel does not count");
+    tree.expect(
+        "memlock",
+        Verdict::Ok,
+        "8388608 bytes; this kernel does not count",
+    );
     tree.set("proc/sys/kernel/osrelease", "5.10.0");
     tree.expect("memlock", Verdict::Warning, "8388608 bytes");
-    tree.set("proc/self/limits", "Max locked memory  unlimited  unlimited  bytes");
+    tree.set(
+        "proc/self/limits",
+        "Max locked memory  unlimited  unlimited  bytes",
+    );
     tree.expect("memlock", Verdict::Ok, "unlimited");
-    tree.remove("proc/self/limits").expect("memlock", Verdict::Unknown, "no limit");
+    tree.remove("proc/self/limits")
+        .expect("memlock", Verdict::Unknown, "no limit");
 }
 
 #[test]
 fn another_scheduler() {
     const STATE: &str = "sys/kernel/sched_ext/state";
     let tree = Tree::healthy();
-    tree.set(STATE, "enabled").expect("other scheduler", Verdict::Fail, "another scheduler is");
+    tree.set(STATE, "enabled")
+        .expect("other scheduler", Verdict::Fail, "another scheduler is");
     tree.set("sys/kernel/sched_ext/root/ops", "lavd_1.0.21");
     tree.expect("other scheduler", Verdict::Fail, "lavd_1.0.21 is attached");
     tree.set("sys/kernel/sched_ext/root/ops", "sidelanes");
@@ -197,17 +260,23 @@ fn another_scheduler() {
         tree.set("sys/kernel/sched_ext/root/ops", ours);
         tree.expect("other scheduler", Verdict::Ok, "this scheduler itself");
     }
-    tree.set(STATE, "disabling").expect("other scheduler", Verdict::Warning, "being detached");
-    tree.set(STATE, "bewildered").expect("other scheduler", Verdict::Unknown, "bewildered");
+    tree.set(STATE, "disabling")
+        .expect("other scheduler", Verdict::Warning, "being detached");
+    tree.set(STATE, "bewildered")
+        .expect("other scheduler", Verdict::Unknown, "bewildered");
 }
 
 #[test]
 fn cgroups() {
     let tree = Tree::healthy();
     tree.expect("cgroup v2", Verdict::Ok, "/sys/fs/cgroup");
-    tree.set("proc/self/mounts", "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0");
+    tree.set(
+        "proc/self/mounts",
+        "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0",
+    );
     tree.expect("cgroup v2", Verdict::Warning, "not mounted");
-    tree.remove("proc/self/mounts").expect("cgroup v2", Verdict::Unknown, "missing");
+    tree.remove("proc/self/mounts")
+        .expect("cgroup v2", Verdict::Unknown, "missing");
 }
 
 #[test]
@@ -224,7 +293,8 @@ fn topology() {
 #[test]
 fn a_core_too_large_for_the_tables() {
     let tree = Tree::healthy();
-    tree.set(&format!("{CPU}/possible"), "0-299").set(&format!("{CPU}/online"), "0-299");
+    tree.set(&format!("{CPU}/possible"), "0-299")
+        .set(&format!("{CPU}/online"), "0-299");
     for cpu in 0..300 {
         tree.set(&format!("{CPU}/cpu{cpu}/topology/core_cpus_list"), "0-299");
         tree.set(&format!("{CPU}/cpu{cpu}/topology/physical_package_id"), "0");
@@ -247,7 +317,8 @@ fn smt_state() {
         let check = tree.expect("SMT", Verdict::Warning, seen);
         assert!(check.remedy.unwrap().contains(remedy), "{control}");
     }
-    tree.set(&format!("{CPU}/possible"), "0").set(&format!("{CPU}/smt/control"), "notsupported");
+    tree.set(&format!("{CPU}/possible"), "0")
+        .set(&format!("{CPU}/smt/control"), "notsupported");
     tree.expect("SMT", Verdict::Warning, "nothing to lend");
 }
 
@@ -255,25 +326,37 @@ fn smt_state() {
 fn isolated_lanes() {
     let tree = Tree::healthy();
     tree.set(&format!("{CPU}/isolated"), "1");
-    tree.expect("isolated lanes", Verdict::Warning, "CPUs 1, by a cpuset partition");
+    tree.expect(
+        "isolated lanes",
+        Verdict::Warning,
+        "CPUs 1, by a cpuset partition",
+    );
     tree.set("proc/cmdline", "quiet isolcpus=1 ro");
     tree.expect("isolated lanes", Verdict::Fail, "isolcpus=1");
-    tree.set(&format!("{CPU}/isolated"), "").expect("isolated lanes", Verdict::Ok, "none");
+    tree.set(&format!("{CPU}/isolated"), "")
+        .expect("isolated lanes", Verdict::Ok, "none");
 }
 
 #[test]
 fn lanes_without_tick() {
     let tree = Tree::healthy();
     tree.expect("nohz_full lanes", Verdict::Ok, "none");
-    tree.set(&format!("{CPU}/nohz_full"), "1").expect("nohz_full lanes", Verdict::Warning, "1");
+    tree.set(&format!("{CPU}/nohz_full"), "1")
+        .expect("nohz_full lanes", Verdict::Warning, "1");
 }
 
 #[test]
 fn frequencies() {
     let tree = Tree::healthy();
     tree.expect("frequency", Verdict::Ok, "governor powersave");
-    tree.set(&format!("{CPU}/cpufreq/policy1/scaling_governor"), "powersave");
-    tree.set(&format!("{CPU}/cpufreq/policy1/scaling_driver"), "acpi-cpufreq");
+    tree.set(
+        &format!("{CPU}/cpufreq/policy1/scaling_governor"),
+        "powersave",
+    );
+    tree.set(
+        &format!("{CPU}/cpufreq/policy1/scaling_driver"),
+        "acpi-cpufreq",
+    );
     tree.expect("frequency", Verdict::Warning, "1 of 2 frequency policies");
     fs::remove_dir_all(tree.0.path().join(CPU).join("cpufreq")).unwrap();
     tree.expect("frequency", Verdict::Ok, "not under the kernel's control");
@@ -285,13 +368,29 @@ fn real_time_tasks() {
     let (other, fifo, rr, batch, idle, deadline) = (0, 1, 2, 3, 5, 6);
     let tree = Tree::healthy();
     tree.task(20, 20, "migration/0", PF_KTHREAD, fifo);
-    tree.task(21, 21, "compressor", 0, batch).task(22, 22, "spinner", 0, idle);
+    tree.task(21, 21, "compressor", 0, batch)
+        .task(22, 22, "spinner", 0, idle);
     tree.expect("real-time tasks", Verdict::Ok, "none");
-    tree.task(30, 30, "audio", 0, other).task(30, 31, "a (b) c", 0, fifo);
-    let check = tree.expect("real-time tasks", Verdict::Warning, "a (b) c (31, SCHED_FIFO 50)");
-    assert!(!check.seen.contains("migration") && !check.seen.contains("audio"), "{check:?}");
-    tree.task(40, 40, "pump", 0, rr).task(41, 41, "robot", 0, deadline);
-    let seen = tree.expect("real-time tasks", Verdict::Warning, "pump (40, SCHED_RR 50)").seen;
+    tree.task(30, 30, "audio", 0, other)
+        .task(30, 31, "a (b) c", 0, fifo);
+    let check = tree.expect(
+        "real-time tasks",
+        Verdict::Warning,
+        "a (b) c (31, SCHED_FIFO 50)",
+    );
+    assert!(
+        !check.seen.contains("migration") && !check.seen.contains("audio"),
+        "{check:?}"
+    );
+    tree.task(40, 40, "pump", 0, rr)
+        .task(41, 41, "robot", 0, deadline);
+    let seen = tree
+        .expect(
+            "real-time tasks",
+            Verdict::Warning,
+            "pump (40, SCHED_RR 50)",
+        )
+        .seen;
     assert!(seen.contains("robot (41, SCHED_DEADLINE)"), "{seen}");
     for pid in 50..60 {
         tree.task(pid, pid, "many", 0, fifo);
@@ -313,8 +412,10 @@ fn tasks_that_vanish_or_are_garbled_are_left_out() {
 fn real_time_limit() {
     const FILE: &str = "proc/sys/kernel/sched_rt_runtime_us";
     let tree = Tree::healthy();
-    tree.set(FILE, "-1").expect("real-time limit", Verdict::Warning, "is -1");
-    tree.remove(FILE).expect("real-time limit", Verdict::Unknown, "missing");
+    tree.set(FILE, "-1")
+        .expect("real-time limit", Verdict::Warning, "is -1");
+    tree.remove(FILE)
+        .expect("real-time limit", Verdict::Unknown, "missing");
 }
 
 #[test]
@@ -336,7 +437,10 @@ fn the_text_names_every_check_and_fits_the_width() {
     for check in &report.checks {
         assert!(text.contains(check.name), "{}", check.name);
     }
-    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
     assert!(text.contains("\nFAIL      other scheduler "), "{text}");
     assert!(text.contains("-> stop it first"), "{text}");
     let conclusion = "This machine cannot run the scheduler (failed: 1, warnings: 0, unknown: 1).";
@@ -346,6 +450,10 @@ fn the_text_names_every_check_and_fits_the_width() {
 #[test]
 fn this_machine_can_be_examined() {
     let report = examine(Path::new("/"));
-    let cookies = report.checks.iter().find(|check| check.name == "core scheduling").unwrap();
+    let cookies = report
+        .checks
+        .iter()
+        .find(|check| check.name == "core scheduling")
+        .unwrap();
     assert!(!cookies.seen.contains("captured"), "{cookies:?}");
 }

@@ -1,5 +1,6 @@
 //! The subcommands, a file each.
 
+mod doctor;
 mod run;
 mod stat;
 mod testbed;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 /// What to do.
 #[derive(Subcommand)]
 pub enum Command {
+    Doctor(doctor::Args),
     Run(run::Args),
     Stat(stat::Args),
     Testbed(testbed::Args),
@@ -23,6 +25,7 @@ impl Command {
     /// Runs the subcommand; the exit code is the process's.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self {
+            Command::Doctor(args) => doctor::run(args),
             Command::Run(args) => run::run(args),
             Command::Stat(args) => stat::run(args),
             Command::Testbed(args) => testbed::run(args),

@@ -30,11 +30,17 @@ fn parse_version(release: &str) -> Option<(u32, u32)> {
 pub(super) fn version(source: &Source) -> Result<Finding, Unreadable> {
     let Some(release) = release(source)? else {
         let remedy = "see `uname -r`: 6.12 or later is needed";
-        return Ok(Finding::unknown("/proc/sys/kernel/osrelease is missing", remedy));
+        return Ok(Finding::unknown(
+            "/proc/sys/kernel/osrelease is missing",
+            remedy,
+        ));
     };
     let seen = format!("Linux {release}");
     Ok(match parse_version(&release) {
-        None => Finding::unknown(seen, "6.12 or later is needed; the release cannot be understood"),
+        None => Finding::unknown(
+            seen,
+            "6.12 or later is needed; the release cannot be understood",
+        ),
         Some(version) if version >= KERNEL_MIN => Finding::ok(seen),
         Some(_) if source.readable(STATE)? => {
             Finding::warning(format!("{seen}, with sched_ext added to it"), BOOT_A_KERNEL)
@@ -101,7 +107,10 @@ pub(super) fn privileges(source: &Source) -> Result<Finding, Unreadable> {
     let status = source.text("proc/self/status")?.unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let Some(bits) = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()) else {
-        return Ok(Finding::unknown("/proc/self/status tells no capabilities", REMEDY));
+        return Ok(Finding::unknown(
+            "/proc/self/status tells no capabilities",
+            REMEDY,
+        ));
     };
     let has = |bits_needed: u64| bits & bits_needed == bits_needed;
     if !has(CAP_SYS_ADMIN) && !has(CAP_BPF | CAP_PERFMON) {
@@ -112,7 +121,11 @@ pub(super) fn privileges(source: &Source) -> Result<Finding, Unreadable> {
         let seen = format!("neither CAP_SYS_ADMIN nor {}", missing.join(" nor "));
         return Ok(Finding::fail(seen, REMEDY));
     }
-    let seen = if has(CAP_SYS_ADMIN) { "CAP_SYS_ADMIN" } else { "CAP_BPF and CAP_PERFMON" };
+    let seen = if has(CAP_SYS_ADMIN) {
+        "CAP_SYS_ADMIN"
+    } else {
+        "CAP_BPF and CAP_PERFMON"
+    };
     Ok(match in_user_namespace(source)? {
         true => Finding::fail(
             format!("{seen}, but only inside a user namespace, where the kernel ignores them"),
@@ -133,10 +146,14 @@ fn in_user_namespace(source: &Source) -> Result<bool, Unreadable> {
 pub(super) fn lockdown(source: &Source) -> Result<Finding, Unreadable> {
     const LOCKDOWN: &str = "sys/kernel/security/lockdown";
     let Some(modes) = source.text(LOCKDOWN)? else {
-        return Ok(Finding::ok(format!("/{LOCKDOWN} is missing: nothing is locked down")));
+        return Ok(Finding::ok(format!(
+            "/{LOCKDOWN} is missing: nothing is locked down"
+        )));
     };
     // The active mode stands in brackets: none [integrity] confidentiality
-    let mode = modes.split_whitespace().find_map(|mode| mode.strip_prefix('[')?.strip_suffix(']'));
+    let mode = modes
+        .split_whitespace()
+        .find_map(|mode| mode.strip_prefix('[')?.strip_suffix(']'));
     Ok(match mode {
         Some("confidentiality") => Finding::warning(
             "confidentiality: BPF programs may not read kernel memory",
@@ -152,14 +169,16 @@ pub(super) fn lockdown(source: &Source) -> Result<Finding, Unreadable> {
 
 pub(super) fn memlock(source: &Source) -> Result<Finding, Unreadable> {
     let limits = source.text("proc/self/limits")?.unwrap_or_default();
-    let locked = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
+    let locked = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max locked memory"));
     let limit = locked.and_then(|rest| rest.split_whitespace().next());
     let version = release(source)?.as_deref().and_then(parse_version);
     Ok(match (limit, version) {
         (Some("unlimited"), _) => Finding::ok("unlimited"),
-        (Some(bytes), Some(version)) if version >= KERNEL_WITHOUT_MEMLOCK => {
-            Finding::ok(format!("{bytes} bytes; this kernel does not count BPF memory against it"))
-        }
+        (Some(bytes), Some(version)) if version >= KERNEL_WITHOUT_MEMLOCK => Finding::ok(format!(
+            "{bytes} bytes; this kernel does not count BPF memory against it"
+        )),
         (Some(bytes), _) => Finding::warning(
             format!("{bytes} bytes, and this kernel may count BPF memory against it"),
             "ulimit -l unlimited, or LimitMEMLOCK=infinity in the service",
@@ -178,13 +197,22 @@ pub(super) fn other_scheduler(source: &Source) -> Result<Finding, Unreadable> {
     if state == "disabled" {
         return Ok(Finding::ok("none is attached"));
     }
-    let name = source.text("sys/kernel/sched_ext/root/ops")?.unwrap_or_default();
+    let name = source
+        .text("sys/kernel/sched_ext/root/ops")?
+        .unwrap_or_default();
     Ok(match state.as_str() {
         "enabled" | "enabling" if is_ours(&name) => {
             Finding::ok(format!("{name}: this scheduler itself is attached"))
         }
         "enabled" | "enabling" => Finding::fail(
-            format!("{} is attached", if name.is_empty() { "another scheduler" } else { &name }),
+            format!(
+                "{} is attached",
+                if name.is_empty() {
+                    "another scheduler"
+                } else {
+                    &name
+                }
+            ),
             "stop it first (for instance `systemctl stop scx`): only one can be attached",
         ),
         "disabling" => Finding::warning("one is being detached", "try again in a moment"),
@@ -198,7 +226,8 @@ pub(super) fn other_scheduler(source: &Source) -> Result<Finding, Unreadable> {
 /// Whether a name under `sched_ext/root/ops` is this scheduler's; the kernel shows a name that
 /// begins with ours, perhaps with a version behind it.
 fn is_ours(name: &str) -> bool {
-    name.strip_prefix(OURS).is_some_and(|rest| rest.is_empty() || rest.starts_with(['_', '-']))
+    name.strip_prefix(OURS)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['_', '-']))
 }
 
 pub(super) fn cgroup_v2(source: &Source) -> Result<Finding, Unreadable> {

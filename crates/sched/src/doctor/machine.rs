@@ -16,9 +16,16 @@ pub(super) fn topology(source: &Source) -> Result<Finding, Unreadable> {
         }
     };
     if let Err(error) = Layout::new(&machine) {
-        return Ok(Finding::fail(error.to_string(), "use a build with higher limits"));
+        return Ok(Finding::fail(
+            error.to_string(),
+            "use a build with higher limits",
+        ));
     }
-    let mut seen = format!("cores: {}, lanes online: {}", machine.cores().len(), machine.online().len());
+    let mut seen = format!(
+        "cores: {}, lanes online: {}",
+        machine.cores().len(),
+        machine.online().len()
+    );
     if !machine.offline().is_empty() {
         seen.push_str(&format!(", CPUs offline: {}", machine.offline()));
     }
@@ -30,7 +37,12 @@ pub(super) fn smt(source: &Source) -> Result<Finding, Unreadable> {
         let remedy = "first make the topology readable, see above";
         return Ok(Finding::unknown("the topology cannot be read", remedy));
     };
-    let lanes = machine.cores().iter().map(|core| core.online_lanes().count()).max().unwrap_or(1);
+    let lanes = machine
+        .cores()
+        .iter()
+        .map(|core| core.online_lanes().count())
+        .max()
+        .unwrap_or(1);
     if lanes > 1 {
         return Ok(Finding::ok(format!("up to {lanes} lanes online in a core")));
     }
@@ -44,7 +56,10 @@ pub(super) fn smt(source: &Source) -> Result<Finding, Unreadable> {
             "boot without nosmt=force (or mitigations=auto,nosmt)",
         ),
         _ if !machine.offline().is_empty() => Finding::warning(
-            format!("no core has a second lane online; CPUs {} are offline", machine.offline()),
+            format!(
+                "no core has a second lane online; CPUs {} are offline",
+                machine.offline()
+            ),
             "echo 1 > /sys/devices/system/cpu/cpuN/online for the second lanes",
         ),
         _ => Finding::warning(
@@ -58,7 +73,11 @@ pub(super) fn smt(source: &Source) -> Result<Finding, Unreadable> {
 /// an empty list.
 fn listed(source: &Source, file: &str) -> Result<String, Unreadable> {
     let list = source.text(file)?.unwrap_or_default();
-    Ok(if list == "(null)" { String::new() } else { list })
+    Ok(if list == "(null)" {
+        String::new()
+    } else {
+        list
+    })
 }
 
 pub(super) fn isolated(source: &Source) -> Result<Finding, Unreadable> {
@@ -67,17 +86,22 @@ pub(super) fn isolated(source: &Source) -> Result<Finding, Unreadable> {
         return Ok(Finding::ok("none"));
     }
     let parameters = source.text("proc/cmdline")?.unwrap_or_default();
-    Ok(match parameters.split_whitespace().find(|word| word.starts_with("isolcpus=")) {
-        // The kernel refuses every sched_ext scheduler while this parameter is given.
-        Some(parameter) => Finding::fail(
-            format!("CPUs {cpus}, by the kernel parameter {parameter}"),
-            "boot without isolcpus=; use a cpuset partition to keep tasks off these CPUs",
-        ),
-        None => Finding::warning(
-            format!("CPUs {cpus}, by a cpuset partition"),
-            "tasks outside the partition never run there; dissolve it if Sidelane is to use them",
-        ),
-    })
+    Ok(
+        match parameters
+            .split_whitespace()
+            .find(|word| word.starts_with("isolcpus="))
+        {
+            // The kernel refuses every sched_ext scheduler while this parameter is given.
+            Some(parameter) => Finding::fail(
+                format!("CPUs {cpus}, by the kernel parameter {parameter}"),
+                "boot without isolcpus=; use a cpuset partition to keep tasks off these CPUs",
+            ),
+            None => Finding::warning(
+                format!("CPUs {cpus}, by a cpuset partition"),
+                "tasks outside the partition never run there; dissolve it if Sidelane is to use them",
+            ),
+        },
+    )
 }
 
 pub(super) fn nohz_full(source: &Source) -> Result<Finding, Unreadable> {
@@ -100,7 +124,9 @@ pub(super) fn frequency(source: &Source) -> Result<Finding, Unreadable> {
     let (mut policies, mut held_low) = (0, 0);
     for policy in source.names(&format!("{CPUS}/cpufreq"))? {
         let file = |name: &str| format!("{CPUS}/cpufreq/{policy}/{name}");
-        let Some(governor) = source.text(&file("scaling_governor"))? else { continue };
+        let Some(governor) = source.text(&file("scaling_governor"))? else {
+            continue;
+        };
         let driver = source.text(&file("scaling_driver"))?.unwrap_or_default();
         policies += 1;
         if governor == "powersave" && !ADAPTIVE_POWERSAVE.contains(&driver.as_str()) {

@@ -65,14 +65,23 @@ fn wrapped(first: &str, text: &str) -> String {
             lines.last_mut().into_iter().for_each(|line| line.push(' '));
             columns += 1;
         }
-        lines.last_mut().into_iter().for_each(|line| line.push_str(&word));
+        lines
+            .last_mut()
+            .into_iter()
+            .for_each(|line| line.push_str(&word));
         columns += length;
     }
-    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+    lines
+        .iter()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
 }
 
 /// Cuts a word into pieces that fit a line.
 fn cut(word: &str) -> Vec<String> {
     let characters: Vec<char> = word.chars().collect();
-    characters.chunks(WIDTH - TEXT_COLUMN).map(|piece| piece.iter().collect()).collect()
+    characters
+        .chunks(WIDTH - TEXT_COLUMN)
+        .map(|piece| piece.iter().collect())
+        .collect()
 }

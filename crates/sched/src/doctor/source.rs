@@ -26,13 +26,18 @@ impl Unreadable {
             ErrorKind::PermissionDenied => "run the doctor as root",
             _ => "look why the file cannot be read",
         };
-        Finding::unknown(format!("cannot read {}: {}", self.path.display(), self.source), remedy)
+        Finding::unknown(
+            format!("cannot read {}: {}", self.path.display(), self.source),
+            remedy,
+        )
     }
 }
 
 impl Source {
     pub(super) fn new(root: &Path) -> Self {
-        Source { root: root.to_owned() }
+        Source {
+            root: root.to_owned(),
+        }
     }
 
     /// The root folder.
@@ -76,7 +81,9 @@ impl Source {
             Err(error) if is_gone(&error) => return Ok(Vec::new()),
             Err(source) => return Err(Unreadable { path, source }),
         };
-        let names = entries.map_while(Result::ok).filter_map(|e| e.file_name().into_string().ok());
+        let names = entries
+            .map_while(Result::ok)
+            .filter_map(|e| e.file_name().into_string().ok());
         let mut names: Vec<String> = names.collect();
         names.sort();
         Ok(names)

@@ -25,7 +25,11 @@ fn threads(source: &Source) -> Result<Vec<Task>, Unreadable> {
     let numbered = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
     let mut tasks = Vec::new();
     for process in source.names("proc")?.into_iter().filter(numbered) {
-        for thread in source.names(&format!("proc/{process}/task"))?.into_iter().filter(numbered) {
+        for thread in source
+            .names(&format!("proc/{process}/task"))?
+            .into_iter()
+            .filter(numbered)
+        {
             let stat = source.text(&format!("proc/{process}/task/{thread}/stat"))?;
             tasks.extend(stat.as_deref().and_then(parse_stat));
         }
@@ -63,7 +67,10 @@ fn named(tasks: &[String]) -> String {
 pub(super) fn real_time(source: &Source) -> Result<Finding, Unreadable> {
     let tasks = threads(source)?;
     if tasks.is_empty() {
-        return Ok(Finding::unknown("/proc lists no tasks", "mount procfs at /proc"));
+        return Ok(Finding::unknown(
+            "/proc lists no tasks",
+            "mount procfs at /proc",
+        ));
     }
     let describe = |task: &Task| {
         let policy = match i32::try_from(task.policy).ok()? {
@@ -110,7 +117,9 @@ pub(super) fn core_scheduling(source: &Source) -> Result<Finding, Unreadable> {
     // This process can always ask for its own cookie: an error is the kernel's answer for all.
     match cookie(0).map_err(|error| error.raw_os_error()) {
         Err(Some(libc::ENODEV)) => return Ok(Finding::ok("none: no core has two lanes online")),
-        Err(Some(libc::EINVAL)) => return Ok(Finding::ok("none: the kernel has no core scheduling")),
+        Err(Some(libc::EINVAL)) => {
+            return Ok(Finding::ok("none: the kernel has no core scheduling"));
+        }
         _ => {}
     }
     let (mut found, mut refused) = (Vec::new(), 0);
@@ -155,7 +164,11 @@ fn cookie(tid: u32) -> io::Result<u64> {
             &raw mut cookie,
         )
     };
-    if result == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(cookie)
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 #[cfg(test)]
