@@ -1,1 +1,29 @@
 //! The demonstration: a server beside batch work, under several schedulers.
+//!
+//! Two parts. The measuring part ([`driver`]) runs on the machine that is measured and tells what it finds
+//! as [`message`]s. The reporting part runs where the user is: [`host`] boots the emulated machine and
+//! collects the messages, [`results`] makes figures of them, [`report`] renders these.
+
+pub mod arrivals;
+pub mod batch;
+pub mod clock;
+pub mod compute;
+pub mod driver;
+mod error;
+pub mod host;
+pub mod machine;
+pub mod message;
+pub mod plan;
+pub mod redis;
+pub mod reference;
+pub mod report;
+pub mod resp;
+pub mod results;
+pub mod scheduler;
+pub mod server;
+pub mod sys;
+pub mod text;
+pub mod tracefs;
+pub mod work;
+
+pub use error::{Error, Result};

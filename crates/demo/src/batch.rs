@@ -1,0 +1,184 @@
+//! The batch work: gzip processes that compress without end.
+//!
+//! As many as lanes; each is given the name of the same text file so often that it will not come to
+//! the end of its arguments, so that nothing has to be fed or restarted. The same processes, with the
+//! policy `SCHED_IDLE` and in the batch cgroup, live through all configurations and are stopped
+//! where none is wanted. Work done is the input they have read.
+
+use crate::error::{During, Error, Result};
+use crate::sys::{Guarded, find_program, make_idle_policy, pin};
+use crate::text;
+use nix::sys::signal::Signal;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Size of the text file, bytes: far more than gzip's window, little for a memory file system.
+const TEXT_BYTES: usize = 1 << 20;
+/// How often each process is given the file: 30 GB, minutes of work for a fast core.
+const TIMES: usize = 30_000;
+/// How long stopping may take to show.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The compressors, stopped or running.
+pub struct Batch {
+    processes: Vec<Guarded>,
+    // Held for its file; removed with it.
+    _folder: tempfile::TempDir,
+}
+
+impl Batch {
+    /// Starts `count` compressors, stopped.
+    pub fn start(count: usize, seed: u64) -> Result<Batch> {
+        let gzip = find_program("gzip").ok_or(Error::MissingProgram {
+            program: "gzip",
+            package: "gzip",
+            or: "",
+        })?;
+        let folder = tempfile::tempdir_in(memory_folder())
+            .during(|| "making a folder for the text to compress".into())?;
+        let path = folder.path().join("t");
+        fs::write(&path, text::generate(TEXT_BYTES, seed)).during(|| path.display().to_string())?;
+        let processes = (0..count).map(|_| start_one(&gzip, folder.path(), &path));
+        let batch = Batch {
+            processes: processes.collect::<Result<_>>()?,
+            _folder: folder,
+        };
+        batch.stop()?;
+        Ok(batch)
+    }
+
+    /// The process identifiers.
+    pub fn pids(&self) -> impl Iterator<Item = nix::unistd::Pid> + '_ {
+        self.processes.iter().map(Guarded::pid)
+    }
+
+    /// Lets the first `count` processes go on.
+    pub fn resume(&self, count: usize) -> Result<()> {
+        self.processes
+            .iter()
+            .take(count)
+            .try_for_each(|process| process.signal(Signal::SIGCONT))
+    }
+
+    /// Stops all processes, and waits until they have stopped.
+    pub fn stop(&self) -> Result<()> {
+        self.processes
+            .iter()
+            .try_for_each(|process| process.signal(Signal::SIGSTOP))?;
+        let deadline = Instant::now() + STOP_PATIENCE;
+        for pid in self.pids() {
+            while state_of(pid)? != 'T' {
+                if Instant::now() > deadline {
+                    let reason =
+                        format!("process {pid} is in state {} after SIGSTOP", state_of(pid)?);
+                    return Err(Error::Process {
+                        who: "gzip",
+                        reason,
+                    });
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Pins process n to the n-th of these lanes, in turn.
+    pub fn pin_each(&self, lanes: &[u32]) -> Result<()> {
+        self.pids()
+            .zip(lanes.iter().cycle())
+            .try_for_each(|(pid, &lane)| pin(pid, &[lane]))
+    }
+
+    /// Lets all processes run on all these lanes.
+    pub fn unpin(&self, lanes: &[u32]) -> Result<()> {
+        self.pids().try_for_each(|pid| pin(pid, lanes))
+    }
+
+    /// The input that all processes have read since they started, bytes.
+    ///
+    /// gzip reads 32 KiB at a time: so exact is each process's figure.
+    pub fn bytes_read(&self) -> Result<u64> {
+        self.pids().map(bytes_read_by).sum()
+    }
+}
+
+fn start_one(gzip: &Path, folder: &Path, text: &Path) -> Result<Guarded> {
+    let mut command = Command::new(gzip);
+    // A short relative name: the whole list must fit into an argument area.
+    // The fastest level: the finer is work counted in time.
+    command.current_dir(folder).args(["-1", "-c"]);
+    command.args(std::iter::repeat_n(
+        text.file_name().unwrap_or_default(),
+        TIMES,
+    ));
+    let null = File::options()
+        .write(true)
+        .open("/dev/null")
+        .during(|| "/dev/null".into())?;
+    command.stdin(Stdio::null()).stdout(null);
+    let process = Guarded::spawn(&mut command, "gzip")?;
+    make_idle_policy(process.pid())?;
+    Ok(process)
+}
+
+/// A folder in memory.
+fn memory_folder() -> PathBuf {
+    let shared = Path::new("/dev/shm");
+    if shared.is_dir() {
+        shared.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
+}
+
+/// The one-letter state in `/proc/PID/stat`.
+fn state_of(pid: nix::unistd::Pid) -> Result<char> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = fs::read_to_string(&path).during(|| path.clone())?;
+    stat.rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next())
+        .ok_or_else(|| Error::Unsupported(format!("{path}: no state in {stat:?}")))
+}
+
+/// `rchar` of `/proc/PID/io`.
+fn bytes_read_by(pid: nix::unistd::Pid) -> Result<u64> {
+    let path = format!("/proc/{pid}/io");
+    let text = fs::read_to_string(&path).during(|| path.clone())?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("rchar: ")?.parse().ok())
+        .ok_or_else(|| Error::Unsupported(format!("{path}: no rchar in {text:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_done_only_while_not_stopped() {
+        let batch = Batch::start(2, 1).unwrap();
+        let stopped = batch.bytes_read().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(batch.bytes_read().unwrap(), stopped);
+        batch.resume(2).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while batch.bytes_read().unwrap() < stopped + (4 << 20) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        batch.stop().unwrap();
+        let done = batch.bytes_read().unwrap();
+        // More than the file's own size was read: it goes on from one file to the next.
+        assert!(done >= stopped + (4 << 20));
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(batch.bytes_read().unwrap(), done);
+    }
+
+    #[test]
+    fn the_processes_go_with_the_value() {
+        let batch = Batch::start(1, 1).unwrap();
+        let pid = batch.pids().next().unwrap();
+        drop(batch);
+        assert!(nix::sys::signal::kill(pid, None).is_err());
+    }
+}

@@ -1,0 +1,207 @@
+//! The reporting side: boots the emulated machine, has everything measured in it, collects messages.
+
+use crate::driver::{self, Observer};
+use crate::error::{Error, Result};
+use crate::message::{Lines, Message};
+use crate::plan::{Configuration, Plan, Workload};
+use crate::redis;
+use crate::sys::find_program;
+use sidelane_testbed::{Job, Machine, Spec};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+/// Lines of the guest's standard error that are kept for an error message.
+const KEPT_LINES: usize = 40;
+
+/// Measures everything in the plan on an emulated machine: boots it as `spec` says (the programs
+/// that the workloads need are added), and hands what it says to `tell`, as it comes.
+pub fn measure_emulated(plan: &Plan, mut spec: Spec, tell: &mut dyn Write) -> Result<Vec<Message>> {
+    plan.validate()?;
+    spec.add.extend(programs(plan)?);
+    // Host CPUs that fall asleep come back slowly, which would make `alone` look slow.
+    spec.keep_host_awake = true;
+    let text = serde_json::to_string(plan).map_err(|source| Error::Message {
+        text: "the plan".into(),
+        source,
+    })?;
+    let mut machine = Machine::boot(&spec)?;
+    let _ = writeln!(tell, "booted in {:.1} s", machine.boot_time().as_secs_f64());
+    let mut lines = Lines::default();
+    let mut stderr = Tail {
+        tell,
+        kept: Vec::new(),
+    };
+    let job = Job::new(["sidelane", "demo", "--in-guest", &text]);
+    let status = machine.run(job, &mut lines, &mut stderr)?;
+    if !status.success() {
+        return Err(Error::Guest {
+            status: status.to_string(),
+            said: stderr.last_lines(),
+        });
+    }
+    machine.power_off()?;
+    lines.finish()
+}
+
+/// Measures everything in the plan on this machine, which must have SMT.
+pub fn measure_native(
+    plan: &Plan,
+    sidelane: &Path,
+    stop: &AtomicBool,
+    tell: &mut dyn Write,
+) -> Result<Vec<Message>> {
+    plan.validate()?;
+    check_native(plan)?;
+    let mut collector = Collector {
+        messages: Vec::new(),
+        tell,
+    };
+    driver::measure(plan, sidelane, stop, &mut collector)?;
+    Ok(collector.messages)
+}
+
+fn check_native(plan: &Plan) -> Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Error::Unsupported(
+            "--native needs root: for cgroups, SMT control, tracing".into(),
+        ));
+    }
+    let machine = crate::machine::Machine::of(&sidelane_topology::Topology::read(Path::new("/"))?);
+    let needs_smt = plan
+        .configurations
+        .iter()
+        .any(|c| *c != Configuration::Alone);
+    if needs_smt && !machine.has_smt() {
+        return Err(Error::Unsupported(
+            "no core of this machine has more than one lane online: nothing to show; leave out \
+             --native to use the emulated machine"
+                .into(),
+        ));
+    }
+    Ok(())
+}
+
+/// The programs to have in the guest.
+fn programs(plan: &Plan) -> Result<Vec<PathBuf>> {
+    let gzip = Error::MissingProgram {
+        program: "gzip",
+        package: "gzip",
+        or: "",
+    };
+    let mut programs = vec![find_program("gzip").ok_or(gzip)?];
+    if plan.workloads.contains(&Workload::Redis) {
+        programs.push(find_program("redis-server").ok_or(redis::MISSING)?);
+    }
+    Ok(programs)
+}
+
+/// Passes on what is written and keeps the last of it.
+struct Tail<'a> {
+    tell: &'a mut dyn Write,
+    kept: Vec<u8>,
+}
+
+impl Tail<'_> {
+    fn last_lines(&self) -> String {
+        let text = String::from_utf8_lossy(&self.kept);
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(KEPT_LINES)..].join("\n")
+    }
+}
+
+impl Write for Tail<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.kept.extend_from_slice(bytes);
+        self.tell.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.tell.flush()
+    }
+}
+
+/// Keeps messages and passes progress on.
+struct Collector<'a> {
+    messages: Vec<Message>,
+    tell: &'a mut dyn Write,
+}
+
+impl Observer for Collector<'_> {
+    fn message(&mut self, message: Message) -> Result<()> {
+        self.messages.push(message);
+        Ok(())
+    }
+
+    fn progress(&mut self, text: &str) {
+        let _ = writeln!(self.tell, "{text}");
+    }
+}
+
+/// Writes messages on standard output and progress on standard error: the measuring part in the
+/// guest.
+pub struct Printer;
+
+impl Observer for Printer {
+    fn message(&mut self, message: Message) -> Result<()> {
+        let mut stdout = std::io::stdout().lock();
+        stdout
+            .write_all(message.to_line()?.as_bytes())
+            .and_then(|()| stdout.flush())
+            .map_err(|source| Error::Io {
+                what: "writing a message".into(),
+                source,
+            })
+    }
+
+    fn progress(&mut self, text: &str) {
+        eprintln!("{text}");
+    }
+}
+
+/// The measuring part in the guest; `plan` is the text that the reporting part passed.
+pub fn measure_in_guest(plan: &str, sidelane: &Path, stop: &AtomicBool) -> Result<()> {
+    let plan: Plan = serde_json::from_str(plan).map_err(|source| Error::Message {
+        text: "the plan".into(),
+        source,
+    })?;
+    driver::measure(&plan, sidelane, stop, &mut Printer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_is_passed_on_and_kept_short() {
+        let mut passed = Vec::new();
+        let mut tail = Tail {
+            tell: &mut passed,
+            kept: Vec::new(),
+        };
+        for line in 0..100 {
+            writeln!(tail, "line {line}").unwrap();
+        }
+        let last = tail.last_lines();
+        assert!(
+            last.starts_with("line 60\n") && last.ends_with("line 99"),
+            "{last}"
+        );
+        assert_eq!(passed.iter().filter(|&&byte| byte == b'\n').count(), 100);
+    }
+
+    #[test]
+    fn the_programs_are_real_files() {
+        let plan = Plan {
+            workloads: vec![Workload::Compute],
+            ..Plan::default()
+        };
+        let programs = programs(&plan).unwrap();
+        assert!(
+            programs
+                .iter()
+                .all(|path| path.is_file() && !path.is_symlink())
+        );
+    }
+}

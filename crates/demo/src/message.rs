@@ -1,0 +1,213 @@
+//! What the measuring part tells the part that reports, one JSON object a line on standard output.
+
+use crate::error::{Error, Result};
+use crate::plan::{Configuration, Workload};
+use serde::{Deserialize, Serialize};
+use sidelane_metrics::histogram::LogHistogram;
+use sidelane_metrics::latency::Summary;
+use sidelane_metrics::trace::Analysis;
+
+/// One message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Message {
+    /// First of all: the machine.
+    Machine(MachineFacts),
+    /// What the machine can do, measured once, when nothing else runs on it.
+    Calibration(Calibration),
+    /// What the machine can do now.
+    Reference(Reference),
+    /// One measured run.
+    Run(Run),
+    /// A traced run.
+    Trace(TraceRun),
+    /// Last of all.
+    Done,
+}
+
+/// The machine that is measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineFacts {
+    /// The kernel's release.
+    pub kernel: String,
+    /// The CPU numbers of the lanes of each core.
+    pub cores: Vec<Vec<u32>>,
+}
+
+/// What stays the same in all runs, so that all do the same work.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Units of work that one whole core does in a second.
+    pub units_per_core_s: f64,
+    /// Mean demand of a request, units of work.
+    pub mean_units: f64,
+    /// Requests offered to the computing server, 1/s.
+    pub compute_rate_per_s: f64,
+    /// Mean time on a lane of a command to redis, ns; 0 when redis is not measured.
+    pub redis_service_ns: f64,
+    /// Commands offered to redis, 1/s; 0 when redis is not measured.
+    pub redis_rate_per_s: f64,
+}
+
+/// The speed of one whole core: repeated all along, because a machine's speed may drift.
+///
+/// All cores are busy while it is measured, each with one thread on its first lane.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Reference {
+    /// Batch work: input bytes compressed in a second by one whole core.
+    pub batch_bytes_per_core_s: f64,
+    /// The computing server's work: units in a second by one whole core.
+    pub units_per_core_s: f64,
+}
+
+/// A critical workload under one configuration, once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// What was measured.
+    pub workload: Workload,
+    /// Under which configuration.
+    pub configuration: Configuration,
+    /// In which repetition, from 0.
+    pub repetition: u32,
+    /// From the start to the last answer, ns.
+    pub elapsed_ns: u64,
+    /// Latencies of the requests.
+    pub latency: Summary,
+    /// How late requests were sent.
+    pub late: Summary,
+    /// Distribution of the latencies, ns.
+    pub histogram: LogHistogram,
+    /// Batch work done meanwhile, bytes of input.
+    pub batch_bytes: u64,
+    /// Units of work of all requests; 0 for redis.
+    pub units: u64,
+    /// Time that the server spent on lanes, ns.
+    pub server_lane_ns: u64,
+}
+
+/// A traced run of the computing server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TraceRun {
+    /// Under which configuration.
+    pub configuration: Configuration,
+    /// Events read.
+    pub events: u64,
+    /// Events that the kernel had no room for.
+    pub lost: u64,
+    /// What they say.
+    pub analysis: Analysis,
+}
+
+impl Message {
+    /// The line, with its end.
+    pub fn to_line(&self) -> Result<String> {
+        serde_json::to_string(self)
+            .map(|text| text + "\n")
+            .map_err(|source| Error::Message {
+                text: format!("{self:?}"),
+                source,
+            })
+    }
+
+    /// From a line.
+    pub fn from_line(line: &str) -> Result<Message> {
+        serde_json::from_str(line).map_err(|source| Error::Message {
+            text: line.chars().take(200).collect(),
+            source,
+        })
+    }
+}
+
+/// Collects bytes as they come and hands out the messages of whole lines.
+#[derive(Debug, Default)]
+pub struct Lines {
+    bytes: Vec<u8>,
+    messages: Vec<Message>,
+    error: Option<Error>,
+}
+
+impl Lines {
+    /// All messages; fails if a line was none, or if the last one is incomplete.
+    pub fn finish(self) -> Result<Vec<Message>> {
+        match (self.error, self.bytes.is_empty()) {
+            (Some(error), _) => Err(error),
+            (None, true) => Ok(self.messages),
+            (None, false) => Err(Error::Incomplete("the last line is cut off".into())),
+        }
+    }
+
+    /// The messages so far.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+}
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        while let Some(end) = self.bytes.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.bytes.drain(..=end).collect();
+            match Message::from_line(String::from_utf8_lossy(&line).trim_end()) {
+                Ok(message) => self.messages.push(message),
+                Err(error) => {
+                    self.error.get_or_insert(error);
+                }
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn messages_survive_being_cut_anywhere() {
+        let reference = Reference {
+            batch_bytes_per_core_s: 1.5,
+            units_per_core_s: 2.5,
+        };
+        let machine = MachineFacts {
+            kernel: "7.0".into(),
+            cores: vec![vec![0, 2], vec![1, 3]],
+        };
+        let messages = [
+            Message::Machine(machine),
+            Message::Reference(reference),
+            Message::Done,
+        ];
+        let text: String = messages.iter().map(|m| m.to_line().unwrap()).collect();
+        for step in [1, 7, text.len()] {
+            let mut lines = Lines::default();
+            for piece in text.as_bytes().chunks(step) {
+                lines.write_all(piece).unwrap();
+            }
+            assert_eq!(lines.finish().unwrap(), messages);
+        }
+    }
+
+    #[test]
+    fn other_lines_and_cut_ends_are_errors() {
+        let mut lines = Lines::default();
+        lines
+            .write_all(b"\"done\"\nSegmentation fault\n\"done\"\n")
+            .unwrap();
+        assert_eq!(lines.messages().len(), 2);
+        assert!(
+            lines
+                .finish()
+                .unwrap_err()
+                .to_string()
+                .contains("Segmentation")
+        );
+        let mut lines = Lines::default();
+        lines.write_all(b"\"don").unwrap();
+        assert!(lines.finish().is_err());
+    }
+}

@@ -1,0 +1,118 @@
+//! How fast one whole core is now: at batch work, and at the computing server's work.
+//!
+//! All cores are busy while it is measured, each with one thread on its first lane: as they are
+//! when batch fills what critical work leaves, and unlike what a machine does that is otherwise
+//! asleep and clocks one core up.
+
+use crate::batch::Batch;
+use crate::clock::now_ns;
+use crate::error::{During, Error, Result};
+use crate::machine::Machine;
+use crate::message::Reference;
+use crate::sys::pin;
+use crate::work;
+use nix::unistd::Pid;
+use std::time::Duration;
+
+/// Time for threads to come to speed before counting begins.
+const WARM_UP: Duration = Duration::from_millis(30);
+/// Units of work between two looks at the clock: far below a millisecond.
+const CHUNK_UNITS: u64 = 200;
+
+/// Measures both for `length` each. Batch must be stopped, and is again afterwards.
+pub fn measure(machine: &Machine, batch: &Batch, length: Duration) -> Result<Reference> {
+    Ok(Reference {
+        batch_bytes_per_core_s: batch_speed(machine, batch, length)?,
+        units_per_core_s: compute_speed(machine, length)?,
+    })
+}
+
+/// Bytes a second of one compressor that has a core to itself.
+fn batch_speed(machine: &Machine, batch: &Batch, length: Duration) -> Result<f64> {
+    let lanes = machine.first_lanes();
+    batch.pin_each(&lanes)?;
+    batch.resume(lanes.len())?;
+    std::thread::sleep(WARM_UP);
+    let (bytes_before, start_ns) = (batch.bytes_read()?, now_ns()?);
+    std::thread::sleep(length);
+    let (bytes_after, end_ns) = (batch.bytes_read()?, now_ns()?);
+    batch.stop()?;
+    batch.unpin(&machine.lanes())?;
+    let seconds = (end_ns - start_ns) as f64 / 1e9;
+    Ok((bytes_after - bytes_before) as f64 / seconds / lanes.len() as f64)
+}
+
+/// Units of work a second of one thread that has a core to itself.
+pub fn compute_speed(machine: &Machine, length: Duration) -> Result<f64> {
+    let speeds: Result<Vec<f64>> = std::thread::scope(|scope| {
+        let start = |lane| {
+            let thread = std::thread::Builder::new().name("reference".into());
+            let work = move || units_per_s(lane, length);
+            thread
+                .spawn_scoped(scope, work)
+                .during(|| "starting a thread".into())
+        };
+        let threads = machine
+            .first_lanes()
+            .into_iter()
+            .map(start)
+            .collect::<Result<Vec<_>>>()?;
+        let panicked = || Error::Process {
+            who: "the reference work",
+            reason: "panicked".into(),
+        };
+        threads
+            .into_iter()
+            .map(|thread| thread.join().map_err(|_| panicked())?)
+            .collect()
+    });
+    let speeds = speeds?;
+    Ok(speeds.iter().sum::<f64>() / speeds.len() as f64)
+}
+
+/// Computes on one lane for a time; units of work a second.
+fn units_per_s(lane: u32, length: Duration) -> Result<f64> {
+    pin(Pid::from_raw(0), &[lane])?;
+    let warm_until_ns = now_ns()? + WARM_UP.as_nanos() as u64;
+    while now_ns()? < warm_until_ns {
+        std::hint::black_box(work::price_option(
+            CHUNK_UNITS,
+            work::START_PRICE,
+            lane.into(),
+        ));
+    }
+    let start_ns = now_ns()?;
+    let (mut end_ns, mut units) = (start_ns, 0);
+    while end_ns - start_ns < length.as_nanos() as u64 {
+        std::hint::black_box(work::price_option(CHUNK_UNITS, work::START_PRICE, units));
+        units += CHUNK_UNITS;
+        end_ns = now_ns()?;
+    }
+    Ok(units as f64 * 1e9 / (end_ns - start_ns) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sidelane_topology::Topology;
+    use std::path::Path;
+
+    #[test]
+    fn both_speeds_are_found_and_batch_stops_again() {
+        let machine = Machine::of(&Topology::read(Path::new("/")).unwrap());
+        let batch = Batch::start(machine.lane_count(), 1).unwrap();
+        let reference = measure(&machine, &batch, Duration::from_millis(100)).unwrap();
+        // Loose bounds: a gzip of 0.1 … 10,000 MB/s, a path in 10 ns … 100 µs.
+        assert!(
+            (1e5..1e10).contains(&reference.batch_bytes_per_core_s),
+            "{reference:?}"
+        );
+        assert!(
+            (1e4..1e8).contains(&reference.units_per_core_s),
+            "{reference:?}"
+        );
+        let bytes = batch.bytes_read().unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(batch.bytes_read().unwrap(), bytes);
+    }
+}

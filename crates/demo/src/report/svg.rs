@@ -1,0 +1,240 @@
+//! A drawing of the latency distributions: the share of requests slower than a time, both axes
+//! logarithmic, one panel for each workload, one line for each configuration.
+
+use super::machine_note;
+use crate::plan::Configuration;
+use crate::results::{ConfigurationResults, Results, WorkloadResults};
+use std::fmt::Write;
+
+/// Sizes, px.
+const PANEL_WIDTH: f64 = 430.0;
+const PANEL_HEIGHT: f64 = 320.0;
+const LEFT: f64 = 70.0;
+const TOP: f64 = 96.0;
+const GAP: f64 = 80.0;
+const BOTTOM: f64 = 86.0;
+
+/// Percentiles that have a line of their own: label and share of slower requests.
+const GUIDES: [(&str, f64); 3] = [("p50", 0.5), ("p95", 0.05), ("p99", 0.01)];
+
+/// The order of drawing: what matters most on top.
+const ORDER: [Configuration; 4] = [
+    Configuration::Default,
+    Configuration::SmtOff,
+    Configuration::Sidelane,
+    Configuration::Alone,
+];
+
+/// Draws all workloads as one SVG document.
+pub fn draw(results: &Results) -> String {
+    let panels = results.workloads.len().max(1) as f64;
+    let width = LEFT + panels * (PANEL_WIDTH + GAP);
+    let height = TOP + PANEL_HEIGHT + BOTTOM;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+    );
+    let emulated = if results.emulated_smt {
+        " (emulated SMT)"
+    } else {
+        ""
+    };
+    let title = format!("Latency of critical work beside batch{emulated}");
+    svg.push_str(&text(
+        LEFT,
+        26.0,
+        "start",
+        "font-size=\"17\" font-weight=\"bold\"",
+        &title,
+    ));
+    for (line, note) in machine_note(results).lines().enumerate() {
+        let y = 46.0 + 16.0 * line as f64;
+        svg.push_str(&text(LEFT, y, "start", "fill=\"#555\"", note));
+    }
+    for (index, workload) in results.workloads.iter().enumerate() {
+        let left = LEFT + index as f64 * (PANEL_WIDTH + GAP);
+        svg.push_str(&Panel::new(left, workload).draw(workload));
+    }
+    svg.push_str(&legend(results, height - 18.0));
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// A panel's place and its axes, both logarithmic.
+struct Panel {
+    left: f64,
+    /// Smallest and largest latency, ms, both powers of ten.
+    ms: (f64, f64),
+    /// Smallest share shown, a power of ten; the largest is 1.
+    share_min: f64,
+}
+
+impl Panel {
+    fn new(left: f64, workload: &WorkloadResults) -> Panel {
+        let steps = workload
+            .configurations
+            .iter()
+            .flat_map(|c| c.histogram.cumulative());
+        let values = steps.map(|step| step.value as f64 / 1e6);
+        let (min, max) = values.fold((f64::INFINITY, 0.0f64), |(min, max), value| {
+            (min.min(value), max.max(value))
+        });
+        // Without samples: any decade.
+        let (min, max) = if min <= max {
+            (min.max(1e-6), max.max(1e-6))
+        } else {
+            (1.0, 1.0)
+        };
+        let low = 10f64.powf(min.log10().floor());
+        let high = 10f64.powf(max.log10().ceil()).max(low * 10.0);
+        let requests = workload
+            .configurations
+            .iter()
+            .map(|c| c.requests)
+            .max()
+            .unwrap_or(1);
+        let share_min = 10f64.powf(-(requests.max(10) as f64).log10().floor());
+        Panel {
+            left,
+            ms: (low, high),
+            share_min,
+        }
+    }
+
+    fn x(&self, ms: f64) -> f64 {
+        let (low, high) = self.ms;
+        let part = (ms.max(low) / low).log10() / (high / low).log10();
+        self.left + part.min(1.0) * PANEL_WIDTH
+    }
+
+    fn y(&self, share: f64) -> f64 {
+        let part = share.max(self.share_min).log10() / self.share_min.log10();
+        TOP + part * PANEL_HEIGHT
+    }
+
+    fn draw(&self, workload: &WorkloadResults) -> String {
+        let mut svg = self.axes();
+        let name = format!("{}: latency, ms", workload.name);
+        let middle = self.left + PANEL_WIDTH / 2.0;
+        svg.push_str(&text(
+            middle,
+            TOP + PANEL_HEIGHT + 36.0,
+            "middle",
+            "",
+            &name,
+        ));
+        for configuration in ORDER {
+            let results = workload
+                .configurations
+                .iter()
+                .find(|c| c.name == configuration);
+            svg.push_str(&results.map_or(String::new(), |results| self.line(results)));
+        }
+        svg
+    }
+
+    /// Grid, tick labels and the percentiles' lines.
+    fn axes(&self) -> String {
+        let mut svg = String::new();
+        let (right, bottom) = (self.left + PANEL_WIDTH, TOP + PANEL_HEIGHT);
+        for ms in decades(self.ms.0, self.ms.1) {
+            let x = self.x(ms);
+            svg.push_str(&rule((x, TOP), (x, bottom), "stroke=\"#ddd\""));
+            svg.push_str(&text(x, bottom + 16.0, "middle", "", &ms.to_string()));
+        }
+        for share in decades(self.share_min, 1.0) {
+            let y = self.y(share);
+            svg.push_str(&rule((self.left, y), (right, y), "stroke=\"#ddd\""));
+            svg.push_str(&text(
+                self.left - 6.0,
+                y + 4.0,
+                "end",
+                "",
+                &share.to_string(),
+            ));
+        }
+        for (name, share) in GUIDES {
+            let y = self.y(share);
+            let dotted = "stroke=\"#999\" stroke-dasharray=\"1 3\"";
+            svg.push_str(&rule((self.left, y), (right, y), dotted));
+            svg.push_str(&text(right + 4.0, y + 4.0, "start", "fill=\"#777\"", name));
+        }
+        let (x, y) = (self.left - 48.0, TOP + PANEL_HEIGHT / 2.0);
+        let turned = format!("transform=\"rotate(-90 {x} {y})\"");
+        svg.push_str(&text(
+            x,
+            y,
+            "middle",
+            &turned,
+            "share of requests that are slower",
+        ));
+        svg
+    }
+
+    /// The line of one configuration: falls by a step at each latency that occurred.
+    fn line(&self, results: &ConfigurationResults) -> String {
+        let mut points = format!("{:.1},{:.1}", self.left, self.y(1.0));
+        let mut slower = 1.0;
+        for step in results.histogram.cumulative() {
+            let x = self.x(step.value as f64 / 1e6);
+            let _ = write!(points, " {x:.1},{:.1}", self.y(slower));
+            slower = 1.0 - step.at_most;
+            let _ = write!(points, " {x:.1},{:.1}", self.y(slower));
+        }
+        let style = style(results.name);
+        format!("<polyline fill=\"none\" {style} points=\"{points}\"/>\n")
+    }
+}
+
+/// Colours that colour-blind eyes can tell apart; `alone` is dashed so that what it covers is seen.
+fn style(configuration: Configuration) -> &'static str {
+    match configuration {
+        Configuration::Alone => "stroke=\"#222\" stroke-width=\"1.5\" stroke-dasharray=\"6 4\"",
+        Configuration::Default => "stroke=\"#d55e00\" stroke-width=\"2\"",
+        Configuration::SmtOff => "stroke=\"#0072b2\" stroke-width=\"2\"",
+        Configuration::Sidelane => "stroke=\"#009e73\" stroke-width=\"3\"",
+    }
+}
+
+fn legend(results: &Results, y: f64) -> String {
+    let shown = |name: &Configuration| {
+        results
+            .workloads
+            .iter()
+            .any(|w| w.configurations.iter().any(|c| c.name == *name))
+    };
+    let mut svg = String::new();
+    for (index, name) in Configuration::ALL
+        .iter()
+        .filter(|name| shown(name))
+        .enumerate()
+    {
+        let x = LEFT + 120.0 * index as f64;
+        svg.push_str(&rule((x, y - 4.0), (x + 30.0, y - 4.0), style(*name)));
+        svg.push_str(&text(x + 36.0, y, "start", "", name.name()));
+    }
+    svg
+}
+
+/// The powers of ten from `low` to `high`, both powers of ten themselves.
+fn decades(low: f64, high: f64) -> impl Iterator<Item = f64> {
+    let exponent = |value: f64| value.log10().round() as i32;
+    // Parsed, because 10f64.powi(-2) is not exactly 0.01 and would be printed in full.
+    (exponent(low)..=exponent(high)).filter_map(|e| format!("1e{e}").parse().ok())
+}
+
+fn rule(from: (f64, f64), to: (f64, f64), style: &str) -> String {
+    format!(
+        "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" {style}/>\n",
+        from.0, from.1, to.0, to.1
+    )
+}
+
+fn text(x: f64, y: f64, anchor: &str, style: &str, words: &str) -> String {
+    let words = words
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;");
+    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {style}>{words}</text>\n")
+}

@@ -1,0 +1,330 @@
+//! From messages to figures: medians over repetitions, ratios, batch shares.
+//!
+//! The **batch share** of a run is the batch work done, as a share of what the machine could have done
+//! in the capacity that the critical work left:
+//!
+//! ```text
+//!                 bytes compressed / elapsed
+//! share = ───────────────────────────────────────────────────────────────────
+//!         (bytes/s of one whole core) × (cores − core-time of critical work per second)
+//! ```
+//!
+//! The speed of a whole core is the mean of the reference measurements before and after the run. The
+//! core-time of the computing server is units of work / (units/s of one whole core), by the same
+//! references; that of redis is the time its process spends on lanes for the same commands in `alone`.
+//! The share can exceed 1 a little where a reference was taken in a slow moment. Nothing else
+//! (the kernel, the load generator) is taken off the capacity.
+
+use crate::error::{Error, Result};
+use crate::message::{Calibration, MachineFacts, Message, Reference, Run, TraceRun};
+use crate::plan::{Configuration, Workload};
+use serde::Serialize;
+use sidelane_metrics::histogram::LogHistogram;
+use sidelane_metrics::latency::Spread;
+
+/// All figures of a demonstration.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Results {
+    /// Whether lanes are emulated: then the figures are ratios, not silicon.
+    pub emulated_smt: bool,
+    /// Speed of a lane when 1, 2, … lanes of its core run, as asked of the emulation; empty on real
+    /// SMT.
+    pub thread_perf: Vec<f64>,
+    /// The critical workloads.
+    pub workloads: Vec<WorkloadResults>,
+    /// What traces of scheduling events say.
+    pub traces: Vec<TraceRun>,
+    /// The machine.
+    pub machine: MachineFacts,
+    /// What the work was made of.
+    pub calibration: Calibration,
+    /// The reference speeds of one whole core over the time of all measurements.
+    pub reference: ReferenceSpread,
+}
+
+/// How the speed of one whole core varied.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ReferenceSpread {
+    /// At batch work, bytes/s.
+    pub batch_bytes_per_core_s: Spread,
+    /// At the computing server's work, units/s.
+    pub units_per_core_s: Spread,
+}
+
+/// One workload under all configurations.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WorkloadResults {
+    /// Its name.
+    pub name: Workload,
+    /// In the order of the report.
+    pub configurations: Vec<ConfigurationResults>,
+}
+
+/// One workload under one configuration: medians over repetitions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ConfigurationResults {
+    /// Its name.
+    pub name: Configuration,
+    /// Median latency, ms.
+    pub p50_ms: f64,
+    /// 95th percentile of the latency, ms.
+    pub p95_ms: f64,
+    /// 99th percentile of the latency, ms.
+    pub p99_ms: f64,
+    /// Batch work done, as a share of the capacity that the critical work leaves; 0 without batch.
+    pub batch_share: f64,
+    /// How many runs the medians are of.
+    pub repetitions: usize,
+    /// The medians as multiples of those of `alone`.
+    pub over_alone: Ratios,
+    /// Smallest, middle and largest value over the repetitions.
+    pub spread: Spreads,
+    /// 99th percentile of how late requests were sent, ms (contained in their latency).
+    pub late_p99_ms: f64,
+    /// Requests in all runs.
+    pub requests: u64,
+    /// Latencies of all runs, ns: pairs of bucket and count.
+    pub histogram: LogHistogram,
+}
+
+/// Percentiles as multiples of the same percentiles of `alone`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Ratios {
+    /// Of the medians.
+    pub p50: f64,
+    /// Of the 95th percentiles.
+    pub p95: f64,
+    /// Of the 99th percentiles.
+    pub p99: f64,
+}
+
+/// Spreads over the repetitions.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spreads {
+    /// Median latency, ms.
+    pub p50_ms: Spread,
+    /// 95th percentile, ms.
+    pub p95_ms: Spread,
+    /// 99th percentile, ms.
+    pub p99_ms: Spread,
+    /// Batch share.
+    pub batch_share: Spread,
+}
+
+/// A run and the reference measurements around it.
+#[derive(Debug, Clone, Copy)]
+struct Measured<'a> {
+    run: &'a Run,
+    before: Reference,
+    after: Reference,
+}
+
+impl Results {
+    /// Makes figures of a complete set of messages. `thread_perf` is what was asked of the emulation;
+    /// none on real SMT.
+    pub fn new(messages: &[Message], thread_perf: Option<&[f64]>) -> Result<Results> {
+        if messages.last() != Some(&Message::Done) {
+            return Err(incomplete("the measuring part did not come to its end"));
+        }
+        let machine = messages.iter().find_map(|message| match message {
+            Message::Machine(machine) => Some(machine.clone()),
+            _ => None,
+        });
+        let machine = machine.ok_or_else(|| incomplete("no description of the machine"))?;
+        let calibration = messages.iter().find_map(|message| match message {
+            Message::Calibration(calibration) => Some(*calibration),
+            _ => None,
+        });
+        let calibration = calibration.ok_or_else(|| incomplete("no calibration"))?;
+        let measured = pair_with_references(messages)?;
+        let traces = messages.iter().filter_map(|message| match message {
+            Message::Trace(trace) => Some(trace.clone()),
+            _ => None,
+        });
+        Ok(Results {
+            emulated_smt: thread_perf.is_some(),
+            thread_perf: thread_perf.unwrap_or_default().to_vec(),
+            workloads: all_workloads(&measured, machine.cores.len() as f64)?,
+            traces: traces.collect(),
+            machine,
+            calibration,
+            reference: reference_spread(messages)?,
+        })
+    }
+}
+
+fn incomplete(text: &str) -> Error {
+    Error::Incomplete(text.to_owned())
+}
+
+/// Gives each run the last reference before it and the first one after it.
+fn pair_with_references(messages: &[Message]) -> Result<Vec<Measured<'_>>> {
+    let mut measured: Vec<Measured<'_>> = Vec::new();
+    let mut waiting: Vec<(&Run, Reference)> = Vec::new();
+    let mut last = None;
+    for message in messages {
+        match message {
+            Message::Reference(after) => {
+                let of = |(run, before)| Measured {
+                    run,
+                    before,
+                    after: *after,
+                };
+                measured.extend(waiting.drain(..).map(of));
+                last = Some(*after);
+            }
+            Message::Run(run) => {
+                waiting.push((
+                    run,
+                    last.ok_or_else(|| incomplete("no reference before a run"))?,
+                ));
+            }
+            _ => {}
+        }
+    }
+    if waiting.is_empty() {
+        Ok(measured)
+    } else {
+        Err(incomplete("no reference after a run"))
+    }
+}
+
+fn reference_spread(messages: &[Message]) -> Result<ReferenceSpread> {
+    let references = messages.iter().filter_map(|message| match message {
+        Message::Reference(reference) => Some(*reference),
+        _ => None,
+    });
+    let (bytes, units): (Vec<f64>, Vec<f64>) = references
+        .map(|r| (r.batch_bytes_per_core_s, r.units_per_core_s))
+        .unzip();
+    match (Spread::of(&bytes), Spread::of(&units)) {
+        (Some(batch_bytes_per_core_s), Some(units_per_core_s)) => Ok(ReferenceSpread {
+            batch_bytes_per_core_s,
+            units_per_core_s,
+        }),
+        _ => Err(incomplete("no reference measurement")),
+    }
+}
+
+fn all_workloads(measured: &[Measured<'_>], cores: f64) -> Result<Vec<WorkloadResults>> {
+    let mut workloads = Vec::new();
+    for name in Workload::ALL {
+        let of_workload: Vec<Measured<'_>> = measured
+            .iter()
+            .copied()
+            .filter(|m| m.run.workload == name)
+            .collect();
+        if of_workload.is_empty() {
+            continue;
+        }
+        let mut configurations = Vec::new();
+        for configuration in Configuration::ALL {
+            let runs = of_workload
+                .iter()
+                .filter(|m| m.run.configuration == configuration);
+            let runs: Vec<Measured<'_>> = runs.copied().collect();
+            if !runs.is_empty() {
+                configurations.push(one_configuration(&runs, &of_workload, cores)?);
+            }
+        }
+        compare_with_alone(&mut configurations)?;
+        workloads.push(WorkloadResults {
+            name,
+            configurations,
+        });
+    }
+    Ok(workloads)
+}
+
+/// The figures of the runs of one workload under one configuration; ratios are still 1.
+fn one_configuration(
+    runs: &[Measured<'_>],
+    of_workload: &[Measured<'_>],
+    cores: f64,
+) -> Result<ConfigurationResults> {
+    let spread = |figure: &dyn Fn(&Measured<'_>) -> f64| {
+        let values: Vec<f64> = runs.iter().map(figure).collect();
+        Spread::of(&values).ok_or_else(|| incomplete("a figure is not a number"))
+    };
+    let shares = runs.iter().map(|run| batch_share(run, of_workload, cores));
+    let shares: Vec<f64> = shares.collect::<Result<_>>()?;
+    let spread = Spreads {
+        p50_ms: spread(&|m| ms(m.run.latency.p50_ns))?,
+        p95_ms: spread(&|m| ms(m.run.latency.p95_ns))?,
+        p99_ms: spread(&|m| ms(m.run.latency.p99_ns))?,
+        batch_share: Spread::of(&shares).ok_or_else(|| incomplete("a share is not a number"))?,
+    };
+    let late: Vec<f64> = runs.iter().map(|m| ms(m.run.late.p99_ns)).collect();
+    let mut histogram = LogHistogram::default();
+    runs.iter().for_each(|m| histogram.merge(&m.run.histogram));
+    let first = runs.first().ok_or_else(|| incomplete("no runs"))?;
+    Ok(ConfigurationResults {
+        name: first.run.configuration,
+        p50_ms: spread.p50_ms.median,
+        p95_ms: spread.p95_ms.median,
+        p99_ms: spread.p99_ms.median,
+        batch_share: spread.batch_share.median,
+        repetitions: runs.len(),
+        over_alone: Ratios {
+            p50: 1.0,
+            p95: 1.0,
+            p99: 1.0,
+        },
+        spread,
+        late_p99_ms: Spread::of(&late).map_or(0.0, |late| late.median),
+        requests: histogram.count(),
+        histogram,
+    })
+}
+
+/// The batch share of one run: see the module's documentation.
+fn batch_share(measured: &Measured<'_>, of_workload: &[Measured<'_>], cores: f64) -> Result<f64> {
+    let Measured { run, before, after } = measured;
+    let elapsed_s = run.elapsed_ns as f64 / 1e9;
+    let critical_cores = match run.workload {
+        Workload::Compute => {
+            let speed = f64::midpoint(before.units_per_core_s, after.units_per_core_s);
+            run.units as f64 / speed / elapsed_s
+        }
+        Workload::Redis => {
+            let alone = of_workload.iter().find(|other| {
+                other.run.configuration == Configuration::Alone
+                    && other.run.repetition == run.repetition
+            });
+            let alone = alone
+                .ok_or_else(|| incomplete("a repetition has no run alone"))?
+                .run;
+            alone.server_lane_ns as f64 / alone.elapsed_ns as f64
+        }
+    };
+    let speed = f64::midpoint(before.batch_bytes_per_core_s, after.batch_bytes_per_core_s);
+    let share = run.batch_bytes as f64 / elapsed_s / (speed * (cores - critical_cores));
+    if share.is_finite() && share >= 0.0 {
+        Ok(share)
+    } else {
+        Err(incomplete(&format!(
+            "a batch share of {share} in a run under {}",
+            run.configuration
+        )))
+    }
+}
+
+fn compare_with_alone(configurations: &mut [ConfigurationResults]) -> Result<()> {
+    let alone = configurations
+        .iter()
+        .find(|c| c.name == Configuration::Alone);
+    let alone = alone.ok_or_else(|| incomplete("no runs under alone"))?;
+    let (p50_ms, p95_ms, p99_ms) = (alone.p50_ms, alone.p95_ms, alone.p99_ms);
+    for configuration in configurations {
+        configuration.over_alone = Ratios {
+            p50: configuration.p50_ms / p50_ms,
+            p95: configuration.p95_ms / p95_ms,
+            p99: configuration.p99_ms / p99_ms,
+        };
+    }
+    Ok(())
+}
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}

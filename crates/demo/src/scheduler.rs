@@ -1,0 +1,193 @@
+//! Sidelane's scheduler as a child process: `sidelane run`, attached for one configuration.
+
+use crate::error::{During, Error, Result};
+use crate::sys::Guarded;
+use nix::sys::signal::Signal;
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// How long attaching and detaching may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The word in the line that tells that it is attached.
+const ATTACHED: &str = "attached";
+
+/// An attached scheduler; detached when this value goes.
+pub struct Scheduler {
+    process: Guarded,
+    /// What it writes on standard error, by lines; ends when the process does.
+    lines: Receiver<String>,
+    said: Vec<String>,
+}
+
+impl Scheduler {
+    /// Attaches it, with class rules for the two cgroups given by path.
+    pub fn attach(sidelane: &Path, critical: &str, batch: &str) -> Result<Scheduler> {
+        let rules = [format!("cgroup:{critical}"), format!("cgroup:{batch}")];
+        let arguments = ["run", "--critical", &rules[0], "--batch", &rules[1]];
+        Scheduler::start(sidelane, &arguments, PATIENCE)
+    }
+
+    fn start<S: AsRef<OsStr>>(
+        program: &Path,
+        arguments: &[S],
+        patience: Duration,
+    ) -> Result<Scheduler> {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut process = Guarded::spawn(&mut command, "sidelane run")?;
+        let stderr = process
+            .stderr
+            .take()
+            .ok_or_else(|| failed("has no standard error", &[]))?;
+        let mut scheduler = Scheduler {
+            process,
+            lines: read_lines(stderr)?,
+            said: Vec::new(),
+        };
+        scheduler.await_attached(patience)?;
+        Ok(scheduler)
+    }
+
+    fn await_attached(&mut self, patience: Duration) -> Result<()> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => {
+                    let attached = line.contains(ATTACHED);
+                    self.said.push(line);
+                    if attached {
+                        return Ok(());
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(failed("ended instead of attaching", &self.said));
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let seconds = patience.as_secs_f64();
+                    return Err(failed(
+                        &format!("not attached within {seconds} s"),
+                        &self.said,
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Fails if the scheduler has ended by itself.
+    pub fn check(&mut self) -> Result<()> {
+        let ended = self.process.ended_within(Duration::ZERO)?;
+        self.said.extend(self.lines.try_iter());
+        if ended {
+            Err(failed("was detached during the run", &self.said))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Detaches it and waits until it has gone.
+    pub fn detach(mut self) -> Result<()> {
+        self.check()?;
+        self.process.signal(Signal::SIGTERM)?;
+        if self.process.ended_within(PATIENCE)? {
+            return Ok(());
+        }
+        self.said.extend(self.lines.try_iter());
+        Err(failed("did not end after SIGTERM", &self.said))
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        // In order if possible; else the guard kills it, and the kernel detaches the scheduler.
+        if self.process.signal(Signal::SIGTERM).is_ok() {
+            let _ = self.process.ended_within(Duration::from_secs(2));
+        }
+    }
+}
+
+fn failed(reason: &str, said: &[String]) -> Error {
+    let reason = if said.is_empty() {
+        format!("{reason}; it said nothing")
+    } else {
+        format!("{reason}; it said:\n{}", said.join("\n"))
+    };
+    Error::Process {
+        who: "sidelane run",
+        reason,
+    }
+}
+
+/// Reads lines in a thread of its own, so that the process never waits for its reader.
+fn read_lines(from: impl Read + Send + 'static) -> Result<Receiver<String>> {
+    let (sender, lines) = channel();
+    let read = move || {
+        for line in BufReader::new(from).lines().map_while(|line| line.ok()) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("scheduler-log".into());
+    thread.spawn(read).during(|| "starting a thread".into())?;
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pretend(script: &str) -> Result<Scheduler> {
+        Scheduler::start(
+            Path::new("/bin/sh"),
+            &["-c", script],
+            Duration::from_millis(500),
+        )
+    }
+
+    #[test]
+    fn it_is_attached_when_it_says_so_and_detaches_on_a_signal() {
+        let mut scheduler =
+            pretend("echo loading >&2; echo attached: 2 cores >&2; sleep 100 & wait").unwrap();
+        assert_eq!(scheduler.said, ["loading", "attached: 2 cores"]);
+        scheduler.check().unwrap();
+        scheduler.detach().unwrap();
+    }
+
+    #[test]
+    fn what_it_said_is_in_the_error() {
+        let error = pretend("echo no BTF here >&2; exit 3")
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            error.contains("ended instead") && error.contains("no BTF here"),
+            "{error}"
+        );
+        let error = pretend("exec sleep 100").err().unwrap().to_string();
+        assert!(
+            error.contains("within 0.5 s") && error.contains("nothing"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn an_ejected_scheduler_is_noticed() {
+        let mut scheduler = pretend("echo attached >&2; echo watchdog >&2; exit 1").unwrap();
+        scheduler
+            .process
+            .ended_within(Duration::from_secs(5))
+            .unwrap();
+        let error = scheduler.check().unwrap_err().to_string();
+        assert!(error.contains("detached during"), "{error}");
+        assert!(scheduler.detach().is_err());
+    }
+}

@@ -1,0 +1,188 @@
+//! The few things asked of the kernel that the standard library does not have.
+
+use crate::error::{During, Error, Result};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// A child process that is killed and reaped when this value goes, and dies if its parent does.
+pub struct Guarded {
+    child: Child,
+}
+
+impl Guarded {
+    /// Starts the command. `who` names it in errors.
+    pub fn spawn(command: &mut Command, who: &'static str) -> Result<Guarded> {
+        die_with_parent(command);
+        Ok(Guarded {
+            child: command.spawn().during(|| format!("starting {who}"))?,
+        })
+    }
+
+    /// The process identifier.
+    pub fn pid(&self) -> Pid {
+        // Process identifiers fit: the kernel's limit is 2²².
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        kill(self.pid(), signal).during(|| format!("sending {signal} to process {}", self.pid()))
+    }
+
+    /// Waits until the process ended, but not longer than `patience`; says whether it did.
+    pub fn ended_within(&mut self, patience: Duration) -> Result<bool> {
+        let deadline = Instant::now() + patience;
+        loop {
+            if self
+                .child
+                .try_wait()
+                .during(|| "waiting for a child".into())?
+                .is_some()
+            {
+                return Ok(true);
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // Both fail only if the process has ended and been reaped already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Deref for Guarded {
+    type Target = Child;
+    fn deref(&self) -> &Child {
+        &self.child
+    }
+}
+
+impl DerefMut for Guarded {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.child
+    }
+}
+
+/// Makes the kernel kill the process when the thread that started it ends, however it ends.
+fn die_with_parent(command: &mut Command) {
+    let die = || nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from);
+    // SAFETY: between fork and exec, `die` makes one system call and touches no memory or lock.
+    unsafe { command.pre_exec(die) };
+}
+
+/// Gives a process the policy `SCHED_IDLE`: the kernel's default scheduler runs it when nothing
+/// else wants the lane.
+pub fn make_idle_policy(pid: Pid) -> Result<()> {
+    // SAFETY: a zeroed `sched_param` is a valid one (priority 0), and the pointer is to a live value.
+    let result = unsafe {
+        let parameters: libc::sched_param = std::mem::zeroed();
+        libc::sched_setscheduler(pid.as_raw(), libc::SCHED_IDLE, &parameters)
+    };
+    nix::errno::Errno::result(result)
+        .map(drop)
+        .during(|| format!("giving process {pid} the policy SCHED_IDLE"))
+}
+
+/// Lets a thread (0 is the calling one) run on these CPUs only.
+pub fn pin(pid: Pid, cpus: &[u32]) -> Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        set.set(cpu as usize).map_err(|_| {
+            Error::Unsupported(format!("CPU {cpu} is beyond what can be pinned to"))
+        })?;
+    }
+    sched_setaffinity(pid, &set).during(|| format!("pinning thread {pid} to CPUs {cpus:?}"))
+}
+
+/// Makes the calling thread's timers fire as exactly as the hardware allows.
+pub fn precise_timers() -> Result<()> {
+    nix::sys::prctl::set_timerslack(1).during(|| "setting the timer slack".into())
+}
+
+/// The time that the threads of a process have spent on lanes, ns, from `/proc`.
+pub fn cpu_time_ns(pid: Pid) -> Result<u64> {
+    let folder = format!("/proc/{pid}/task");
+    let threads = std::fs::read_dir(&folder).during(|| folder.clone())?;
+    let mut sum_ns = 0;
+    for thread in threads {
+        let path = thread.during(|| folder.clone())?.path().join("schedstat");
+        let text = std::fs::read_to_string(&path).during(|| path.display().to_string())?;
+        let on_lane_ns = text
+            .split_whitespace()
+            .next()
+            .and_then(|word| word.parse::<u64>().ok());
+        sum_ns += on_lane_ns.ok_or_else(|| {
+            Error::Unsupported(format!("{}: no time in {text:?}", path.display()))
+        })?;
+    }
+    Ok(sum_ns)
+}
+
+/// Where a program is, by PATH, with links resolved.
+pub fn find_program(name: &str) -> Option<std::path::PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|folder| folder.join(name))
+        .find_map(|path| path.is_file().then(|| path.canonicalize().ok())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guarded_child_goes_with_its_guard() {
+        let child = Guarded::spawn(Command::new("sleep").arg("1000"), "sleep").unwrap();
+        let pid = child.pid();
+        make_idle_policy(pid).unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        // Field 41 is the policy, counted from the pid; the name ends with ") ".
+        let policy = stat
+            .rsplit_once(") ")
+            .unwrap()
+            .1
+            .split(' ')
+            .nth(38)
+            .unwrap();
+        assert_eq!(policy, "5");
+        drop(child);
+        assert!(kill(pid, None).is_err());
+    }
+
+    #[test]
+    fn waiting_has_a_limit() {
+        let mut child = Guarded::spawn(Command::new("sleep").arg("1000"), "sleep").unwrap();
+        assert!(!child.ended_within(Duration::from_millis(10)).unwrap());
+        child.signal(Signal::SIGTERM).unwrap();
+        assert!(child.ended_within(Duration::from_secs(10)).unwrap());
+    }
+
+    #[test]
+    fn time_on_lanes_grows_with_work() {
+        let own = Pid::this();
+        let before_ns = cpu_time_ns(own).unwrap();
+        crate::work::price_option(std::hint::black_box(200_000), 0, 1);
+        // The counter is brought up to date when the thread is switched out.
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(cpu_time_ns(own).unwrap() > before_ns);
+    }
+
+    #[test]
+    fn programs_are_found_by_path_and_links_resolved() {
+        let shell = find_program("sh").unwrap();
+        assert!(shell.is_absolute() && !shell.is_symlink());
+        assert_eq!(find_program("no-such-program-anywhere"), None);
+    }
+}
