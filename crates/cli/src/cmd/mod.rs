@@ -1,5 +1,6 @@
 //! The subcommands, a file each.
 
+mod demo;
 mod doctor;
 mod run;
 mod stat;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 /// What to do.
 #[derive(Subcommand)]
 pub enum Command {
+    Demo(demo::Args),
     Doctor(doctor::Args),
     Run(run::Args),
     Stat(stat::Args),
@@ -25,6 +27,7 @@ impl Command {
     /// Runs the subcommand; the exit code is the process's.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self {
+            Command::Demo(args) => demo::run(args),
             Command::Doctor(args) => doctor::run(args),
             Command::Run(args) => run::run(args),
             Command::Stat(args) => stat::run(args),

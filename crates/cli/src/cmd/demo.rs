@@ -1,0 +1,196 @@
+//! `sidelane demo`: a server beside batch work, under several schedulers, on an emulated SMT machine.
+
+use super::Format;
+use crate::interrupt;
+use anyhow::{Context, bail};
+use sidelane_demo::plan::{ComputePlan, Configuration, Plan, RedisPlan, Workload};
+use sidelane_demo::{host, report, results::Results, server};
+use sidelane_testbed::{Interrupt, Kernel, Spec, smt};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const ABOUT: &str = "\
+Measures the latency of critical work and the batch work done beside it, in one boot of an
+emulated SMT machine, under these configurations, in an order that rotates with each repetition:
+
+  alone     no batch, the kernel's default scheduler
+  default   batch as SCHED_IDLE, the kernel's default scheduler
+  smt-off   the same with SMT switched off
+  sidelane  batch beside the critical work, scheduled by Sidelane
+
+Critical work: `compute`, a server whose requests are real computation of exponential length, and
+`redis`, both under open-loop load; latency counts from the moment a request should have been
+sent. Batch: a gzip process for each lane.
+
+Batch share = bytes compressed per second / (bytes per second of one whole core × (cores -
+core-time per second that the critical work needs)), by reference measurements before and after
+each run.";
+
+const EXAMPLES: &str = "Examples:
+  sidelane demo                                     everything, in about four minutes
+  sidelane demo --format json > demo.json
+  sidelane demo --workloads compute --repetitions 1 --seconds 3
+  sidelane demo --cores 1 --lanes 4 --workloads compute
+  sidelane demo --native                            on this machine's own SMT, as root";
+
+/// Show what Sidelane does for a server that shares its cores with batch work.
+#[derive(clap::Args)]
+#[command(long_about = ABOUT, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(subcommand)]
+    part: Option<Part>,
+    /// How often each workload is measured under each configuration.
+    #[arg(long, default_value_t = Plan::default().repetitions, value_name = "N")]
+    repetitions: u32,
+    /// What is compared.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...", default_values_t = Configuration::ALL)]
+    configurations: Vec<Configuration>,
+    /// What is measured.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...", default_values_t = Workload::ALL)]
+    workloads: Vec<Workload>,
+    /// Length of a run of the computing server.
+    #[arg(long, default_value_t = seconds(Plan::default().compute.run_ms), value_name = "S")]
+    seconds: f64,
+    /// Offered load of the computing server, as a share of all cores.
+    #[arg(long, default_value_t = Plan::default().compute.load, value_name = "SHARE")]
+    load: f64,
+    /// Mean demand of a request to the computing server, ms of a whole core.
+    #[arg(long, default_value_t = Plan::default().compute.mean_demand_ms, value_name = "MS")]
+    mean_ms: f64,
+    /// Worker threads of the computing server [default: one for each lane].
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Length of a run of redis.
+    #[arg(long, default_value_t = seconds(Plan::default().redis.run_ms), value_name = "S")]
+    redis_seconds: f64,
+    /// Offered load of redis, as a share of one core.
+    #[arg(long, default_value_t = Plan::default().redis.load, value_name = "SHARE")]
+    redis_load: f64,
+    /// Length of the traced runs at the end; 0 leaves them out.
+    #[arg(long, default_value_t = seconds(Plan::default().trace_ms.unwrap_or(0)), value_name = "S")]
+    trace_seconds: f64,
+    /// Start of all random numbers: same seed, same requests.
+    #[arg(long, default_value_t = Plan::default().seed, value_name = "N")]
+    seed: u64,
+    /// Cores of the emulated machine.
+    #[arg(long, default_value_t = 2, value_name = "C")]
+    cores: usize,
+    /// Lanes of each core [default: 2].
+    #[arg(long, value_name = "T")]
+    lanes: Option<usize>,
+    /// Speed of a lane when 1, 2, ... lanes of its core run [default: 1, 1/2, ... 1/T].
+    #[arg(long, value_delimiter = ',', value_name = "1,X,...")]
+    thread_perf: Vec<f64>,
+    /// `newest`, a version, or the path of a kernel image.
+    #[arg(long, default_value = "newest", value_name = "VERSION|PATH")]
+    kernel: String,
+    /// Measure on this machine's own SMT instead (needs root).
+    #[arg(long)]
+    native: bool,
+    /// Where the drawing of the latency distributions goes.
+    #[arg(long, default_value = "sidelane-demo.svg", value_name = "FILE")]
+    svg: PathBuf,
+    /// How the results are printed.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// The measuring part, in the emulated machine.
+    #[arg(long, hide = true, value_name = "PLAN")]
+    in_guest: Option<String>,
+}
+
+#[derive(clap::Subcommand)]
+enum Part {
+    /// The computing server, on the connection that is its standard input.
+    #[command(hide = true)]
+    ServeCompute {
+        /// Worker threads.
+        #[arg(long)]
+        workers: usize,
+    },
+}
+
+/// Runs `sidelane demo`.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(Part::ServeCompute { workers }) = args.part {
+        server::serve_standard_input(workers)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let sidelane = std::env::current_exe()?;
+    if let Some(plan) = &args.in_guest {
+        host::measure_in_guest(plan, &sidelane, interrupt::flag()?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let plan = args.plan();
+    plan.validate()?;
+    eprintln!("sidelane: measuring for about {:.0} s", plan.seconds());
+    let results = if args.native {
+        let stop = interrupt::flag()?;
+        let messages = host::measure_native(&plan, &sidelane, stop, &mut std::io::stderr())?;
+        Results::new(&messages, None)?
+    } else {
+        let spec = args.spec(sidelane)?;
+        let thread_perf = spec.thread_perf.clone();
+        let messages = host::measure_emulated(&plan, spec, &mut std::io::stderr())?;
+        Results::new(&messages, Some(&thread_perf))?
+    };
+    std::fs::write(&args.svg, report::draw(&results))
+        .with_context(|| format!("writing {}", args.svg.display()))?;
+    eprintln!(
+        "sidelane: latency distributions drawn in {}",
+        args.svg.display()
+    );
+    args.format.print(
+        || report::render(&results),
+        &report::Document::new(&results),
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn plan(&self) -> Plan {
+        Plan {
+            seed: self.seed,
+            repetitions: self.repetitions,
+            configurations: self.configurations.clone(),
+            workloads: self.workloads.clone(),
+            compute: ComputePlan {
+                run_ms: milliseconds(self.seconds),
+                load: self.load,
+                mean_demand_ms: self.mean_ms,
+                workers: self.workers,
+            },
+            redis: RedisPlan {
+                run_ms: milliseconds(self.redis_seconds),
+                load: self.redis_load,
+            },
+            trace_ms: Some(milliseconds(self.trace_seconds)).filter(|&ms| ms > 0),
+            ..Plan::default()
+        }
+    }
+
+    fn spec(&self, sidelane: PathBuf) -> anyhow::Result<Spec> {
+        let mut spec = Spec::new(sidelane)?;
+        spec.cores = self.cores;
+        spec.thread_perf = match (self.lanes, self.thread_perf.len()) {
+            (lanes, 0) => smt::even_shares(lanes.unwrap_or(2)),
+            (Some(lanes), given) if lanes != given => {
+                bail!("--thread-perf has {given} numbers for {lanes} lanes: one for each is needed")
+            }
+            _ => self.thread_perf.clone(),
+        };
+        spec.kernel = Kernel::from(self.kernel.as_str());
+        let interrupt = Interrupt::new()?;
+        spec.interrupt = interrupt.clone();
+        ctrlc::set_handler(move || interrupt.raise())?;
+        Ok(spec)
+    }
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1000.0
+}
+
+/// Negative and absurd lengths become 0 and the longest there is.
+fn milliseconds(seconds: f64) -> u64 {
+    (seconds * 1000.0) as u64
+}
