@@ -22,7 +22,6 @@ use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -54,8 +53,6 @@ impl Redis {
         let program = find_program("redis-server").ok_or(MISSING)?;
         let port = free_port()?;
         let mut command = Command::new(program);
-        // The program is several in one, told apart by name; links to it were resolved.
-        command.arg0("redis-server");
         command.args([
             "--bind",
             "127.0.0.1",
