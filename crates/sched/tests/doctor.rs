@@ -293,13 +293,13 @@ fn topology() {
 #[test]
 fn a_core_too_large_for_the_tables() {
     let tree = Tree::healthy();
-    tree.set(&format!("{CPU}/possible"), "0-299")
-        .set(&format!("{CPU}/online"), "0-299");
-    for cpu in 0..300 {
-        tree.set(&format!("{CPU}/cpu{cpu}/topology/core_cpus_list"), "0-299");
+    tree.set(&format!("{CPU}/possible"), "0-69")
+        .set(&format!("{CPU}/online"), "0-69");
+    for cpu in 0..70 {
+        tree.set(&format!("{CPU}/cpu{cpu}/topology/core_cpus_list"), "0-69");
         tree.set(&format!("{CPU}/cpu{cpu}/topology/physical_package_id"), "0");
     }
-    tree.expect("topology", Verdict::Fail, "300 lanes in one core");
+    tree.expect("topology", Verdict::Fail, "70 lanes in one core");
 }
 
 #[test]
@@ -410,12 +410,21 @@ fn tasks_that_vanish_or_are_garbled_are_left_out() {
 
 #[test]
 fn real_time_limit() {
-    const FILE: &str = "proc/sys/kernel/sched_rt_runtime_us";
+    const RUNTIME: &str = "proc/sys/kernel/sched_rt_runtime_us";
+    const RESERVE: &str = "sys/kernel/debug/sched/ext_server/cpu0/runtime";
     let tree = Tree::healthy();
-    tree.set(FILE, "-1")
+    tree.expect("real-time limit", Verdict::Ok, "no real-time task either");
+    tree.task(30, 30, "audio", 0, 1)
+        .expect("real-time limit", Verdict::Warning, "perhaps none");
+    tree.set(RUNTIME, "-1")
         .expect("real-time limit", Verdict::Warning, "is -1");
-    tree.remove(FILE)
-        .expect("real-time limit", Verdict::Unknown, "missing");
+    tree.set(RESERVE, "50000000")
+        .expect("real-time limit", Verdict::Ok, "50 ms");
+    tree.set(RESERVE, "0")
+        .expect("real-time limit", Verdict::Warning, "is -1");
+    tree.set("proc/sys/kernel/osrelease", "7.0.4")
+        .remove(RESERVE);
+    tree.expect("real-time limit", Verdict::Ok, "keeps a share");
 }
 
 #[test]

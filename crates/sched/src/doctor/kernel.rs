@@ -27,6 +27,11 @@ fn parse_version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
+/// Major and minor number of the kernel; `None` if they cannot be told.
+pub(super) fn version_of(source: &Source) -> Result<Option<(u32, u32)>, Unreadable> {
+    Ok(release(source)?.as_deref().and_then(parse_version))
+}
+
 pub(super) fn version(source: &Source) -> Result<Finding, Unreadable> {
     let Some(release) = release(source)? else {
         let remedy = "see `uname -r`: 6.12 or later is needed";
@@ -92,8 +97,8 @@ pub(super) fn config(source: &Source) -> Result<Finding, Unreadable> {
     }
     Ok(Finding::warning(
         format!("neither /{boot} nor /proc/config.gz is there"),
-        "if loading fails for want of a kernel setting, put the kernel's configuration there; \
-         libbpf looks settings up in it",
+        "the scheduler loads without; only if loading fails for want of a kernel setting, put the \
+         kernel's configuration there",
     ))
 }
 
@@ -173,7 +178,7 @@ pub(super) fn memlock(source: &Source) -> Result<Finding, Unreadable> {
         .lines()
         .find_map(|line| line.strip_prefix("Max locked memory"));
     let limit = locked.and_then(|rest| rest.split_whitespace().next());
-    let version = release(source)?.as_deref().and_then(parse_version);
+    let version = version_of(source)?;
     Ok(match (limit, version) {
         (Some("unlimited"), _) => Finding::ok("unlimited"),
         (Some(bytes), Some(version)) if version >= KERNEL_WITHOUT_MEMLOCK => Finding::ok(format!(

@@ -1,6 +1,7 @@
 //! Tasks that no sched_ext scheduler controls, or that tie its hands.
 
 use super::Finding;
+use super::kernel;
 use super::source::{Source, Unreadable};
 use std::io;
 
@@ -63,7 +64,17 @@ fn named(tasks: &[String]) -> String {
     text
 }
 
-/// Tasks of real-time policies run before every sched_ext task.
+/// A user task of a real-time policy: such tasks run before every sched_ext task.
+fn describe_real_time(task: &Task) -> Option<String> {
+    let policy = match i32::try_from(task.policy).ok()? {
+        libc::SCHED_FIFO => format!("SCHED_FIFO {}", task.real_time_priority),
+        libc::SCHED_RR => format!("SCHED_RR {}", task.real_time_priority),
+        libc::SCHED_DEADLINE => "SCHED_DEADLINE".to_owned(),
+        _ => return None,
+    };
+    (!task.kernel_thread).then(|| format!("{} ({}, {policy})", task.name, task.tid))
+}
+
 pub(super) fn real_time(source: &Source) -> Result<Finding, Unreadable> {
     let tasks = threads(source)?;
     if tasks.is_empty() {
@@ -72,37 +83,60 @@ pub(super) fn real_time(source: &Source) -> Result<Finding, Unreadable> {
             "mount procfs at /proc",
         ));
     }
-    let describe = |task: &Task| {
-        let policy = match i32::try_from(task.policy).ok()? {
-            libc::SCHED_FIFO => format!("SCHED_FIFO {}", task.real_time_priority),
-            libc::SCHED_RR => format!("SCHED_RR {}", task.real_time_priority),
-            libc::SCHED_DEADLINE => "SCHED_DEADLINE".to_owned(),
-            _ => return None,
-        };
-        (!task.kernel_thread).then(|| format!("{} ({}, {policy})", task.name, task.tid))
-    };
-    let found: Vec<String> = tasks.iter().filter_map(describe).collect();
+    let found: Vec<String> = tasks.iter().filter_map(describe_real_time).collect();
     Ok(match found.is_empty() {
         true => Finding::ok("none but the kernel's own"),
         false => Finding::warning(
             named(&found),
-            "harmless if they mostly sleep; one that spins takes its lane from the scheduler, and \
-             the kernel ejects a scheduler whose tasks wait too long (chrt -o -p 0 TID demotes one)",
+            "harmless if they mostly sleep; one that spins takes its lane from the scheduler \
+             (chrt -o -p 0 TID makes a task an ordinary one)",
         ),
     })
 }
 
+/// The first kernel that keeps a share of each lane for sched_ext tasks, 50 ms in a second.
+const KERNEL_WITH_RESERVE: (u32, u32) = (7, 0);
+
+/// What keeps real-time tasks from taking a whole lane.
+///
+/// Before 7.0 nothing does: a spinning task starves the scheduler's tasks on its lane until the
+/// kernel ejects the scheduler, whatever `sched_rt_runtime_us` says, unless real-time group
+/// scheduling is built in.
 pub(super) fn real_time_limit(source: &Source) -> Result<Finding, Unreadable> {
     const RUNTIME: &str = "proc/sys/kernel/sched_rt_runtime_us";
-    Ok(match source.text(RUNTIME)?.as_deref() {
-        Some("-1") => Finding::warning(
-            format!("/{RUNTIME} is -1: a real-time task may take all of a lane"),
-            "sysctl kernel.sched_rt_runtime_us=950000",
-        ),
-        Some(runtime) => Finding::ok(format!("/{RUNTIME} is {runtime}")),
-        None => Finding::unknown(
-            format!("/{RUNTIME} is missing"),
-            "see that no real-time task can take a lane for long",
+    const REMEDY: &str = "boot Linux 7.0 or later, or see that no real-time task spins: the kernel \
+                          ejects a scheduler whose tasks it keeps waiting";
+    // The kernel's debug folder is only for root, and need not be mounted.
+    let reserve = source
+        .text("sys/kernel/debug/sched/ext_server/cpu0/runtime")
+        .ok()
+        .flatten();
+    match reserve.and_then(|runtime_ns| runtime_ns.parse::<u64>().ok()) {
+        Some(0) => {}
+        Some(runtime_ns) => {
+            let runtime_ms = runtime_ns / 1_000_000;
+            let seen = format!("{runtime_ms} ms a period are kept for the scheduler's tasks");
+            return Ok(Finding::ok(seen));
+        }
+        None if kernel::version_of(source)?.is_some_and(|v| v >= KERNEL_WITH_RESERVE) => {
+            return Ok(Finding::ok(
+                "this kernel keeps a share for the scheduler's tasks",
+            ));
+        }
+        None => {}
+    }
+    if source.text(RUNTIME)?.as_deref() == Some("-1") {
+        let seen = format!("none: /{RUNTIME} is -1, and the kernel keeps no share for others");
+        return Ok(Finding::warning(seen, REMEDY));
+    }
+    let none_now = threads(source)?
+        .iter()
+        .all(|task| describe_real_time(task).is_none());
+    Ok(match none_now {
+        true => Finding::ok("perhaps none in this kernel, but there is no real-time task either"),
+        false => Finding::warning(
+            "perhaps none: the kernel may keep no share for others",
+            REMEDY,
         ),
     })
 }
