@@ -49,8 +49,8 @@ pub fn machine_note(results: &Results) -> String {
     if results.emulated_smt {
         let thread_perf: Vec<String> = results.thread_perf.iter().map(f64::to_string).collect();
         format!(
-            "SMT is emulated: {machine},\nthreadPerf {{{}}}. Figures compare configurations within one \
-             boot; they do not describe silicon.",
+            "SMT is emulated: {machine}, threadPerf {{{}}}.\n\
+             The figures compare configurations within one boot; they do not describe silicon.",
             thread_perf.join(", ")
         )
     } else {

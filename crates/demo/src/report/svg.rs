@@ -11,7 +11,7 @@ const PANEL_WIDTH: f64 = 430.0;
 const PANEL_HEIGHT: f64 = 320.0;
 const LEFT: f64 = 70.0;
 const TOP: f64 = 96.0;
-const GAP: f64 = 80.0;
+const GAP: f64 = 110.0;
 const BOTTOM: f64 = 86.0;
 
 /// Percentiles that have a line of their own: label and share of slower requests.
@@ -72,14 +72,19 @@ struct Panel {
 
 impl Panel {
     fn new(left: f64, workload: &WorkloadResults) -> Panel {
-        let steps = workload
+        let curves = workload
             .configurations
             .iter()
-            .flat_map(|c| c.histogram.cumulative());
-        let values = steps.map(|step| step.value as f64 / 1e6);
-        let (min, max) = values.fold((f64::INFINITY, 0.0f64), |(min, max), value| {
-            (min.min(value), max.max(value))
-        });
+            .map(|c| c.histogram.cumulative());
+        let (mut min, mut max) = (f64::INFINITY, 0.0f64);
+        for curve in curves {
+            // The fastest hundredth is of no interest and would squeeze the rest.
+            let first = curve.iter().find(|step| step.at_most > 0.01);
+            min = first.map_or(min, |step| min.min(step.value as f64 / 1e6));
+            max = curve
+                .last()
+                .map_or(max, |step| max.max(step.value as f64 / 1e6));
+        }
         // Without samples: any decade.
         let (min, max) = if min <= max {
             (min.max(1e-6), max.max(1e-6))
@@ -94,7 +99,7 @@ impl Panel {
             .map(|c| c.requests)
             .max()
             .unwrap_or(1);
-        let share_min = 10f64.powf(-(requests.max(10) as f64).log10().floor());
+        let share_min = 10f64.powf(-(requests.max(10) as f64).log10().ceil());
         Panel {
             left,
             ms: (low, high),
@@ -154,7 +159,7 @@ impl Panel {
                 &share.to_string(),
             ));
         }
-        for (name, share) in GUIDES {
+        for (name, share) in GUIDES.into_iter().filter(|guide| guide.1 >= self.share_min) {
             let y = self.y(share);
             let dotted = "stroke=\"#999\" stroke-dasharray=\"1 3\"";
             svg.push_str(&rule((self.left, y), (right, y), dotted));

@@ -85,7 +85,7 @@ fn trace_table(traces: &[TraceRun]) -> String {
     );
     let _ = writeln!(
         text,
-        "  {:<10}{:>9}{:>20}{:>29}{:>20}",
+        "  {:<10}{:>9}{:>19}{:>27}{:>19}",
         "", "[1]", "[2] p50, p99", "[3] count: p50, p99", "[4] p50, p99"
     );
     for trace in traces {
@@ -93,7 +93,7 @@ fn trace_table(traces: &[TraceRun]) -> String {
         let found = &analysis.wake_to_clear_found;
         let _ = writeln!(
             text,
-            "  {:<10}{:>8.2}%{:>20}{:>29}{:>20}{}",
+            "  {:<10}{:>8.2}%{:>19}{:>27}{:>19}{}",
             trace.configuration.name(),
             analysis.batch_beside_critical * 100.0,
             us(&analysis.wake_to_clear),
