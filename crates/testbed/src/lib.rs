@@ -6,23 +6,29 @@
 //!
 //! It measures scheduling, not silicon: figures are ratios between configurations in one boot.
 
+pub mod belongings;
+mod companions;
 mod cpio;
 mod error;
 pub mod guest;
 mod host;
+mod host_settings;
 mod interrupt;
 pub mod kernel;
 mod libraries;
 mod link;
 mod machine;
 mod place;
+pub mod probe;
 mod qemu;
+pub mod quota;
 mod rootfs;
 pub mod smt;
 mod spec;
 mod wire;
 
 pub use error::{Error, Result};
+pub use host_settings::HostSettings;
 pub use interrupt::Interrupt;
 pub use machine::{Job, Machine};
 pub use spec::{Kernel, Spec};

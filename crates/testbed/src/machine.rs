@@ -1,10 +1,15 @@
 //! A booted machine: run commands in it, stream their output, get their status.
 
+use crate::belongings::{Keeper, Process};
+use crate::companions::Companions;
 use crate::error::{During, Error, Result};
+use crate::host;
+use crate::host_settings::HostSettings;
 use crate::kernel;
 use crate::link::{Event, Link};
 use crate::place;
 use crate::qemu::{self, Qemu};
+use crate::quota;
 use crate::rootfs;
 use crate::spec::Spec;
 use crate::wire::{self, Frame};
@@ -13,7 +18,9 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A guest that says nothing for this long has hung.
@@ -78,56 +85,137 @@ pub struct Machine {
     messages: File,
     kernel: kernel::Image,
     boot_time: Duration,
-    _folder: tempfile::TempDir,
+    /// The host's CPUs that may be used.
+    cpus: Vec<usize>,
+    /// The lanes' threads, in the order of the guest's CPU numbers.
+    lanes: Vec<i32>,
+    keeper: Keeper,
+    spinners: Companions,
+    metronome: Companions,
 }
 
 impl Machine {
     /// Checks the specification, finds the kernel, and boots. Comes back when commands can be run.
     pub fn boot(spec: &Spec) -> Result<Machine> {
-        let _share = spec.validate()?;
-        crate::host::check_architecture()?;
+        let share = spec.validate()?;
+        host::check_architecture()?;
+        let cpus = host::allowed_cpus()?;
+        if spec.total_cores() > cpus.len() {
+            (spec.notice)(&format!(
+                "{} emulated cores on {} host CPUs: cores that share one slow each other down",
+                spec.total_cores(),
+                cpus.len()
+            ));
+        }
         let kernel = kernel::find(&kernel::Wanted {
             kernel: &spec.kernel,
             modules: !spec.modules.is_empty(),
             interrupt: &spec.interrupt,
             notice: spec.notice,
         })?;
-        let folder = tempfile::Builder::new()
-            .prefix("sidelane-testbed-")
-            .tempdir()
-            .during(|| "create a temporary folder".into())?;
-        let initrd = folder.path().join("initrd");
+        let start = Instant::now();
+        let mut machine = Machine::start(spec, kernel, cpus)?;
+        // From here on, an error ends the machine by dropping it.
+        machine.place(share)?;
+        machine.await_hello(start)?;
+        machine.boot_time = start.elapsed();
+        Ok(machine)
+    }
+
+    /// Puts the files together and starts QEMU.
+    fn start(spec: &Spec, kernel: kernel::Image, cpus: Vec<usize>) -> Result<Machine> {
+        let mut keeper = Keeper::start(&spec.sidelane)?;
+        let folder = std::env::temp_dir().join(unique_name());
+        keeper.note(|all| all.folders.push(folder.clone()))?;
+        std::fs::create_dir(&folder).during(|| format!("create {}", folder.display()))?;
+        let initrd = folder.join("initrd");
         std::fs::write(&initrd, rootfs::build(spec, &kernel)?)
             .during(|| format!("write {}", initrd.display()))?;
         let messages = tempfile::tempfile().during(|| "create a temporary file".into())?;
         let copy = messages
             .try_clone()
             .during(|| "share a temporary file".into())?;
-        let start = Instant::now();
-        let mut qemu = Qemu::start(spec, &kernel, &initrd, copy)?;
-        let link = Link::new(&qemu, spec)?;
-        let lanes = qemu.lane_threads(spec);
-        let mut machine = Machine {
+        let qemu = Qemu::start(spec, &kernel, &initrd, copy)?;
+        keeper.note(|all| all.process = Process::of(qemu.pid()))?;
+        Ok(Machine {
+            link: Link::new(&qemu, spec)?,
             spec: spec.clone(),
-            link,
             qemu,
             messages,
             kernel,
             boot_time: Duration::ZERO,
-            _folder: folder,
-        };
-        match lanes {
-            Ok(lanes) => place::lanes(&lanes)?,
-            Err(error) => return Err(machine.failure(&error.to_string())),
+            cpus,
+            lanes: Vec::new(),
+            keeper,
+            spinners: Companions::none(),
+            metronome: Companions::none(),
+        })
+    }
+
+    /// Arranges the lanes on the host's CPUs.
+    fn place(&mut self, share: f64) -> Result<()> {
+        let threads = self.qemu.lane_threads(&self.spec);
+        let threads = threads.map_err(|error| self.failure(&error.to_string()))?;
+        place::lanes(&threads, &self.cpus)?;
+        self.lanes = threads.iter().map(|lane| lane.tid).collect();
+        if share < 1.0 {
+            let place = quota::Place::find(Path::new("/"), &unique_name())?;
+            self.keeper
+                .note(|all| place.belongings(self.lanes.len(), all))?;
+            place.apply(self.qemu.pid(), &self.lanes, share)?;
         }
-        machine.await_hello(start)?;
-        machine.boot_time = start.elapsed();
-        Ok(machine)
+        self.set_keep_awake(self.spec.keep_host_awake)?;
+        self.set_host(self.spec.host)
+    }
+
+    /// Keeps the host CPUs awake from now on, or no longer.
+    pub fn set_keep_awake(&mut self, keep: bool) -> Result<()> {
+        self.spinners = Companions::none();
+        if keep {
+            self.spinners.keep_awake(self.used_cpus())?;
+        }
+        Ok(())
+    }
+
+    /// The host CPUs that carry lanes.
+    fn used_cpus(&self) -> Vec<usize> {
+        self.cpus
+            .iter()
+            .copied()
+            .take(self.spec.total_cores())
+            .collect()
+    }
+
+    /// Changes how the host's scheduler treats the machine's threads.
+    pub fn set_host(&mut self, host: HostSettings) -> Result<()> {
+        let slice = host.slice.unwrap_or(Duration::ZERO);
+        if host.slice.is_some() || self.spec.host.slice.is_some() {
+            self.lanes
+                .iter()
+                .try_for_each(|tid| place::slice(*tid, slice))?;
+        }
+        let main = self.qemu.pid() as i32;
+        if host.urgent_timers {
+            place::real_time(main)?;
+        } else if self.spec.host.urgent_timers {
+            place::slice(main, Duration::ZERO)?;
+        }
+        self.metronome = Companions::none();
+        if let Some(period) = host.metronome {
+            self.metronome.metronome(self.used_cpus(), period)?;
+        }
+        self.spec.host = host;
+        Ok(())
     }
 
     /// The kernel that booted.
     pub fn kernel(&self) -> &kernel::Image {
         &self.kernel
+    }
+
+    /// QEMU's process number.
+    pub fn pid(&self) -> u32 {
+        self.qemu.pid()
     }
 
     /// From the start of QEMU until the guest could run commands.
@@ -229,7 +317,7 @@ impl Machine {
 
     /// What happened, with all that helps to understand it.
     fn failure(&mut self, reason: &str) -> Error {
-        let _ = self.qemu.child.kill();
+        self.qemu.kill();
         self.link.drain_console();
         let mut console = self.link.console_tail();
         let said = qemu::messages(&mut self.messages);
@@ -245,9 +333,18 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        let _ = self.qemu.child.kill();
-        let _ = self.qemu.child.wait();
+        self.qemu.kill();
+        for left in self.keeper.remove() {
+            (self.spec.notice)(&format!("could not remove {left}"));
+        }
     }
+}
+
+/// A name that no other machine has.
+fn unique_name() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("sidelane-testbed-{}-{count}", std::process::id())
 }
 
 fn sink(to: &mut dyn Write, bytes: &[u8], name: &str) -> Result<()> {

@@ -1,16 +1,31 @@
 //! Puts the lanes' threads where siblings compete: the lanes of one core on one host CPU.
 
 use crate::error::{During, Result};
-use crate::host;
 use crate::qemu::LaneThread;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
+use std::time::Duration;
 
-/// Pins every lane of core c to the host's CPU number c, counted round its allowed CPUs. QEMU's other threads float.
-pub fn lanes(lanes: &[LaneThread]) -> Result<()> {
-    let cpus = host::allowed_cpus()?;
+/// Parameters of `sched_setattr` (the kernel's `struct sched_attr`, first version).
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+/// Pins every lane of core c to the host's CPU number c, counted round `cpus`. QEMU's other threads float.
+pub fn lanes(lanes: &[LaneThread], cpus: &[usize]) -> Result<()> {
     for lane in lanes {
-        pin(lane.tid, cpus[lane.core % cpus.len()])?;
+        if let Some(cpu) = cpus.get(lane.core % cpus.len().max(1)) {
+            pin(lane.tid, *cpu)?;
+        }
     }
     Ok(())
 }
@@ -21,4 +36,51 @@ pub fn pin(tid: i32, cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu).during(what)?;
     sched_setaffinity(Pid::from_raw(tid), &set).during(what)
+}
+
+/// Asks the host's scheduler for slices of this length for a thread. Kernels before 6.12 take it and do nothing.
+pub fn slice(tid: i32, length: Duration) -> Result<()> {
+    let runtime_ns = length.as_nanos() as u64;
+    let what = || format!("set the slice of thread {tid}");
+    attributes(
+        tid,
+        Attributes {
+            runtime_ns,
+            ..Attributes::default()
+        },
+    )
+    .during(what)
+}
+
+/// Puts the calling thread into the idle class: it runs when nobody else wants the CPU.
+pub fn idle_class() -> Result<()> {
+    let policy = libc::SCHED_IDLE as u32;
+    attributes(
+        0,
+        Attributes {
+            policy,
+            ..Attributes::default()
+        },
+    )
+    .during(|| "enter the idle class".into())
+}
+
+/// Puts a thread into the real-time class (0: the calling one): it runs at once when it wants to. Needs privilege.
+pub fn real_time(tid: i32) -> Result<()> {
+    let policy = libc::SCHED_FIFO as u32;
+    let new = Attributes {
+        policy,
+        priority: 1,
+        ..Attributes::default()
+    };
+    attributes(tid, new).during(|| "enter the real-time class".into())
+}
+
+fn attributes(tid: i32, mut new: Attributes) -> std::io::Result<()> {
+    new.size = size_of::<Attributes>() as u32;
+    // SAFETY: the attributes live for the call and begin with their size.
+    match unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &new, 0) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }

@@ -5,15 +5,17 @@ use crate::host;
 use crate::kernel::Image;
 use crate::spec::Spec;
 use crate::wire;
+use nix::sys::signal::Signal;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use serde_json::Value;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long QEMU may take to answer on its control socket.
@@ -21,8 +23,9 @@ const ANSWER: Duration = Duration::from_secs(30);
 
 /// A running emulator and this end of its sockets.
 pub struct Qemu {
-    /// The process.
-    pub child: Child,
+    process: OwnedFd,
+    pid: u32,
+    owner: Option<JoinHandle<()>>,
     /// Host and guest talk here (see [`crate::wire`]).
     pub link: UnixStream,
     /// The guest kernel's console.
@@ -57,6 +60,7 @@ pub fn kernel_arguments(spec: &Spec) -> String {
         // A serial console costs an exit to the emulator for every byte.
         words.push("quiet");
     }
+    words.extend(spec.kernel_args.iter().map(String::as_str));
     words.join(" ")
 }
 
@@ -120,19 +124,44 @@ impl Qemu {
             .stderr(messages);
         // Ctrl-C on the terminal goes to this process alone, which ends QEMU in order.
         command.process_group(0);
-        inherit(
+        prepare(
             &mut command,
             [&far_console, &far_control, &far_link].map(AsRawFd::as_raw_fd),
         );
-        let child = command
-            .spawn()
-            .during(|| format!("start {}", program.display()))?;
+        let (pid, process, owner) =
+            spawn(command).during(|| format!("start {}", program.display()))?;
         Ok(Qemu {
-            child,
+            process,
+            pid,
+            owner: Some(owner),
             link,
             console,
             control,
         })
+    }
+
+    /// The process's number.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Ends the process and waits for its end; nothing if it ended already.
+    pub fn kill(&mut self) {
+        let Some(owner) = self.owner.take() else {
+            return;
+        };
+        // By descriptor and not by number: the number may be another's by now.
+        // SAFETY: the descriptor is open; no signal information is passed.
+        unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                self.process.as_raw_fd(),
+                libc::SIGKILL,
+                std::ptr::null::<libc::siginfo_t>(),
+                0,
+            )
+        };
+        let _ = owner.join();
     }
 
     /// The threads that run the lanes, in the order of the guest's CPU numbers.
@@ -213,19 +242,60 @@ fn pair() -> Result<(UnixStream, OwnedFd)> {
     Ok((UnixStream::from(near), far))
 }
 
-/// Lets the child keep these descriptors, and ends it with the thread that started it.
-fn inherit(command: &mut Command, fds: [i32; 3]) {
-    let keep = move || {
+/// Starts the process from a thread that lives as long as it does: the kernel sends the "parent died" signal when the
+/// starting *thread* ends.
+fn spawn(mut command: Command) -> std::io::Result<(u32, OwnedFd, JoinHandle<()>)> {
+    let (tell, told) = std::sync::mpsc::channel();
+    let owner = std::thread::Builder::new()
+        .name("qemu-owner".into())
+        .spawn(move || {
+            let started = command.spawn().and_then(|child| {
+                let process = open_process(child.id())?;
+                Ok((child, process))
+            });
+            // This end's copies of the descriptors stay open until here.
+            drop(command);
+            match started {
+                Ok((mut child, process)) => {
+                    let _ = tell.send(Ok((child.id(), process)));
+                    let _ = child.wait();
+                }
+                Err(error) => drop(tell.send(Err(error))),
+            }
+        })?;
+    let (pid, process) = told.recv().map_err(std::io::Error::other)??;
+    Ok((pid, process, owner))
+}
+
+/// A descriptor of a process that was not collected yet.
+fn open_process(pid: u32) -> std::io::Result<OwnedFd> {
+    // SAFETY: a plain system call; what it returns is a new descriptor or negative.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    match i32::try_from(fd) {
+        // SAFETY: the descriptor is new and owned by nobody else.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Lets the child keep these descriptors, and end with the thread that starts it.
+fn prepare(command: &mut Command, fds: [i32; 3]) {
+    let parent = std::process::id();
+    let before_exec = move || {
         for fd in fds {
-            // SAFETY: plain system calls on descriptors that the parent holds open until after the spawn.
+            // SAFETY: a plain system call on a descriptor that the parent holds open until after the spawn.
             if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 {
                 return Err(std::io::Error::last_os_error());
             }
         }
+        nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+        if nix::unistd::getppid().as_raw() as u32 != parent {
+            return Err(std::io::Error::other("the parent ended"));
+        }
         Ok(())
     };
     // SAFETY: only async-signal-safe calls between fork and exec.
-    unsafe { command.pre_exec(keep) };
+    unsafe { command.pre_exec(before_exec) };
 }
 
 /// What QEMU said, without the warning that every boot brings: the guest's kernel sees the siblings all the same.

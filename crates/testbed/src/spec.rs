@@ -1,6 +1,7 @@
 //! The machine that is asked for.
 
 use crate::error::{Error, Result};
+use crate::host_settings::HostSettings;
 use crate::interrupt::Interrupt;
 use crate::smt;
 use std::path::PathBuf;
@@ -51,6 +52,8 @@ pub struct Spec {
     pub add: Vec<PathBuf>,
     /// Kernel modules to load at boot, with those they depend on.
     pub modules: Vec<String>,
+    /// Added to the kernel's command line.
+    pub kernel_args: Vec<String>,
     /// The `sidelane` program: it is in the guest as `/usr/bin/sidelane`, and the guest's first process.
     pub sidelane: PathBuf,
     /// How long booting may take.
@@ -61,8 +64,8 @@ pub struct Spec {
     pub console_log: Option<PathBuf>,
     /// Keep the host CPUs awake with idle-class spinners while the machine runs: for measurements.
     pub keep_host_awake: bool,
-    /// The slice that the host's scheduler gives a lane's thread; none leaves the host's default.
-    pub host_slice: Option<Duration>,
+    /// How the host's scheduler is to treat the machine's threads.
+    pub host: HostSettings,
     /// Raised from elsewhere to stop whatever goes on.
     pub interrupt: Interrupt,
     /// Is told, a sentence at a time, what takes long and what is amiss; prints on standard error unless replaced.
@@ -81,12 +84,13 @@ impl Spec {
             kernel: Kernel::Newest,
             add: Vec::new(),
             modules: Vec::new(),
+            kernel_args: Vec::new(),
             sidelane: sidelane.into(),
             boot_timeout: Duration::from_secs(120),
             console: false,
             console_log: None,
             keep_host_awake: false,
-            host_slice: None,
+            host: HostSettings::default(),
             interrupt: Interrupt::new()?,
             notice: |text| eprintln!("sidelane: {text}"),
         })

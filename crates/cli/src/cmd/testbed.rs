@@ -1,7 +1,7 @@
 //! `sidelane testbed`: boots an emulated SMT machine and runs a command in it.
 
 use anyhow::bail;
-use sidelane_testbed::{Interrupt, Job, Kernel, Machine, Spec, guest};
+use sidelane_testbed::{Interrupt, Job, Kernel, Machine, Spec, belongings, guest};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -21,6 +21,15 @@ enum Command {
     /// The guest's first process.
     #[command(hide = true)]
     GuestInit,
+    /// Cleans up after this program was killed.
+    #[command(hide = true)]
+    Reaper,
+    /// Measures in the guest.
+    #[command(hide = true)]
+    GuestProbe {
+        /// How often each speed is measured.
+        repetitions: usize,
+    },
 }
 
 /// Boot the machine, run a command in it, stream its output and exit with its status.
@@ -63,6 +72,18 @@ struct MachineArgs {
     /// A kernel module to load at boot (repeatable).
     #[arg(long, value_name = "NAME")]
     module: Vec<String>,
+    /// The slice that the host gives a lane's thread, ms.
+    #[arg(long, value_name = "MS")]
+    host_slice: Option<f64>,
+    /// How often the host is made to choose anew between sibling lanes, ms.
+    #[arg(long, value_name = "MS")]
+    host_metronome: Option<f64>,
+    /// Keep the host CPUs awake with idle-class spinners.
+    #[arg(long)]
+    keep_awake: bool,
+    /// A word to add to the kernel's command line (repeatable).
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    kernel_arg: Vec<String>,
     /// Copy the guest kernel's console to standard error.
     #[arg(long)]
     console: bool,
@@ -84,7 +105,16 @@ impl MachineArgs {
         spec.memory_mib = self.memory;
         spec.add = self.add.clone();
         spec.modules = self.module.clone();
+        let ms = |value: Option<f64>| {
+            value
+                .map(|ms| Duration::try_from_secs_f64(ms / 1e3))
+                .transpose()
+        };
+        spec.host.slice = ms(self.host_slice)?;
+        spec.host.metronome = ms(self.host_metronome)?;
+        spec.keep_host_awake = self.keep_awake;
         spec.console = self.console;
+        spec.kernel_args = self.kernel_arg.clone();
         spec.interrupt = interrupt.clone();
         Ok(spec)
     }
@@ -95,6 +125,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Run(args) => run_command(args),
         Command::GuestInit => Err(guest::init::run().into()),
+        Command::Reaper => {
+            belongings::reap()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::GuestProbe { repetitions } => {
+            guest::probe::run(repetitions)?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 

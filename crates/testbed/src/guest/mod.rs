@@ -2,6 +2,7 @@
 
 pub mod init;
 mod mounts;
+pub mod probe;
 
 pub use mounts::MODULES;
 mod relay;

@@ -1,0 +1,121 @@
+//! Measures what the host's settings do to hand-overs between sibling lanes: one boot, the settings in turn, several
+//! rounds. Usage: `hand_over SIDELANE [ROUNDS [THREAD-PERF-OF-TWO-LANES]]`.
+//!
+//! The last column is the share of the host that others used meanwhile (stolen by a hypervisor included): rows with
+//! much of it say little.
+
+use sidelane_testbed::probe::measured::Measured;
+use sidelane_testbed::{HostSettings, Job, Machine, Spec};
+use std::error::Error;
+use std::time::Duration;
+
+fn settings() -> Vec<(&'static str, HostSettings)> {
+    let slice_us = |us| HostSettings {
+        slice: Some(Duration::from_micros(us)),
+        ..HostSettings::default()
+    };
+    let metronome_us = |us, from: HostSettings| HostSettings {
+        metronome: Some(Duration::from_micros(us)),
+        ..from
+    };
+    vec![
+        ("host's default", HostSettings::default()),
+        ("slice 3 ms", slice_us(3000)),
+        ("slice 0.5 ms", slice_us(500)),
+        ("slice 0.1 ms", slice_us(100)),
+        (
+            "urgent timers",
+            HostSettings {
+                urgent_timers: true,
+                ..HostSettings::default()
+            },
+        ),
+        (
+            "slice 0.1 ms, urgent timers",
+            HostSettings {
+                urgent_timers: true,
+                ..slice_us(100)
+            },
+        ),
+        (
+            "slice 0.1 ms, metronome 1 ms",
+            metronome_us(1000, slice_us(100)),
+        ),
+        (
+            "slice 0.1 ms, metronome 0.5 ms",
+            metronome_us(500, slice_us(100)),
+        ),
+        (
+            "slice 0.1 ms, metronome 0.25 ms",
+            metronome_us(250, slice_us(100)),
+        ),
+        (
+            "slice 0.1 ms, metronome 0.5 ms, urgent timers",
+            HostSettings {
+                urgent_timers: true,
+                ..metronome_us(500, slice_us(100))
+            },
+        ),
+    ]
+}
+
+/// Busy and total CPU time of the host, in ticks: without and with what `pid` used.
+fn host_time(own: &[u32]) -> Option<(f64, f64)> {
+    let numbers = |text: &str| -> Vec<f64> {
+        text.split_whitespace()
+            .filter_map(|n| n.parse().ok())
+            .collect()
+    };
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    let fields = numbers(stat.lines().next()?);
+    // user nice system idle iowait irq softirq steal
+    let total: f64 = fields.iter().take(8).sum();
+    let mut busy = total - fields.get(3)? - fields.get(4)?;
+    for pid in own {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let used = numbers(text.rsplit_once(") ")?.1);
+        busy -= used.get(10)? + used.get(11)?;
+    }
+    Some((busy, total))
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let sidelane = args
+        .next()
+        .ok_or("usage: hand_over SIDELANE [ROUNDS [SPEED]]")?;
+    let rounds: usize = args.next().map_or(Ok(3), |n| n.parse())?;
+    let mut spec = Spec::new(sidelane)?;
+    spec.keep_host_awake = true;
+    if let Some(speed) = args.next() {
+        spec.thread_perf = vec![1.0, speed.parse()?];
+    }
+    let mut machine = Machine::boot(&spec)?;
+    let own = [std::process::id(), machine.pid()];
+    for _ in 0..rounds {
+        for (name, host) in settings() {
+            machine.set_host(host)?;
+            let before = host_time(&own).ok_or("cannot read /proc/stat")?;
+            let mut out = Vec::new();
+            let job = Job::new(["sidelane", "testbed", "guest-probe", "1"]);
+            machine.run(job, &mut out, &mut std::io::stderr())?;
+            let after = host_time(&own).ok_or("cannot read /proc/stat")?;
+            let measured: Measured = serde_json::from_slice(&out)?;
+            let others = (after.0 - before.0) / (after.1 - before.1);
+            print(name, &measured, others);
+        }
+    }
+    machine.power_off()?;
+    Ok(())
+}
+
+fn print(name: &str, measured: &Measured, others: f64) {
+    let first = |list: &[f64]| list.first().copied().unwrap_or(f64::NAN);
+    let alone = measured.speeds.first().map_or(f64::NAN, |s| first(s));
+    let shared = measured.speeds.last().map_or(f64::NAN, |s| first(s));
+    print!("{name:46} speed {alone:6.0} shared {:5.3}", shared / alone);
+    for hand_over in &measured.hand_overs {
+        print!(" | {:5.0} {:5.0}", hand_over.p50_us, hand_over.p99_us);
+    }
+    println!(" | others {:4.1} %", others * 100.0);
+}
