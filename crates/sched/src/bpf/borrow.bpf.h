@@ -127,12 +127,10 @@ static __always_inline void borrow_check(struct task_struct *p, struct lane_ctx 
  * The starvation bound, from the tick of a task that does not pause: whoever
  * waited too long gets an idle lane of this core, or else this one.
  */
-static __always_inline void overdue_check(struct task_struct *p, struct lane_ctx *lane,
-					  u64 now_ns)
+static __always_inline void overdue_check(struct task_struct *p, struct lane_ctx *lane, u64 now_ns)
 {
-	if (lane->overdue ||
-	    !(vector_overdue(lane->core, CLASS_NORMAL, now_ns) ||
-	      vector_overdue(lane->core, CLASS_BATCH, now_ns)))
+	if (lane->overdue || !(vector_overdue(lane->core, CLASS_NORMAL, now_ns) ||
+			       vector_overdue(lane->core, CLASS_BATCH, now_ns)))
 		return;
 	if (lanes_in_state(lane->core, LANE_IDLE))
 		core_kick_idle(lane->core, -1);

@@ -22,7 +22,7 @@ struct {
 
 static __always_inline int report_cgroup(struct cgroup *cgrp, bool removed)
 {
-	struct cgroup_event event = { .id = cgrp->kn->id, .removed = removed };
+	struct cgroup_event event = {.id = cgrp->kn->id, .removed = removed};
 
 	bpf_ringbuf_output(&cgroup_events, &event, sizeof(event), 0);
 	return 0;
@@ -169,8 +169,8 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 		return;
 	ran_ns = account_run(tctx, now_ns);
 	if (tctx->class == CLASS_NORMAL)
-		scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime +
-						      ran_ns * 100 / (p->scx.weight ?: 1));
+		scx_bpf_task_set_dsq_vtime(p,
+					   p->scx.dsq_vtime + ran_ns * 100 / (p->scx.weight ?: 1));
 	if (lane->evict_ns) {
 		count_add(evict_wait_ns, now_ns - lane->evict_ns);
 		lane->evict_ns = 0;
@@ -256,19 +256,11 @@ int BPF_PROG(sidelane_cgroup_rmdir, struct cgroup *cgrp, const char *path)
 	return report_cgroup(cgrp, true);
 }
 
-SCX_OPS_DEFINE(sidelane_ops,
-	       .select_cpu = (void *)sidelane_select_cpu,
-	       .enqueue = (void *)sidelane_enqueue,
-	       .dispatch = (void *)sidelane_dispatch,
-	       .tick = (void *)sidelane_tick,
-	       .runnable = (void *)sidelane_runnable,
-	       .running = (void *)sidelane_running,
-	       .stopping = (void *)sidelane_stopping,
-	       .update_idle = (void *)sidelane_update_idle,
-	       .init_task = (void *)sidelane_init_task,
-	       .enable = (void *)sidelane_enable,
-	       .init = (void *)sidelane_init,
-	       .exit = (void *)sidelane_exit,
-	       .flags = SCX_OPS_ENQ_LAST | SCX_OPS_KEEP_BUILTIN_IDLE,
-	       .timeout_ms = 30000U,
-	       .name = "sidelane");
+SCX_OPS_DEFINE(sidelane_ops, .select_cpu = (void *)sidelane_select_cpu,
+	       .enqueue = (void *)sidelane_enqueue, .dispatch = (void *)sidelane_dispatch,
+	       .tick = (void *)sidelane_tick, .runnable = (void *)sidelane_runnable,
+	       .running = (void *)sidelane_running, .stopping = (void *)sidelane_stopping,
+	       .update_idle = (void *)sidelane_update_idle, .init_task = (void *)sidelane_init_task,
+	       .enable = (void *)sidelane_enable, .init = (void *)sidelane_init,
+	       .exit = (void *)sidelane_exit, .flags = SCX_OPS_ENQ_LAST | SCX_OPS_KEEP_BUILTIN_IDLE,
+	       .timeout_ms = 30000U, .name = "sidelane");

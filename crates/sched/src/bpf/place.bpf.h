@@ -156,7 +156,8 @@ VERIFIED_ONCE s32 fallback_lane(struct task_struct *p __arg_trusted, u32 home, s
 	return cpu >= 0 && cpu < (s32)nr_lanes ? cpu : prev;
 }
 
-VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, s32 prev, u64 now_ns)
+VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, s32 prev,
+				 u64 now_ns)
 {
 	s32 id = find_whole_core(p, home, now_ns), cpu;
 	struct core_ctx *core;

@@ -23,11 +23,11 @@
 #define VERIFIED_ONCE __attribute__((noinline))
 
 /* @i if it is below @n, else 0, in one register that the verifier follows. */
-#define BOUNDED(i, n)                                                          \
-	({                                                                     \
-		u32 __i = (i);                                                 \
-		barrier_var(__i);                                              \
-		__i < (n) ? __i : 0;                                           \
+#define BOUNDED(i, n)                \
+	({                           \
+		u32 __i = (i);       \
+		barrier_var(__i);    \
+		__i < (n) ? __i : 0; \
 	})
 
 struct task_ctx {
@@ -158,11 +158,11 @@ static __always_inline struct counters *counters(void)
 	return bpf_map_lookup_elem(&sidelane_stats, &zero);
 }
 
-#define count_add(field, n)                                                    \
-	({                                                                     \
-		struct counters *__c = counters();                             \
-		if (__c)                                                       \
-			__c->field += (n);                                     \
+#define count_add(field, n)                        \
+	({                                         \
+		struct counters *__c = counters(); \
+		if (__c)                           \
+			__c->field += (n);         \
 	})
 #define count(field) count_add(field, 1)
 

@@ -1,0 +1,31 @@
+# What people type. The scripts do the work; `make help` lists the targets.
+
+SIDELANE := target/release/sidelane
+
+.PHONY: help demo build test lint test-kernels
+
+help:
+	@echo 'make demo          show a server beside batch work on an emulated SMT machine'
+	@echo 'make test          check formats and lints, run all tests, boot the test bed'
+	@echo 'make build         build $(SIDELANE)'
+	@echo 'make test-kernels  run the scheduler tests on several kernel versions'
+
+demo: build
+	@scripts/setup demo
+	$(SIDELANE) demo $(DEMO_FLAGS)
+
+build:
+	@scripts/setup build
+	cargo build --release --locked
+
+test: lint
+	@scripts/setup test
+	scripts/test
+
+lint:
+	@scripts/setup lint
+	scripts/lint
+
+test-kernels:
+	@scripts/setup test
+	scripts/test-kernels
