@@ -64,6 +64,15 @@ fn large_machines_are_folded() {
 }
 
 #[test]
+fn runs_with_uneven_steps_are_not_folded_together() {
+    // CPU numbers advance by 2, then leap, then advance by 3.
+    let first = |core: u32| if core < 20 { 2 * core } else { 100 + 3 * core };
+    let cores = (0..40).map(|core| CoreSpec::new([first(core), first(core) + 1]).cache(3, 0));
+    let machine = cores.fold(Builder::new(), Builder::core).build().unwrap();
+    check_text("built-uneven-steps", &machine);
+}
+
+#[test]
 fn offline_lanes_whose_core_is_known_are_marked() {
     let machine = Builder::new()
         .core(CoreSpec::new([0, 2, 4]).offline([2]).cache(3, 0))
