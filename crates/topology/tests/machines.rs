@@ -132,8 +132,14 @@ fn offline_cpus_are_listed() {
 
 #[test]
 fn lanes_are_numbered_by_cpu_in_whatever_order_they_are_given() {
-    let machine = Builder::new().core(CoreSpec::new([9, 1, 5]).offline([5])).build().unwrap();
-    let lanes: Vec<_> = machine.lanes().map(|lane| (lane.index, lane.cpu, lane.online)).collect();
+    let machine = Builder::new()
+        .core(CoreSpec::new([9, 1, 5]).offline([5]))
+        .build()
+        .unwrap();
+    let lanes: Vec<_> = machine
+        .lanes()
+        .map(|lane| (lane.index, lane.cpu, lane.online))
+        .collect();
     assert_eq!(lanes, [(0, 1, true), (1, 5, false), (2, 9, true)]);
 }
 
