@@ -9,6 +9,7 @@
 pub mod belongings;
 mod companions;
 mod cpio;
+mod emulator;
 mod error;
 pub mod guest;
 mod host;

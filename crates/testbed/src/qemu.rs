@@ -1,7 +1,7 @@
 //! The emulator: its command line, its process, and the one thing asked of its control socket.
 
+use crate::emulator;
 use crate::error::{During, Error, Result};
-use crate::host;
 use crate::kernel::Image;
 use crate::spec::Spec;
 use crate::wire;
@@ -67,8 +67,12 @@ pub fn kernel_arguments(spec: &Spec) -> String {
 impl Qemu {
     /// Starts the emulator; what it says of itself goes to `messages`.
     pub fn start(spec: &Spec, kernel: &Image, initrd: &Path, messages: File) -> Result<Qemu> {
-        let program = host::program("qemu-system-x86_64", "qemu-system-x86")?;
-        let mut command = Command::new(&program);
+        let emulator = emulator::find(&spec.interrupt, spec.notice)?;
+        let program = &emulator.program;
+        let mut command = Command::new(program);
+        for folder in &emulator.firmware {
+            command.arg("-L").arg(folder);
+        }
         command.args([
             "-nodefaults",
             "-no-user-config",

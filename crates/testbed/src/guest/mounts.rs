@@ -8,14 +8,12 @@ use std::path::Path;
 pub const MODULES: &str = "/etc/sidelane-modules";
 
 /// What is mounted: type, folder, options.
-const MOUNTS: [(&str, &str, Option<&str>); 10] = [
+const MOUNTS: [(&str, &str, Option<&str>); 8] = [
     ("proc", "/proc", None),
     ("sysfs", "/sys", None),
     ("devtmpfs", "/dev", None),
     ("devpts", "/dev/pts", Some("mode=620,ptmxmode=666")),
     ("tmpfs", "/dev/shm", Some("mode=1777")),
-    ("tmpfs", "/tmp", Some("mode=1777")),
-    ("tmpfs", "/run", Some("mode=755")),
     ("cgroup2", "/sys/fs/cgroup", None),
     ("tracefs", "/sys/kernel/tracing", None),
     ("bpf", "/sys/fs/bpf", None),

@@ -92,6 +92,11 @@ impl Cache {
         })
     }
 
+    /// The folder of packages that [`Locked::fetch_tree`] unpacked.
+    pub fn tree(&self, name: &str) -> Option<PathBuf> {
+        Some(self.folder.join(name)).filter(|folder| folder.is_dir())
+    }
+
     /// The last offer, and whether it is fresh.
     pub fn offer(&self, suite: &str) -> Option<(Offer, bool)> {
         let path = self.folder.join("offer.json");
@@ -175,7 +180,7 @@ impl Locked<'_> {
         if self.cache.kernel(release).is_some() {
             return Ok(());
         }
-        let tree = self.unpack(release, &release.kernel_packages(&offer.packages))?;
+        let tree = self.unpack_kernel(release, &release.kernel_packages(&offer.packages))?;
         let name = release.name();
         let first = |places: [String; 3]| {
             places
@@ -217,7 +222,7 @@ impl Locked<'_> {
                  (`sidelane testbed kernels` shows which have them)"
             )));
         }
-        let tree = self.unpack(release, &packages)?;
+        let tree = self.unpack_kernel(release, &packages)?;
         let found = ["usr/lib/modules", "lib/modules"]
             .iter()
             .map(|folder| tree.path().join("tree").join(folder).join(name))
@@ -227,16 +232,36 @@ impl Locked<'_> {
         rename(&found, &place.join(name))
     }
 
-    /// Downloads packages and unpacks them into `tree` of a temporary folder.
-    fn unpack(&self, release: &Release, packages: &[String]) -> Result<tempfile::TempDir> {
+    /// Fetches packages of a suite and keeps them unpacked under a name, unless they are there.
+    pub fn fetch_tree(&self, name: &str, suite: &str, packages: &[&str]) -> Result<PathBuf> {
+        if let Some(folder) = self.cache.tree(name) {
+            return Ok(folder);
+        }
+        let apt = Apt::new(
+            self.cache.folder.join(format!("apt-{suite}")),
+            self.interrupt,
+        )?;
+        apt.update(suite)?;
+        let packages: Vec<String> = packages.iter().map(|p| p.to_string()).collect();
+        let partial = self.unpack(&apt, &packages)?;
+        let folder = self.cache.folder.join(name);
+        rename(&partial.path().join("tree"), &folder)?;
+        Ok(folder)
+    }
+
+    fn unpack_kernel(&self, release: &Release, packages: &[String]) -> Result<tempfile::TempDir> {
         if packages.is_empty() {
             return Err(Error::Kernel(format!(
                 "the distribution has no kernel {}",
                 release.name()
             )));
         }
+        self.unpack(&self.apt()?, packages)
+    }
+
+    /// Downloads packages and unpacks them into `tree` of a temporary folder.
+    fn unpack(&self, apt: &Apt, packages: &[String]) -> Result<tempfile::TempDir> {
         let partial = self.partial()?;
-        let apt = self.apt()?;
         for package in packages {
             let file = apt.download(package, &partial.path().join("packages"))?;
             apt.unpack(&file, &partial.path().join("tree"))?;

@@ -5,12 +5,13 @@ mod cache;
 mod image;
 mod release;
 
+pub use cache::Cache;
 pub use image::Image;
 
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::spec::Kernel;
-use cache::{Cache, Locked, Offer};
+use cache::{Locked, Offer};
 use release::Release;
 use serde::Serialize;
 

@@ -1,0 +1,135 @@
+//! The emulator to run: the machine's own where it is new enough, else a newer one of the distribution, unpacked
+//! into the cache.
+//!
+//! Before version 8.1, QEMU's multi-threaded TCG can translate a page of code while another vCPU rewrites it and
+//! keep the old bytes: a guest kernel that patches its own code (static keys: at boot, when a scheduler is attached,
+//! when tracing starts) then now and then dies of a stale breakpoint, "Oops: int3". The distribution's backports have
+//! a newer QEMU that runs with the same libraries.
+
+use crate::error::{During, Error, Result};
+use crate::host;
+use crate::interrupt::Interrupt;
+use crate::kernel::Cache;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PROGRAM: &str = "qemu-system-x86_64";
+/// The first version without the race.
+const SAFE: (u32, u32) = (8, 1);
+/// The backported packages; what else they need, the distribution's own QEMU has brought.
+const PACKAGES: [&str; 3] = ["qemu-system-x86", "qemu-system-data", "seabios"];
+/// Where the packages keep firmware.
+const FIRMWARE: [&str; 2] = ["usr/share/qemu", "usr/share/seabios"];
+
+/// A QEMU that can be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Emulator {
+    /// The program.
+    pub program: PathBuf,
+    /// Folders of firmware that go with it; none for the machine's own.
+    pub firmware: Vec<PathBuf>,
+}
+
+/// Finds the emulator, fetching it where the machine's own is too old.
+pub fn find(interrupt: &Interrupt, notice: fn(&str)) -> Result<Emulator> {
+    let own = Emulator {
+        program: host::program(PROGRAM, "qemu-system-x86")?,
+        firmware: Vec::new(),
+    };
+    let version = version_of(&own.program)?;
+    if version >= SAFE {
+        return Ok(own);
+    }
+    match backported(interrupt, notice) {
+        Ok(emulator) => Ok(emulator),
+        Err(Error::Interrupted) => Err(Error::Interrupted),
+        Err(error) => {
+            notice(&format!(
+                "QEMU {}.{} may crash the guest's kernel now and then (before 8.1), and no newer one is to be had: {error}",
+                version.0, version.1
+            ));
+            Ok(own)
+        }
+    }
+}
+
+fn backported(interrupt: &Interrupt, notice: fn(&str)) -> Result<Emulator> {
+    let suite = backports(&std::fs::read_to_string("/etc/os-release").unwrap_or_default())?;
+    let cache = Cache::open()?;
+    let name = format!("qemu-{suite}");
+    let tree = match cache.tree(&name) {
+        Some(tree) => tree,
+        None => {
+            let locked = cache.lock(interrupt)?;
+            notice(&format!("fetching a newer QEMU from {suite}"));
+            locked.fetch_tree(&name, &suite, &PACKAGES)?
+        }
+    };
+    let emulator = Emulator {
+        program: tree.join("usr/bin").join(PROGRAM),
+        firmware: FIRMWARE.map(|folder| tree.join(folder)).to_vec(),
+    };
+    version_of(&emulator.program)?;
+    Ok(emulator)
+}
+
+/// The suite of backports for the distribution that an `os-release` file describes.
+fn backports(os_release: &str) -> Result<String> {
+    let field = |name: &str| {
+        let mut lines = os_release.lines();
+        lines.find_map(|line| {
+            line.strip_prefix(name)?
+                .strip_prefix('=')
+                .map(|v| v.trim_matches('"'))
+        })
+    };
+    match (field("ID"), field("VERSION_CODENAME")) {
+        (Some("debian"), Some(codename)) => Ok(format!("{codename}-backports")),
+        _ => Err(Error::Unsupported(
+            "not a Debian release with backports; install QEMU 8.1 or later".into(),
+        )),
+    }
+}
+
+fn version_of(program: &Path) -> Result<(u32, u32)> {
+    let output = Command::new(program)
+        .arg("--version")
+        .output()
+        .during(|| format!("run {}", program.display()))?;
+    parse_version(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| {
+        Error::Unsupported(format!(
+            "{} --version tells no version: {}",
+            program.display(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        ))
+    })
+}
+
+/// Major and minor of "QEMU emulator version 7.2.22 (Debian …)".
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let version = text.split("version ").nth(1)?;
+    let mut numbers = version.split(['.', ' ']).map(|n| n.trim().parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_and_compared() {
+        let old = "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)\nCopyright\n";
+        assert_eq!(parse_version(old), Some((7, 2)));
+        assert_eq!(parse_version("QEMU emulator version 10.0"), Some((10, 0)));
+        assert_eq!(parse_version("not found"), None);
+        assert!((10, 0) >= SAFE && (8, 1) >= SAFE && (7, 2) < SAFE);
+    }
+
+    #[test]
+    fn the_suite_follows_the_release() {
+        let release = "PRETTY_NAME=\"Debian GNU/Linux 12\"\nVERSION_CODENAME=bookworm\nID=debian\n";
+        assert_eq!(backports(release).unwrap(), "bookworm-backports");
+        assert!(backports("ID=other\nVERSION_CODENAME=x\n").is_err());
+        assert!(backports("").is_err());
+    }
+}
