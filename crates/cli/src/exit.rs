@@ -35,5 +35,9 @@ pub fn code_of(error: &anyhow::Error) -> ExitCode {
     if error.downcast_ref::<BadInput>().is_some() {
         return ExitCode::from(BAD_INPUT);
     }
-    ExitCode::FAILURE
+    match error.downcast_ref::<sidelane_sched::Error>() {
+        Some(error) if error.is_machine() => ExitCode::from(CANNOT),
+        Some(error) if error.is_input() => ExitCode::from(BAD_INPUT),
+        _ => ExitCode::FAILURE,
+    }
 }

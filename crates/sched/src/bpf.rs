@@ -49,5 +49,6 @@ pub fn bytes_of<T: Plain>(value: &T) -> &[u8] {
 /// A structure from its bytes; none if there are too few.
 pub fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
     // SAFETY: long enough, and any bytes are a valid T
-    (bytes.len() >= size_of::<T>()).then(|| unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+    (bytes.len() >= size_of::<T>())
+        .then(|| unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
 }

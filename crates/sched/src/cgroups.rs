@@ -19,7 +19,9 @@ pub(crate) fn rule_mask(rules: &[ClassRule], path: &str) -> u64 {
 
 /// Does any rule look at cgroups?
 pub(crate) fn needed(rules: &[ClassRule]) -> bool {
-    rules.iter().any(|r| matches!(r.rule.matcher, Matcher::Cgroup(_) | Matcher::Unit(_)))
+    rules
+        .iter()
+        .any(|r| matches!(r.rule.matcher, Matcher::Cgroup(_) | Matcher::Unit(_)))
 }
 
 /// Where the unified (v2) cgroup hierarchy is mounted, from `proc/self/mounts`
@@ -39,7 +41,9 @@ pub(crate) fn list(mount: &Path) -> HashMap<u64, String> {
     let mut found = HashMap::new();
     let mut pending = vec![mount.to_owned()];
     while let Some(folder) = pending.pop() {
-        let Ok(metadata) = fs::metadata(&folder) else { continue };
+        let Ok(metadata) = fs::metadata(&folder) else {
+            continue;
+        };
         if let Ok(below) = folder.strip_prefix(mount) {
             // on 64-bit kernels the inode number is the cgroup's id
             found.insert(metadata.ino(), format!("/{}", below.to_string_lossy()));
@@ -60,7 +64,10 @@ mod tests {
     use crate::rules::Class;
 
     fn rules(texts: &[&str]) -> Vec<ClassRule> {
-        let rule = |t: &&str| ClassRule { class: Class::Batch, rule: t.parse().unwrap() };
+        let rule = |t: &&str| ClassRule {
+            class: Class::Batch,
+            rule: t.parse().unwrap(),
+        };
         texts.iter().map(rule).collect()
     }
 
@@ -89,6 +96,9 @@ mod tests {
         fs::create_dir_all(root.path().join("proc/self")).unwrap();
         let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\nc2 /sys/fs/cgroup/my\\040own cgroup2 rw 0 0\n";
         fs::write(root.path().join("proc/self/mounts"), mounts).unwrap();
-        assert_eq!(mount_point(root.path()).unwrap(), Some("/sys/fs/cgroup/my own".into()));
+        assert_eq!(
+            mount_point(root.path()).unwrap(),
+            Some("/sys/fs/cgroup/my own".into())
+        );
     }
 }

@@ -47,7 +47,11 @@ pub struct StealBarriers {
 
 impl Default for StealBarriers {
     fn default() -> Self {
-        StealBarriers { cache: 1, node: 1, remote: 2 }
+        StealBarriers {
+            cache: 1,
+            node: 1,
+            remote: 2,
+        }
     }
 }
 
@@ -87,10 +91,14 @@ impl Config {
     /// # Errors
     /// [`Error::ConfigUnreadable`], or [`Error::ConfigInvalid`] with line and column.
     pub fn read(path: &Path) -> Result<Config, Error> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| Error::ConfigUnreadable { path: path.to_owned(), source })?;
-        Config::parse(&text)
-            .map_err(|message| Error::ConfigInvalid { path: path.to_owned(), message })
+        let text = std::fs::read_to_string(path).map_err(|source| Error::ConfigUnreadable {
+            path: path.to_owned(),
+            source,
+        })?;
+        Config::parse(&text).map_err(|message| Error::ConfigInvalid {
+            path: path.to_owned(),
+            message,
+        })
     }
 
     /// Parses a configuration; the error names line and column.
@@ -102,11 +110,18 @@ impl Config {
             .into_iter()
             .map(|entry| {
                 let rule = entry.rule.get_ref().parse::<Rule>();
-                let rule = rule.map_err(|e| format!("{}: {e}", place(text, entry.rule.span().start)))?;
-                Ok(ClassRule { class: entry.class, rule })
+                let rule =
+                    rule.map_err(|e| format!("{}: {e}", place(text, entry.rule.span().start)))?;
+                Ok(ClassRule {
+                    class: entry.class,
+                    rule,
+                })
             })
             .collect::<Result<Vec<_>, String>>()?;
-        Ok(Config { rules, scheduler: file.scheduler })
+        Ok(Config {
+            rules,
+            scheduler: file.scheduler,
+        })
     }
 }
 
@@ -124,12 +139,19 @@ impl SchedulerConfig {
             if (min..=max).contains(&value) {
                 Ok(())
             } else {
-                Err(format!("[scheduler] {name} = {value}: expected {min} to {max}"))
+                Err(format!(
+                    "[scheduler] {name} = {value}: expected {min} to {max}"
+                ))
             }
         };
         within("slice_ms", self.slice_ms, 0.1, 1000.0)?;
         within("batch_slice_ms", self.batch_slice_ms, 0.1, 1000.0)?;
-        within("starvation_bound_ms", self.starvation_bound_ms, 10.0, 10_000.0)?;
+        within(
+            "starvation_bound_ms",
+            self.starvation_bound_ms,
+            10.0,
+            10_000.0,
+        )?;
         within("overdue_slice_ms", self.overdue_slice_ms, 0.1, 100.0)?;
         let barriers = &self.steal_min_queued;
         if [barriers.cache, barriers.node, barriers.remote].contains(&0) {
@@ -142,9 +164,17 @@ impl SchedulerConfig {
     /// level 0, "all".
     pub(crate) fn to_settings(&self, lanes_per_core_max: u32) -> intf::settings {
         let ns = |ms: f64| (ms * 1e6) as u64;
-        let level = if self.smt_level == 0 { lanes_per_core_max } else { self.smt_level };
+        let level = if self.smt_level == 0 {
+            lanes_per_core_max
+        } else {
+            self.smt_level
+        };
         intf::settings {
-            slice_ns: [ns(self.slice_ms), ns(self.slice_ms), ns(self.batch_slice_ms)],
+            slice_ns: [
+                ns(self.slice_ms),
+                ns(self.slice_ms),
+                ns(self.batch_slice_ms),
+            ],
             starvation_bound_ns: ns(self.starvation_bound_ms),
             overdue_slice_ns: ns(self.overdue_slice_ms),
             steal_min_queued: [
@@ -185,11 +215,18 @@ mod tests {
     #[test]
     fn mistakes_name_line_and_column() {
         let unknown = Config::parse("[scheduler]\nslices_ms = 3\n").unwrap_err();
-        assert!(unknown.contains("line 2, column 1") && unknown.contains("slices_ms"), "{unknown}");
-        let class = Config::parse("[[rule]]\nclass = \"urgent\"\nmatch = \"user:x\"\n").unwrap_err();
+        assert!(
+            unknown.contains("line 2, column 1") && unknown.contains("slices_ms"),
+            "{unknown}"
+        );
+        let class =
+            Config::parse("[[rule]]\nclass = \"urgent\"\nmatch = \"user:x\"\n").unwrap_err();
         assert!(class.contains("line 2, column 9"), "{class}");
         let rule = Config::parse("[[rule]]\nclass = \"batch\"\nmatch = \"unit:x\"\n").unwrap_err();
-        assert!(rule.contains("line 3, column 9") && rule.contains("x.service"), "{rule}");
+        assert!(
+            rule.contains("line 3, column 9") && rule.contains("x.service"),
+            "{rule}"
+        );
     }
 
     #[test]

@@ -30,7 +30,9 @@ pub enum Error {
         message: String,
     },
     /// This machine is larger than the scheduler's tables.
-    #[error("this machine has {found} {what}, the scheduler handles at most {limit}; raise the limit in bpf/intf.h and rebuild")]
+    #[error(
+        "this machine has {found} {what}, the scheduler handles at most {limit}; raise the limit in bpf/intf.h and rebuild"
+    )]
     TooLarge {
         /// What there is too much of.
         what: &'static str,
@@ -49,18 +51,24 @@ pub enum Error {
         name: String,
     },
     /// The kernel lacks sched_ext.
-    #[error("this kernel has no sched_ext (no /sys/kernel/sched_ext); boot Linux 6.12 or later built with CONFIG_SCHED_CLASS_EXT, and see 'sidelane doctor'")]
+    #[error(
+        "this kernel has no sched_ext (no /sys/kernel/sched_ext); boot Linux 6.12 or later built with CONFIG_SCHED_CLASS_EXT, and see 'sidelane doctor'"
+    )]
     NoSchedExt,
     /// Loading BPF needs privileges.
-    #[error("loading a scheduler needs root (CAP_SYS_ADMIN, or CAP_BPF with CAP_PERFMON); run as root")]
+    #[error(
+        "loading a scheduler needs root (CAP_SYS_ADMIN, or CAP_BPF with CAP_PERFMON); run as root"
+    )]
     NotPrivileged,
     /// The kernel refused the scheduler.
-    #[error("cannot {step} the scheduler: {reason}; see 'sidelane doctor'")]
+    #[error("{details}\ncannot {step} the scheduler: {reason}; see 'sidelane doctor'")]
     Load {
         /// What was being done.
         step: &'static str,
         /// The kernel's or libbpf's reason.
         reason: String,
+        /// What libbpf warned of, the verifier's log among it.
+        details: String,
     },
     /// The kernel ejected the scheduler.
     #[error("the kernel ejected the scheduler: {0}; its default scheduler has taken over")]
@@ -69,7 +77,9 @@ pub enum Error {
     #[error("no Sidelane scheduler is attached; start one with 'sidelane run'")]
     NotRunning,
     /// Counters that cannot be read.
-    #[error("cannot read the scheduler's counters: {0}; run as root, with the same version of sidelane as the scheduler's")]
+    #[error(
+        "cannot read the scheduler's counters: {0}; run as root, with the same version of sidelane as the scheduler's"
+    )]
     Counters(String),
 }
 

@@ -60,7 +60,12 @@ mod tests {
     use super::*;
 
     fn reason(kind: i32, code: i64) -> ExitReason {
-        ExitReason { kind, code, reason: "why".into(), message: String::new() }
+        ExitReason {
+            kind,
+            code,
+            reason: "why".into(),
+            message: String::new(),
+        }
     }
 
     #[test]

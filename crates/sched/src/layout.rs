@@ -43,8 +43,18 @@ impl Layout {
         Ok(layout)
     }
 
-    fn push_core(&mut self, capacity: u32, cache: u32, node: u32, cpus: &[u32]) -> Result<(), Error> {
-        check_limit("lanes in one core", cpus.len(), intf::limits_MAX_LANES_PER_CORE as usize)?;
+    fn push_core(
+        &mut self,
+        capacity: u32,
+        cache: u32,
+        node: u32,
+        cpus: &[u32],
+    ) -> Result<(), Error> {
+        check_limit(
+            "lanes in one core",
+            cpus.len(),
+            intf::limits_MAX_LANES_PER_CORE as usize,
+        )?;
         let index = self.cores.len() as u32;
         self.cores.push(intf::core_ctx {
             first_lane: self.core_lanes.len() as u32,
@@ -68,7 +78,11 @@ impl Layout {
 }
 
 fn check_limit(what: &'static str, found: usize, limit: usize) -> Result<(), Error> {
-    if found > limit { Err(Error::TooLarge { what, found, limit }) } else { Ok(()) }
+    if found > limit {
+        Err(Error::TooLarge { what, found, limit })
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -87,7 +101,11 @@ mod tests {
             .unwrap();
         let layout = Layout::new(&topology).unwrap();
         assert_eq!(layout.core_lanes, [0, 1, 2, 4]);
-        let shape: Vec<_> = layout.cores.iter().map(|c| (c.first_lane, c.nr_lanes, c.capacity)).collect();
+        let shape: Vec<_> = layout
+            .cores
+            .iter()
+            .map(|c| (c.first_lane, c.nr_lanes, c.capacity))
+            .collect();
         assert_eq!(shape, [(0, 2, 1024), (2, 1, 1024), (3, 1, 512)]);
         assert_eq!(layout.lanes_per_core_max, 2);
         assert_eq!((layout.lanes[4].core, layout.lanes[4].online), (2, 1));

@@ -9,13 +9,14 @@ use crate::config::Config;
 use crate::layout::Layout;
 use crate::resolve;
 use crate::{Error, ExitReason};
-use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open};
 use sidelane_topology::Topology;
 use std::ffi::CStr;
 use std::fs;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -46,8 +47,15 @@ pub enum Event {
 impl std::fmt::Display for Event {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Event::Attached { cores, lanes, rules } => {
-                write!(f, "attached: {cores} cores, {lanes} lanes, {rules} class rules")
+            Event::Attached {
+                cores,
+                lanes,
+                rules,
+            } => {
+                write!(
+                    f,
+                    "attached: {cores} cores, {lanes} lanes, {rules} class rules"
+                )
             }
             Event::Degraded(what) => write!(f, "warning: {what}"),
             Event::Restarting(reason) => write!(f, "attaching again: {reason}"),
@@ -67,6 +75,7 @@ pub fn run(
 ) -> Result<ExitReason, Error> {
     check_machine()?;
     scx_utils::try_set_rlimit_infinity();
+    hush_libbpf();
     loop {
         let mut object = MaybeUninit::uninit();
         let reason = Scheduler::attach(config, &mut object, on_event)?.serve(stop)?;
@@ -92,13 +101,41 @@ fn check_machine() -> Result<(), Error> {
     let state = fs::read_to_string(sched_ext.join("state")).unwrap_or_default();
     if state.trim() == "enabled" {
         let name = fs::read_to_string(sched_ext.join("root/ops")).unwrap_or_default();
-        return Err(Error::OtherScheduler { name: name.trim().to_owned() });
+        return Err(Error::OtherScheduler {
+            name: name.trim().to_owned(),
+        });
     }
     Ok(())
 }
 
+/// libbpf tells a lot; its warnings are kept for the one error that matters.
+fn hush_libbpf() {
+    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
+        if let Ok(mut kept) = LIBBPF_WARNINGS.lock() {
+            kept.push_str(&message);
+        }
+    })));
+}
+
+/// The end of what libbpf warned of: the verifier's verdict comes last.
+fn libbpf_warnings() -> String {
+    const LINES: usize = 40;
+    let kept = LIBBPF_WARNINGS
+        .lock()
+        .map(|kept| kept.clone())
+        .unwrap_or_default();
+    let lines: Vec<_> = kept.lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
+static LIBBPF_WARNINGS: Mutex<String> = Mutex::new(String::new());
+
 fn load_error<E: std::fmt::Display>(step: &'static str) -> impl Fn(E) -> Error {
-    move |e| Error::Load { step, reason: format!("{e:#}") }
+    move |e| Error::Load {
+        step,
+        reason: format!("{e:#}"),
+        details: libbpf_warnings(),
+    }
 }
 
 /// An attached scheduler.
@@ -120,8 +157,13 @@ impl<'a> Scheduler<'a> {
         let layout = Layout::new(&topology)?;
         let rules = resolve::table(&config.rules)?;
         let skel = load(config, &layout, &rules, object)?;
-        let mut scheduler =
-            Scheduler { skel, link: None, config, cgroup_events: None, cgroup_mount: None };
+        let mut scheduler = Scheduler {
+            skel,
+            link: None,
+            config,
+            cgroup_events: None,
+            cgroup_mount: None,
+        };
         scheduler.fill_lanes(&layout)?;
         scheduler.write_rules(&rules)?;
         if cgroups::needed(&config.rules) {
@@ -173,7 +215,9 @@ impl<'a> Scheduler<'a> {
 
     /// Writes the rule mask of every cgroup there is.
     fn read_cgroups(&self) -> Result<(), Error> {
-        let Some(mount) = &self.cgroup_mount else { return Ok(()) };
+        let Some(mount) = &self.cgroup_mount else {
+            return Ok(());
+        };
         for (id, path) in cgroups::list(mount) {
             let mask = cgroups::rule_mask(&self.config.rules, &path);
             self.skel
@@ -209,7 +253,9 @@ impl<'a> Scheduler<'a> {
     }
 
     fn take_cgroup_events(&mut self) -> Result<(), Error> {
-        let Some((_, receiver)) = &self.cgroup_events else { return Ok(()) };
+        let Some((_, receiver)) = &self.cgroup_events else {
+            return Ok(());
+        };
         let mut created = false;
         for event in receiver.try_iter() {
             if event.removed == 0 {
@@ -236,7 +282,12 @@ impl<'a> Scheduler<'a> {
 
     fn exit_reason(&self) -> ExitReason {
         let Some(data) = &self.skel.maps.data_data else {
-            return ExitReason { kind: 0, code: 0, reason: String::new(), message: String::new() };
+            return ExitReason {
+                kind: 0,
+                code: 0,
+                reason: String::new(),
+                message: String::new(),
+            };
         };
         ExitReason {
             kind: self.exit_kind(),
@@ -255,15 +306,25 @@ fn load<'a>(
     object: &'a mut MaybeUninit<OpenObject>,
 ) -> Result<BpfSkel<'a>, Error> {
     let builder = BpfSkelBuilder::default();
-    let mut skel =
-        scx_ops_open!(builder, object, sidelane_ops, None::<libbpf_rs::libbpf_sys::bpf_object_open_opts>)
-            .map_err(load_error("open"))?;
+    let mut skel = scx_ops_open!(
+        builder,
+        object,
+        sidelane_ops,
+        None::<libbpf_rs::libbpf_sys::bpf_object_open_opts>
+    )
+    .map_err(load_error("open"))?;
     let sizes = [
         (skel.maps.lanes.set_max_entries(layout.lanes.len() as u32)),
         (skel.maps.cores.set_max_entries(layout.cores.len() as u32)),
-        (skel.maps.core_lanes.set_max_entries(layout.core_lanes.len() as u32)),
+        (skel
+            .maps
+            .core_lanes
+            .set_max_entries(layout.core_lanes.len() as u32)),
     ];
-    sizes.into_iter().collect::<Result<(), _>>().map_err(load_error("size the tables of"))?;
+    sizes
+        .into_iter()
+        .collect::<Result<(), _>>()
+        .map_err(load_error("size the tables of"))?;
     if let Some(rodata) = skel.maps.rodata_data.as_mut() {
         rodata.nr_cores = layout.cores.len() as u32;
         rodata.nr_lanes = layout.lanes.len() as u32;
@@ -274,8 +335,8 @@ fn load<'a>(
         settings.has_cgroup_rules = u32::from(cgroups::needed(&config.rules));
         copy_bytes(&settings, &mut bss.settings);
     }
-    skel.struct_ops.sidelane_ops_mut().flags |= *scx_utils::compat::SCX_OPS_ENQ_LAST
-        | *scx_utils::compat::SCX_OPS_KEEP_BUILTIN_IDLE;
+    skel.struct_ops.sidelane_ops_mut().flags |=
+        *scx_utils::compat::SCX_OPS_ENQ_LAST | *scx_utils::compat::SCX_OPS_KEEP_BUILTIN_IDLE;
     scx_ops_load!(skel, sidelane_ops, uei).map_err(load_error("load"))
 }
 
@@ -283,7 +344,13 @@ fn load<'a>(
 fn copy_bytes<A: Copy, B: Copy>(from: &A, to: &mut B) {
     const { assert!(size_of::<A>() == size_of::<B>()) };
     // SAFETY: plain data of the same size and the same C layout
-    unsafe { std::ptr::copy_nonoverlapping(from as *const A as *const u8, to as *mut B as *mut u8, size_of::<A>()) };
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            from as *const A as *const u8,
+            to as *mut B as *mut u8,
+            size_of::<A>(),
+        )
+    };
 }
 
 /// Writes a table into an array map.
@@ -298,5 +365,7 @@ fn fill<T: Plain>(map: &impl MapCore, table: &[T]) -> Result<(), Error> {
 /// A C string of a fixed-size field, whatever its bytes.
 fn text(field: &[libc::c_char]) -> String {
     let bytes: Vec<u8> = field.iter().map(|&c| c as u8).collect();
-    CStr::from_bytes_until_nul(&bytes).map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
+    CStr::from_bytes_until_nul(&bytes)
+        .map(|s| s.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }

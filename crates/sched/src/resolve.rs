@@ -17,13 +17,20 @@ const NO_INODE: u64 = 0;
 pub(crate) fn table(rules: &[ClassRule]) -> Result<Vec<intf::rule>, Error> {
     let limit = intf::limits_MAX_RULES as usize;
     if rules.len() > limit {
-        return Err(Error::TooLarge { what: "class rules", found: rules.len(), limit });
+        return Err(Error::TooLarge {
+            what: "class rules",
+            found: rules.len(),
+            limit,
+        });
     }
     rules.iter().map(entry).collect()
 }
 
 fn entry(class_rule: &ClassRule) -> Result<intf::rule, Error> {
-    let mut entry = intf::rule { class: class_rule.class as u32, ..zeroed() };
+    let mut entry = intf::rule {
+        class: class_rule.class as u32,
+        ..zeroed()
+    };
     match &class_rule.rule.matcher {
         Matcher::Cgroup(_) | Matcher::Unit(_) => entry.kind = intf::rule_kind_RULE_CGROUP,
         Matcher::Exe(path) => {
@@ -58,8 +65,12 @@ fn entry(class_rule: &ClassRule) -> Result<intf::rule, Error> {
 /// Inode number and file name of what the path leads to now.
 fn exe(entry: &mut intf::rule, path: &Path) {
     entry.exe_inode = NO_INODE;
-    let Ok(target) = path.canonicalize() else { return };
-    let Ok(metadata) = target.metadata() else { return };
+    let Ok(target) = path.canonicalize() else {
+        return;
+    };
+    let Ok(metadata) = target.metadata() else {
+        return;
+    };
     entry.exe_inode = metadata.ino();
     if let Some(name) = target.file_name() {
         set_text(entry, name.as_encoded_bytes());
@@ -97,7 +108,10 @@ mod tests {
     use crate::rules::Class;
 
     fn resolve(text: &str) -> Result<intf::rule, Error> {
-        entry(&ClassRule { class: Class::Batch, rule: text.parse().unwrap() })
+        entry(&ClassRule {
+            class: Class::Batch,
+            rule: text.parse().unwrap(),
+        })
     }
 
     #[test]
@@ -121,13 +135,24 @@ mod tests {
     fn users_are_numbers_or_names() {
         assert_eq!(resolve("user:12").unwrap().uid, 12);
         assert_eq!(resolve("user:root").unwrap().uid, 0);
-        assert!(resolve("user:no-such-user").unwrap_err().to_string().contains("no user"));
+        assert!(
+            resolve("user:no-such-user")
+                .unwrap_err()
+                .to_string()
+                .contains("no user")
+        );
     }
 
     #[test]
     fn more_rules_than_bits_are_refused() {
-        let rule = ClassRule { class: Class::Batch, rule: "user:0".parse().unwrap() };
+        let rule = ClassRule {
+            class: Class::Batch,
+            rule: "user:0".parse().unwrap(),
+        };
         assert!(table(&vec![rule.clone(); 64]).is_ok());
-        assert!(matches!(table(&vec![rule; 65]), Err(Error::TooLarge { .. })));
+        assert!(matches!(
+            table(&vec![rule; 65]),
+            Err(Error::TooLarge { .. })
+        ));
     }
 }

@@ -102,14 +102,16 @@ impl fmt::Display for Rule {
 }
 
 /// The kinds of rules, for error messages and help.
-pub const KINDS: &str =
-    "cgroup:GLOB, unit:NAME, exe:PATH, comm:THREAD-NAME, user:NAME, policy:idle|batch|normal, nice:>=N";
+pub const KINDS: &str = "cgroup:GLOB, unit:NAME, exe:PATH, comm:THREAD-NAME, user:NAME, policy:idle|batch|normal, nice:>=N";
 
 impl FromStr for Rule {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let fail = |problem: String| Error::Rule { rule: text.to_owned(), problem };
+        let fail = |problem: String| Error::Rule {
+            rule: text.to_owned(),
+            problem,
+        };
         let (kind, value) = text
             .split_once(':')
             .ok_or_else(|| fail(format!("expected KIND:VALUE, one of {KINDS}")))?;
@@ -127,7 +129,10 @@ impl FromStr for Rule {
             _ => Err(format!("unknown kind '{kind}'; expected one of {KINDS}")),
         }
         .map_err(fail)?;
-        Ok(Rule { text: text.to_owned(), matcher })
+        Ok(Rule {
+            text: text.to_owned(),
+            matcher,
+        })
     }
 }
 
@@ -141,7 +146,11 @@ fn cgroup_matcher(value: &str) -> Result<Matcher, String> {
             "a cgroup's path begins with '/' (the cgroup root); did you mean 'cgroup:/{value}'?"
         ));
     }
-    let trimmed = if value.len() > 1 { value.trim_end_matches('/') } else { value };
+    let trimmed = if value.len() > 1 {
+        value.trim_end_matches('/')
+    } else {
+        value
+    };
     Ok(Matcher::Cgroup(pattern(trimmed)?))
 }
 
@@ -183,7 +192,10 @@ fn comm_matcher(value: &str) -> Result<Matcher, String> {
             name.get(..COMM_MAX).unwrap_or_default()
         ));
     }
-    Ok(Matcher::Comm { name: name.to_owned(), prefix })
+    Ok(Matcher::Comm {
+        name: name.to_owned(),
+        prefix,
+    })
 }
 
 fn policy_matcher(value: &str) -> Result<Matcher, String> {
@@ -191,7 +203,9 @@ fn policy_matcher(value: &str) -> Result<Matcher, String> {
         "idle" => Ok(Matcher::Policy(Policy::Idle)),
         "batch" => Ok(Matcher::Policy(Policy::Batch)),
         "normal" => Ok(Matcher::Policy(Policy::Normal)),
-        _ => Err(format!("unknown policy '{value}'; expected idle, batch or normal")),
+        _ => Err(format!(
+            "unknown policy '{value}'; expected idle, batch or normal"
+        )),
     }
 }
 
@@ -224,9 +238,10 @@ pub fn matches_cgroup(matcher: &Matcher, path: &str) -> bool {
     loop {
         let hit = match matcher {
             Matcher::Cgroup(glob) => glob.matches_with(at, PATHS),
-            Matcher::Unit(glob) => {
-                at.rsplit('/').next().is_some_and(|name| glob.matches_with(name, PATHS))
-            }
+            Matcher::Unit(glob) => at
+                .rsplit('/')
+                .next()
+                .is_some_and(|name| glob.matches_with(name, PATHS)),
             _ => return false,
         };
         if hit {
@@ -256,10 +271,22 @@ mod tests {
 
     #[test]
     fn every_kind_is_understood() {
-        assert!(matches!(matcher("cgroup:/system.slice/*"), Matcher::Cgroup(_)));
+        assert!(matches!(
+            matcher("cgroup:/system.slice/*"),
+            Matcher::Cgroup(_)
+        ));
         assert!(matches!(matcher("unit:nginx.service"), Matcher::Unit(_)));
-        assert_eq!(matcher("exe:/usr/bin/gzip"), Matcher::Exe("/usr/bin/gzip".into()));
-        assert_eq!(matcher("comm:redis*"), Matcher::Comm { name: "redis".into(), prefix: true });
+        assert_eq!(
+            matcher("exe:/usr/bin/gzip"),
+            Matcher::Exe("/usr/bin/gzip".into())
+        );
+        assert_eq!(
+            matcher("comm:redis*"),
+            Matcher::Comm {
+                name: "redis".into(),
+                prefix: true
+            }
+        );
         assert_eq!(matcher("user:www-data"), Matcher::User("www-data".into()));
         assert_eq!(matcher("policy:idle"), Matcher::Policy(Policy::Idle));
         assert_eq!(matcher("nice:>=10"), Matcher::Nice { min: 10, max: 19 });

@@ -185,8 +185,7 @@ impl Rates {
                 rate(|c| c.critical_queued),
             ],
             evictions,
-            evict_wait_us: (evictions > 0.0)
-                .then(|| rate(|c| c.evict_wait_ns) / evictions / 1e3),
+            evict_wait_us: (evictions > 0.0).then(|| rate(|c| c.evict_wait_ns) / evictions / 1e3),
             overdue: rate(|c| c.normal.overdue + c.batch.overdue),
             steals: rate(|c| c.steals.iter().sum()),
         }
@@ -196,13 +195,19 @@ impl Rates {
     pub fn line(&self, index: u64) -> String {
         let [critical, normal, batch] = self.busy_lanes;
         let [idle, taken, shared, queued] = self.critical_placed;
-        let wait = self.evict_wait_us.map_or("-".to_owned(), |us| format!("{us:.0}"));
+        let wait = self
+            .evict_wait_us
+            .map_or("-".to_owned(), |us| format!("{us:.0}"));
         let line = format!(
             "{critical:8.2} {normal:7.2} {batch:7.2} {idle:7.0} {taken:7.0} {shared:7.0} \
              {queued:7.0} {:7.0} {wait:>7} {:7.1} {:7.0}\n",
             self.evictions, self.overdue, self.steals
         );
-        if index.is_multiple_of(20) { format!("{HEADING}{line}") } else { line }
+        if index.is_multiple_of(20) {
+            format!("{HEADING}{line}")
+        } else {
+            line
+        }
     }
 }
 
@@ -226,7 +231,12 @@ impl Watch {
     /// As [`Reader::read`].
     pub fn new(reader: Reader, interval: Duration) -> Result<Watch, Error> {
         let before = reader.read()?;
-        Ok(Watch { reader, interval, before, at: Instant::now() })
+        Ok(Watch {
+            reader,
+            interval,
+            before,
+            at: Instant::now(),
+        })
     }
 
     /// Waits for the end of the interval; none when `stop` was set meanwhile.
@@ -257,7 +267,11 @@ mod tests {
     #[test]
     fn rates_are_per_second_of_the_interval() {
         let before = Counters::default();
-        let mut after = Counters { evictions: 4, evict_wait_ns: 100_000, ..Counters::default() };
+        let mut after = Counters {
+            evictions: 4,
+            evict_wait_ns: 100_000,
+            ..Counters::default()
+        };
         after.batch.run_ns = 6_000_000_000;
         after.steals = [1, 2, 3];
         let rates = Rates::between(&before, &after, Duration::from_secs(2));
@@ -270,12 +284,19 @@ mod tests {
     fn lines_fit_a_hundred_columns_below_their_heading() {
         let rates = Rates::between(
             &Counters::default(),
-            &Counters { evictions: 123_456, ..Counters::default() },
+            &Counters {
+                evictions: 123_456,
+                ..Counters::default()
+            },
             Duration::from_secs(1),
         );
         let text = rates.line(0);
         assert_eq!(text.lines().count(), 3);
-        assert!(text.lines().all(|line| line.len() <= 100 && line.len() > 80), "{text}");
+        assert!(
+            text.lines()
+                .all(|line| line.len() <= 100 && line.len() > 80),
+            "{text}"
+        );
         assert_eq!(rates.line(1).lines().count(), 1);
     }
 }

@@ -49,7 +49,11 @@ pub enum Format {
 impl Format {
     /// Prints a result on standard output: what `text` renders, or `value` as JSON. A reader that
     /// has gone away (`sidelane … | head`) is no error.
-    pub fn print(self, text: impl FnOnce() -> String, value: &impl Serialize) -> anyhow::Result<()> {
+    pub fn print(
+        self,
+        text: impl FnOnce() -> String,
+        value: &impl Serialize,
+    ) -> anyhow::Result<()> {
         let output = match self {
             Format::Text => text(),
             Format::Json => serde_json::to_string_pretty(value)? + "\n",

@@ -31,7 +31,9 @@ pub struct Args {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
+    let value: f64 = text
+        .parse()
+        .map_err(|_| "expected a number of seconds".to_owned())?;
     if (0.01..=86_400.0).contains(&value) {
         Ok(value)
     } else {
@@ -46,7 +48,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut watch = Watch::new(Reader::open()?, interval)?;
     let mut printed = 0;
     while args.count.is_none_or(|count| printed < count) {
-        let Some(rates) = watch.next(stop)? else { break };
+        let Some(rates) = watch.next(stop)? else {
+            break;
+        };
         args.format.print_line(|| rates.line(printed), &rates)?;
         printed += 1;
     }

@@ -29,6 +29,8 @@ enum Command {
     GuestProbe {
         /// How often each speed is measured.
         repetitions: usize,
+        /// How many hand-overs of each kind.
+        wake_ups: usize,
     },
 }
 
@@ -129,8 +131,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             belongings::reap()?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::GuestProbe { repetitions } => {
-            guest::probe::run(repetitions)?;
+        Command::GuestProbe {
+            repetitions,
+            wake_ups,
+        } => {
+            guest::probe::run(repetitions, wake_ups)?;
             Ok(ExitCode::SUCCESS)
         }
     }

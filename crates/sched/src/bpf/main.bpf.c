@@ -256,11 +256,20 @@ int BPF_PROG(sidelane_cgroup_rmdir, struct cgroup *cgrp, const char *path)
 	return report_cgroup(cgrp, true);
 }
 
-SCX_OPS_DEFINE(sidelane_ops, .select_cpu = (void *)sidelane_select_cpu,
-	       .enqueue = (void *)sidelane_enqueue, .dispatch = (void *)sidelane_dispatch,
-	       .tick = (void *)sidelane_tick, .runnable = (void *)sidelane_runnable,
-	       .running = (void *)sidelane_running, .stopping = (void *)sidelane_stopping,
-	       .update_idle = (void *)sidelane_update_idle, .init_task = (void *)sidelane_init_task,
-	       .enable = (void *)sidelane_enable, .init = (void *)sidelane_init,
-	       .exit = (void *)sidelane_exit, .flags = SCX_OPS_ENQ_LAST | SCX_OPS_KEEP_BUILTIN_IDLE,
-	       .timeout_ms = 30000U, .name = "sidelane");
+/* clang-format off */
+SCX_OPS_DEFINE(sidelane_ops,
+	.select_cpu = (void *)sidelane_select_cpu,
+	.enqueue = (void *)sidelane_enqueue,
+	.dispatch = (void *)sidelane_dispatch,
+	.tick = (void *)sidelane_tick,
+	.runnable = (void *)sidelane_runnable,
+	.running = (void *)sidelane_running,
+	.stopping = (void *)sidelane_stopping,
+	.update_idle = (void *)sidelane_update_idle,
+	.init_task = (void *)sidelane_init_task,
+	.enable = (void *)sidelane_enable,
+	.init = (void *)sidelane_init,
+	.exit = (void *)sidelane_exit,
+	.timeout_ms = 30000U,
+	.name = "sidelane");
+/* clang-format on */

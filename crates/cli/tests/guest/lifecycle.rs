@@ -1,0 +1,152 @@
+//! Attach, detach, crash, hotplug.
+
+use super::support::*;
+use std::fs;
+
+/// Critical and batch work on every lane.
+fn load_every_lane() -> Vec<Load> {
+    let spinners = |_| [Load::spin_in("critical"), Load::spin_in("batch")];
+    (0..nr_cpus().div_ceil(2)).flat_map(spinners).collect()
+}
+
+const RULES: [&str; 4] = ["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"];
+
+/// Every process of the load gets on.
+fn progresses(load: &[Load]) {
+    let before: Vec<_> = load.iter().map(Load::ticks).collect();
+    eventually("all load progresses", || {
+        load.iter()
+            .zip(&before)
+            .all(|(load, before)| load.ticks() > *before)
+    });
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn attaches_and_detaches() {
+    let scheduler = Scheduler::attach(&RULES);
+    assert_eq!(state(), "enabled");
+    assert!(scheduler.stop().success());
+    assert_eq!(state(), "disabled");
+    assert_eq!(
+        fs::read_dir("/sys/fs/bpf").unwrap().count(),
+        0,
+        "something stayed pinned"
+    );
+    let stat = sidelane(&["stat", "0.1", "1"]);
+    assert!(!stat.status.success());
+    assert!(
+        String::from_utf8_lossy(&stat.stderr).contains("sidelane run"),
+        "{stat:?}"
+    );
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn a_killed_loader_leaves_the_default_scheduler() {
+    let scheduler = Scheduler::attach(&RULES);
+    let load = load_every_lane();
+    progresses(&load);
+    signal(scheduler.pid(), "KILL");
+    eventually("the kernel's default takes over", || state() == "disabled");
+    progresses(&load);
+    assert_eq!(
+        fs::read_dir("/sys/fs/bpf").unwrap().count(),
+        0,
+        "something stayed pinned"
+    );
+    drop(scheduler);
+    drop(Scheduler::attach(&RULES));
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn lanes_go_offline_and_come_back_under_load() {
+    let mut scheduler = Scheduler::attach(&RULES);
+    let load = load_every_lane();
+    let all = online();
+    for cpu in 1..nr_cpus() {
+        fs::write(format!("/sys/devices/system/cpu/cpu{cpu}/online"), "0").unwrap();
+    }
+    assert_eq!(online(), "0");
+    scheduler.await_line("attaching again");
+    eventually("attached on lane 0", || attached());
+    progresses(&load);
+    for cpu in 1..nr_cpus() {
+        fs::write(format!("/sys/devices/system/cpu/cpu{cpu}/online"), "1").unwrap();
+    }
+    assert_eq!(online(), all);
+    scheduler.await_line("attaching again");
+    scheduler.await_line(&format!("{} lanes", nr_cpus()));
+    progresses(&load);
+    assert!(scheduler.stop().success());
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn smt_goes_off_and_on_under_load() {
+    let mut scheduler = Scheduler::attach(&RULES);
+    let load = load_every_lane();
+    let lanes = nr_cpus();
+    fs::write("/sys/devices/system/cpu/smt/control", "off").unwrap();
+    scheduler.await_line("attaching again");
+    scheduler.await_line("2 cores, 2 lanes");
+    progresses(&load);
+    fs::write("/sys/devices/system/cpu/smt/control", "on").unwrap();
+    scheduler.await_line("attaching again");
+    scheduler.await_line(&format!("2 cores, {lanes} lanes"));
+    progresses(&load);
+    assert!(scheduler.stop().success());
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn five_hundred_short_processes_come_and_go() {
+    let _scheduler = Scheduler::attach(&RULES);
+    let _load = load_every_lane();
+    for batch in 0..50 {
+        let group = if batch % 2 == 0 { "batch" } else { "critical" };
+        let traits = Traits {
+            cgroup: Some(group),
+            ..Traits::default()
+        };
+        let ten: Vec<_> = (0..10).map(|_| Load::spawn("true", &[], &traits)).collect();
+        for load in ten {
+            assert!(load.wait().success());
+        }
+    }
+    assert!(attached());
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn a_malformed_configuration_changes_nothing() {
+    fs::write(
+        "/run/bad.toml",
+        "[[rule]]\nclass = \"critical\"\nmatch = \"unit:nginx\"\n",
+    )
+    .unwrap();
+    let output = sidelane(&["run", "--config", "/run/bad.toml"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(
+        said.contains("line 3") && said.contains("unit:nginx.service"),
+        "{said}"
+    );
+    assert_eq!(state(), "disabled");
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn a_second_scheduler_is_refused_by_name() {
+    let scheduler = Scheduler::attach(&RULES);
+    let output = sidelane(&["run"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("sidelane_") && said.contains("stop it first"),
+        "{said}"
+    );
+    assert!(attached());
+    assert!(scheduler.stop().success());
+}

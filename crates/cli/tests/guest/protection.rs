@@ -1,0 +1,110 @@
+//! What critical work gets, and what batch keeps.
+
+use super::support::*;
+
+const RULES: [&str; 4] = ["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"];
+
+/// A critical task that works for a moment and sleeps for a moment.
+fn interrupted_work() -> Load {
+    let script = "while :; do i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; sleep 0.02; done";
+    let traits = Traits {
+        cgroup: Some("critical"),
+        ..Traits::default()
+    };
+    Load::spawn("sh", &["-c", script], &traits)
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn batch_never_starves() {
+    let scheduler = Scheduler::attach(&RULES);
+    let _critical: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("critical")).collect();
+    let batch: Vec<_> = (0..3).map(|_| Load::spin_in("batch")).collect();
+    let before: Vec<_> = batch.iter().map(Load::ticks).collect();
+    eventually("every batch task progresses", || {
+        batch
+            .iter()
+            .zip(&before)
+            .all(|(load, before)| load.ticks() > before + 5)
+    });
+    let rates = rates("3");
+    assert!(rates["overdue"].as_f64().unwrap() > 0.0, "{rates}");
+    // the bound lends a small share, it does not divide the machine
+    let busy = [0, 2].map(|class| rates["busy_lanes"][class].as_f64().unwrap());
+    assert!(busy[0] > 4.0 * busy[1], "{rates}");
+    assert!(scheduler.stop().success(), "ejected");
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn batch_leaves_closed_cores_and_comes_back() {
+    let scheduler = Scheduler::attach(&RULES);
+    let batch: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("batch")).collect();
+    let all = busy_lanes("2")[2];
+    assert!(
+        all > 0.9 * nr_cpus() as f64,
+        "batch fills idle lanes: {all}"
+    );
+    let spinner = Load::spin_in("critical");
+    let [critical, _, beside] = busy_lanes("2");
+    let lanes_per_core = nr_cpus() as f64 / 2.0;
+    assert!(critical > 0.9, "a critical task has a lane: {critical}");
+    assert!(
+        beside < lanes_per_core + 0.1,
+        "one core is closed: {beside} lanes run batch"
+    );
+    assert!(
+        beside > lanes_per_core - 0.2,
+        "the other core is full: {beside} lanes run batch"
+    );
+    drop(spinner);
+    let again = busy_lanes("2")[2];
+    assert!(
+        again > 0.9 * nr_cpus() as f64,
+        "the core opens again: {again}"
+    );
+    drop(batch);
+    assert!(scheduler.stop().success());
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn every_critical_wake_up_evicts_batch() {
+    let scheduler = Scheduler::attach(&RULES);
+    let _batch: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("batch")).collect();
+    let _critical = interrupted_work();
+    let rates = rates("3");
+    let taken = rates["critical_placed"][1].as_f64().unwrap();
+    assert!(taken > 1.0, "critical work takes cores from batch: {rates}");
+    assert!(
+        rates["evictions"].as_f64().unwrap() >= taken,
+        "all lanes of the core: {rates}"
+    );
+    assert!(scheduler.stop().success());
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn a_task_pinned_to_one_lane_stays_there() {
+    let scheduler = Scheduler::attach(&RULES);
+    let last = nr_cpus() - 1;
+    let pinned = |group| Traits {
+        cgroup: Some(group),
+        cpu: Some(last),
+        ..Traits::default()
+    };
+    let load = [
+        Load::spin(&pinned("batch")),
+        Load::spin(&pinned("other")),
+        Load::spin(&pinned("critical")),
+    ];
+    let before = load.each_ref().map(Load::ticks);
+    eventually("all three progress on their one lane", || {
+        load.iter()
+            .zip(before)
+            .all(|(load, before)| load.ticks() > before + 3)
+    });
+    let busy = busy_lanes("1").iter().sum::<f64>();
+    assert!(busy < 1.3, "one lane is enough for them: {busy}");
+    assert!(scheduler.stop().success());
+}

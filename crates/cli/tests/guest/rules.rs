@@ -1,0 +1,151 @@
+//! Class rules of every kind, as the running scheduler counts them.
+
+use super::support::*;
+use std::fs;
+
+const CONFIG: &str = r#"
+[[rule]]
+class = "normal"
+match = "cgroup:/first"
+[[rule]]
+class = "critical"
+match = "cgroup:/cri*"
+[[rule]]
+class = "critical"
+match = "unit:web.service"
+[[rule]]
+class = "critical"
+match = "user:nobody"
+[[rule]]
+class = "critical"
+match = "policy:batch"
+[[rule]]
+class = "critical"
+match = "nice:<=-10"
+[[rule]]
+class = "critical"
+match = "exe:/run/server"
+[[rule]]
+class = "critical"
+match = "comm:spinner*"
+"#;
+
+const CRITICAL: usize = 0;
+const NORMAL: usize = 1;
+const BATCH: usize = 2;
+
+/// The class in which `load` was counted: the one that kept about a lane busy.
+fn class_of(load: Load) -> usize {
+    let busy = busy_lanes("1");
+    drop(load);
+    let busiest = (0..3).max_by(|&a, &b| busy[a].total_cmp(&busy[b])).unwrap();
+    assert!(busy[busiest] > 0.5, "no class ran the load: {busy:?}");
+    busiest
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn the_first_rule_that_matches_decides() {
+    fs::write("/run/rules.toml", CONFIG).unwrap();
+    fs::copy("/bin/busybox", "/run/server").unwrap();
+    fs::copy("/bin/busybox", "/run/spinner-of-tests").unwrap();
+    let scheduler = Scheduler::attach(&["--config", "/run/rules.toml"]);
+    let plain = Traits::default();
+    let in_group = |name| Traits {
+        cgroup: Some(name),
+        ..Traits::default()
+    };
+    let cases = [
+        (
+            "no rule",
+            CLASSES[NORMAL],
+            Load::spin as fn(&Traits) -> Load,
+            plain.clone(),
+        ),
+        (
+            "cgroup",
+            CLASSES[CRITICAL],
+            Load::spin,
+            in_group("critical"),
+        ),
+        (
+            "below a cgroup",
+            CLASSES[CRITICAL],
+            Load::spin,
+            in_group("critical/deep/below"),
+        ),
+        (
+            "unit",
+            CLASSES[CRITICAL],
+            Load::spin,
+            in_group("system.slice/web.service"),
+        ),
+        (
+            "user",
+            CLASSES[CRITICAL],
+            Load::spin,
+            Traits {
+                uid: Some(65534),
+                ..plain.clone()
+            },
+        ),
+        (
+            "policy",
+            CLASSES[CRITICAL],
+            Load::spin,
+            Traits {
+                policy: 3,
+                ..plain.clone()
+            },
+        ),
+        (
+            "nice",
+            CLASSES[CRITICAL],
+            Load::spin,
+            Traits {
+                nice: -15,
+                ..plain.clone()
+            },
+        ),
+        ("exe", CLASSES[CRITICAL], spin_as_server, plain.clone()),
+        ("comm", CLASSES[CRITICAL], spin_by_name, plain.clone()),
+        (
+            "idle by itself",
+            CLASSES[BATCH],
+            Load::spin,
+            Traits {
+                policy: 5,
+                ..plain.clone()
+            },
+        ),
+        (
+            "nice by itself",
+            CLASSES[BATCH],
+            Load::spin,
+            Traits { nice: 10, ..plain },
+        ),
+        (
+            "first match",
+            CLASSES[NORMAL],
+            Load::spin,
+            Traits {
+                nice: -15,
+                ..in_group("first")
+            },
+        ),
+    ];
+    for (name, expected, spin, traits) in cases {
+        assert_eq!(CLASSES[class_of(spin(&traits))], expected, "{name}");
+    }
+    assert!(scheduler.stop().success());
+}
+
+const CLASSES: [&str; 3] = ["critical", "normal", "batch"];
+
+fn spin_as_server(traits: &Traits) -> Load {
+    Load::spawn("/run/server", &["yes"], traits)
+}
+
+fn spin_by_name(traits: &Traits) -> Load {
+    Load::spawn("/run/spinner-of-tests", &["yes"], traits)
+}

@@ -1,0 +1,259 @@
+//! What the guest tests share: the scheduler as a child, load in cgroups, files of the kernel.
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+pub const SIDELANE: &str = "/usr/bin/sidelane";
+/// Emulated, and beside other work on the host: generous.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until `condition` holds.
+pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+pub fn state() -> String {
+    fs::read_to_string("/sys/kernel/sched_ext/state")
+        .unwrap()
+        .trim()
+        .to_owned()
+}
+
+pub fn attached() -> bool {
+    fs::read_to_string("/sys/kernel/sched_ext/root/ops").is_ok_and(|n| n.starts_with("sidelane"))
+}
+
+/// A running `sidelane run`; killed when dropped.
+pub struct Scheduler {
+    pub child: Child,
+    lines: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Scheduler {
+    /// Starts it and waits until it is attached.
+    pub fn attach(args: &[&str]) -> Scheduler {
+        let mut child = Command::new(SIDELANE)
+            .arg("run")
+            .args(args)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            stderr
+                .lines()
+                .map_while(Result::ok)
+                .all(|line| sender.send(line).is_ok())
+        });
+        let mut scheduler = Scheduler {
+            child,
+            lines,
+            seen: Vec::new(),
+        };
+        scheduler.await_line("attached:");
+        assert!(attached());
+        scheduler
+    }
+
+    /// Waits for the next line that contains `word`.
+    pub fn await_line(&mut self, word: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => {
+                    let found = line.contains(word);
+                    self.seen.push(line);
+                    if found {
+                        return;
+                    }
+                }
+                Err(_) => panic!("no '{word}' from sidelane run; it said {:#?}", self.seen),
+            }
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks it to stop and waits.
+    pub fn stop(mut self) -> ExitStatus {
+        signal(self.pid(), "TERM");
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        eventually("the default scheduler is back", || state() == "disabled");
+    }
+}
+
+pub fn signal(pid: u32, name: &str) {
+    let status = Command::new("kill")
+        .args(["-s", name, &pid.to_string()])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+/// Runs `sidelane` to its end.
+pub fn sidelane(args: &[&str]) -> Output {
+    Command::new(SIDELANE).args(args).output().unwrap()
+}
+
+/// One line of `sidelane stat` over `seconds`.
+pub fn rates(seconds: &str) -> Value {
+    let output = sidelane(&["stat", seconds, "1", "--format", "json"]);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Lanes busy with critical, normal and batch work.
+pub fn busy_lanes(seconds: &str) -> [f64; 3] {
+    let rates = rates(seconds);
+    [0, 1, 2].map(|class| rates["busy_lanes"][class].as_f64().unwrap())
+}
+
+/// A cgroup of the unified hierarchy, made if need be.
+pub fn cgroup(name: &str) -> PathBuf {
+    let path = Path::new("/sys/fs/cgroup").join(name);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// How a process differs from its parent.
+#[derive(Clone, Default)]
+pub struct Traits {
+    pub cgroup: Option<&'static str>,
+    pub uid: Option<u32>,
+    pub nice: i32,
+    pub policy: i32,
+    pub cpu: Option<usize>,
+}
+
+/// A child process; killed when dropped.
+pub struct Load(Child);
+
+impl Load {
+    pub fn spawn(program: &str, args: &[&str], traits: &Traits) -> Load {
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .stdout(Stdio::null())
+            .stdin(Stdio::null());
+        if let Some(uid) = traits.uid {
+            command.uid(uid);
+        }
+        let procs = traits.cgroup.map(|name| cgroup(name).join("cgroup.procs"));
+        let (nice, policy, cpu) = (traits.nice, traits.policy, traits.cpu);
+        let prepare = move || {
+            if let Some(procs) = &procs {
+                fs::write(procs, "0")?;
+            }
+            set_scheduling(nice, policy, cpu)
+        };
+        // SAFETY: only writes a file and makes system calls between fork and exec
+        unsafe { command.pre_exec(prepare) };
+        Load(command.spawn().unwrap())
+    }
+
+    /// Spins on one lane: `yes`, for its name.
+    pub fn spin(traits: &Traits) -> Load {
+        Load::spawn("yes", &[], traits)
+    }
+
+    pub fn spin_in(cgroup: &'static str) -> Load {
+        Load::spin(&Traits {
+            cgroup: Some(cgroup),
+            ..Traits::default()
+        })
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> ExitStatus {
+        self.0.wait().unwrap()
+    }
+
+    /// CPU time it used, in clock ticks.
+    pub fn ticks(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
+        let fields: Vec<_> = stat
+            .rsplit(')')
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn set_scheduling(nice: i32, policy: i32, cpu: Option<usize>) -> std::io::Result<()> {
+    // SAFETY: plain system calls on this process
+    unsafe {
+        if nice != 0 {
+            libc::setpriority(libc::PRIO_PROCESS, 0, nice);
+        }
+        if policy != 0 {
+            let param: libc::sched_param = std::mem::zeroed();
+            if libc::sched_setscheduler(0, policy, &param) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        if let Some(cpu) = cpu {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(cpu, &mut set);
+            if libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// CPUs that are online.
+pub fn online() -> String {
+    fs::read_to_string("/sys/devices/system/cpu/online")
+        .unwrap()
+        .trim()
+        .to_owned()
+}
+
+/// Number of possible CPUs.
+pub fn nr_cpus() -> usize {
+    let possible = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
+    possible
+        .trim()
+        .rsplit('-')
+        .next()
+        .unwrap()
+        .parse::<usize>()
+        .unwrap()
+        + 1
+}

@@ -1,0 +1,42 @@
+//! The scheduler on a real kernel: boots the test bed and runs the tests of `guest` in it.
+//!
+//! `SIDELANE_TEST_KERNEL` names another kernel than the newest.
+
+mod guest;
+
+use std::process::Command;
+use std::sync::Mutex;
+
+/// Two emulated machines at once would share the host's CPUs.
+static ONE_MACHINE: Mutex<()> = Mutex::new(());
+
+/// Runs the guest tests whose names contain `filter` on an emulated machine.
+fn run_on(machine: &[&str], filter: &str) {
+    let _one = ONE_MACHINE.lock();
+    let tests = std::env::current_exe().unwrap();
+    let kernel = std::env::var("SIDELANE_TEST_KERNEL").unwrap_or_else(|_| "newest".to_owned());
+    let status = Command::new(env!("CARGO_BIN_EXE_sidelane"))
+        .args(["testbed", "run", "--timeout", "600", "--kernel", &kernel])
+        .args(machine)
+        .arg("--add")
+        .arg(&tests)
+        .arg("--")
+        .arg(&tests)
+        .args([filter, "--ignored", "--test-threads=1", "--nocapture"])
+        .status()
+        .unwrap();
+    assert!(
+        status.success(),
+        "the tests in the test bed ended with {status}"
+    );
+}
+
+#[test]
+fn scheduler_on_two_cores_of_two_lanes() {
+    run_on(&["--cores", "2", "--lanes", "2"], "guest::");
+}
+
+#[test]
+fn scheduler_on_two_cores_of_four_lanes() {
+    run_on(&["--cores", "2", "--lanes", "4"], "guest::protection::");
+}
