@@ -213,6 +213,13 @@ mod tests {
     }
 
     #[test]
+    fn the_example_states_the_defaults() {
+        let config = Config::parse(include_str!("../../../examples/sidelane.toml")).unwrap();
+        assert_eq!(config.scheduler, SchedulerConfig::default());
+        assert_eq!(config.rules.len(), 3);
+    }
+
+    #[test]
     fn mistakes_name_line_and_column() {
         let unknown = Config::parse("[scheduler]\nslices_ms = 3\n").unwrap_err();
         assert!(

@@ -91,7 +91,7 @@ void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (!lane)
 		return;
-	if (vector_take_overdue(lane->core, cpu, now_ns))
+	if (vector_take_overdue(lane->core, now_ns))
 		return;
 	if (!level_allows(lane->core, cpu))
 		return;
@@ -143,6 +143,8 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	tctx->core = lane->core;
 	if (class == CLASS_NORMAL && time_before(vtime_now, p->scx.dsq_vtime))
 		vtime_now = p->scx.dsq_vtime;
+	lane->overdue = waited_too_long(tctx, now_ns);
+	tctx->queued_ns = 0;
 	if (lane->overdue)
 		scx_bpf_task_set_slice(p, settings.overdue_slice_ns);
 	count(switches[class]);
@@ -172,7 +174,7 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 		scx_bpf_task_set_dsq_vtime(p,
 					   p->scx.dsq_vtime + ran_ns * 100 / (p->scx.weight ?: 1));
 	if (lane->evict_ns) {
-		count_add(evict_wait_ns, now_ns - lane->evict_ns);
+		count_add(evict_wait_ns, now_ns > lane->evict_ns ? now_ns - lane->evict_ns : 0);
 		lane->evict_ns = 0;
 	}
 	lane->overdue = 0;

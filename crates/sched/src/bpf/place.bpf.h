@@ -64,7 +64,7 @@ static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
 {
 	u64 claimed_ns = core->claim_ns;
 
-	if (claimed_ns && now_ns - claimed_ns < CLAIM_NS)
+	if (now_ns < claimed_ns + CLAIM_NS)
 		return false;
 	return __sync_val_compare_and_swap(&core->claim_ns, claimed_ns, now_ns) == claimed_ns;
 }
@@ -93,7 +93,7 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 ho
 				continue;
 			core = core_ctx(id);
 			if (!core || core->capacity < best_capacity ||
-			    (core->claim_ns && now_ns - core->claim_ns < CLAIM_NS))
+			    now_ns < core->claim_ns + CLAIM_NS)
 				continue;
 			distance = core_distance(own, core);
 			if (core->capacity == best_capacity && distance >= best_distance)

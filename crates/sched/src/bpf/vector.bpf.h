@@ -198,20 +198,26 @@ VERIFIED_ONCE bool vector_overdue(u32 core_id, u32 class, u64 now_ns)
 	return wait_ns > OVERDUE_URGENT_NS || now_ns >= core->overdue_next_ns;
 }
 
-/* Serves a task that waited too long, if there is one, on the lane @cpu. */
-VERIFIED_ONCE bool vector_take_overdue(u32 core_id, s32 cpu, u64 now_ns)
+/* Has a task that begins to run now waited for as long as the bound? */
+static __always_inline bool waited_too_long(const struct task_ctx *tctx, u64 now_ns)
+{
+	/* clocks of two CPUs may differ a little: never subtract the later */
+	return tctx->class != CLASS_CRITICAL && tctx->queued_ns &&
+	       now_ns >= tctx->queued_ns + settings.starvation_bound_ns;
+}
+
+/* Serves a task that waited too long, if there is one. */
+VERIFIED_ONCE bool vector_take_overdue(u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
-	struct lane_ctx *lane = lane_ctx(cpu);
 	u32 class;
 
-	if (!core || !lane)
+	if (!core)
 		return false;
 	bpf_for(class, CLASS_NORMAL, NR_CLASSES) {
 		if (!vector_overdue(core_id, class, now_ns) || !vector_take(core_id, class))
 			continue;
 		core->overdue_next_ns = now_ns + OVERDUE_GAP * settings.overdue_slice_ns;
-		lane->overdue = 1;
 		count(overdue[BOUNDED(class, NR_CLASSES)]);
 		return true;
 	}
