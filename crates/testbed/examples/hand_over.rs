@@ -18,43 +18,30 @@ fn settings() -> Vec<(&'static str, HostSettings)> {
         metronome: Some(Duration::from_micros(us)),
         ..from
     };
+    let urgent = |from: HostSettings| HostSettings {
+        urgent_timers: true,
+        ..from
+    };
+    let default = HostSettings::default();
     vec![
-        ("host's default", HostSettings::default()),
+        ("host's default", default),
         ("slice 3 ms", slice_us(3000)),
-        ("slice 0.5 ms", slice_us(500)),
         ("slice 0.1 ms", slice_us(100)),
+        ("urgent timers", urgent(default)),
+        ("metronome 1 ms", metronome_us(1000, default)),
+        ("metronome 0.5 ms", metronome_us(500, default)),
+        ("metronome 0.25 ms", metronome_us(250, default)),
         (
-            "urgent timers",
-            HostSettings {
-                urgent_timers: true,
-                ..HostSettings::default()
-            },
-        ),
-        (
-            "slice 0.1 ms, urgent timers",
-            HostSettings {
-                urgent_timers: true,
-                ..slice_us(100)
-            },
-        ),
-        (
-            "slice 0.1 ms, metronome 1 ms",
-            metronome_us(1000, slice_us(100)),
-        ),
-        (
-            "slice 0.1 ms, metronome 0.5 ms",
+            "metronome 0.5 ms, slice 0.1 ms",
             metronome_us(500, slice_us(100)),
         ),
         (
-            "slice 0.1 ms, metronome 0.25 ms",
-            metronome_us(250, slice_us(100)),
+            "metronome 0.5 ms, urgent timers",
+            urgent(metronome_us(500, default)),
         ),
         (
-            "slice 0.1 ms, metronome 0.5 ms, urgent timers",
-            HostSettings {
-                urgent_timers: true,
-                ..metronome_us(500, slice_us(100))
-            },
+            "metronome 0.5 ms, both",
+            urgent(metronome_us(500, slice_us(100))),
         ),
     ]
 }
@@ -97,7 +84,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             machine.set_host(host)?;
             let before = host_time(&own).ok_or("cannot read /proc/stat")?;
             let mut out = Vec::new();
-            let job = Job::new(["sidelane", "testbed", "guest-probe", "1"]);
+            let job = Job::new(["sidelane", "testbed", "guest-probe", "8", "250"]);
             machine.run(job, &mut out, &mut std::io::stderr())?;
             let after = host_time(&own).ok_or("cannot read /proc/stat")?;
             let measured: Measured = serde_json::from_slice(&out)?;
@@ -110,10 +97,18 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn print(name: &str, measured: &Measured, others: f64) {
-    let first = |list: &[f64]| list.first().copied().unwrap_or(f64::NAN);
-    let alone = measured.speeds.first().map_or(f64::NAN, |s| first(s));
-    let shared = measured.speeds.last().map_or(f64::NAN, |s| first(s));
-    print!("{name:46} speed {alone:6.0} shared {:5.3}", shared / alone);
+    let median = |mut list: Vec<f64>| {
+        list.sort_by(f64::total_cmp);
+        list.get(list.len() / 2).copied().unwrap_or(f64::NAN)
+    };
+    let alone = measured.speeds.first().cloned().unwrap_or_default();
+    let shared = measured.speeds.last().cloned().unwrap_or_default();
+    let ratios = shared.iter().zip(&alone).map(|(s, a)| s / a).collect();
+    print!(
+        "{name:46} speed {:6.0} shared {:5.3}",
+        median(alone),
+        median(ratios)
+    );
     for hand_over in &measured.hand_overs {
         print!(" | {:5.0} {:5.0}", hand_over.p50_us, hand_over.p99_us);
     }

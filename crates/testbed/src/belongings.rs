@@ -170,6 +170,12 @@ impl Keeper {
     }
 }
 
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
 /// Runs the reaper: remembers what it is told and removes it when the other side is gone.
 pub fn reap() -> io::Result<()> {
     let mut all = SigSet::empty();

@@ -28,9 +28,9 @@ impl Companions {
 
     /// Keeps each CPU awake with a spinner of the idle class. A CPU that falls idle comes back slowly: on a virtual
     /// machine through a nested halt, on any by a ramp of its clock.
-    pub fn keep_awake(&mut self, cpus: Vec<usize>) -> Result<()> {
+    pub fn keep_awake(&mut self, cpus: &[usize]) -> Result<()> {
         for cpu in cpus {
-            self.start("keep-awake", cpu, place::idle_class, |stop| {
+            self.start("keep-awake", *cpu, place::idle_class, |stop| {
                 while !stop.load(Ordering::Relaxed) {
                     (0..TURNS).for_each(|_| spin_loop());
                 }
@@ -41,10 +41,10 @@ impl Companions {
 
     /// Makes the host's scheduler choose anew on each CPU every `period`, by a real-time thread that does nothing but
     /// wake. Between two threads that only compute, the host otherwise chooses on its tick, 1 to 10 ms apart.
-    pub fn metronome(&mut self, cpus: Vec<usize>, period: Duration) -> Result<()> {
+    pub fn metronome(&mut self, cpus: &[usize], period: Duration) -> Result<()> {
         for cpu in cpus {
             let real_time = || place::real_time(0);
-            self.start("metronome", cpu, real_time, move |stop| {
+            self.start("metronome", *cpu, real_time, move |stop| {
                 let mut next = Instant::now();
                 while !stop.load(Ordering::Relaxed) {
                     next = (next + period).max(Instant::now());
@@ -78,6 +78,7 @@ impl Companions {
             })
             .during(|| format!("start the thread {name}"))?;
         self.threads.push(thread);
+        // A thread that said nothing failed in no way that it could tell.
         told.recv().unwrap_or(Ok(()))
     }
 }
@@ -121,7 +122,7 @@ mod tests {
     fn keepers_are_idle_class_on_their_cpu_and_end_with_their_owner() {
         let cpus = crate::host::allowed_cpus().unwrap();
         let mut companions = Companions::none();
-        companions.keep_awake(cpus.clone()).unwrap();
+        companions.keep_awake(&cpus).unwrap();
         let mut found = threads("keep-awake");
         found.sort();
         let idle = libc::SCHED_IDLE.to_string();

@@ -12,3 +12,14 @@ pub struct HostSettings {
     /// Lets QEMU's main thread, which fires the guest's timers, run as soon as it wants to (real-time class).
     pub urgent_timers: bool,
 }
+
+impl HostSettings {
+    /// What serves a machine with several lanes to a core best (see `examples/hand_over.rs`).
+    pub fn recommended() -> Self {
+        HostSettings {
+            slice: None,
+            metronome: Some(Duration::from_micros(500)),
+            urgent_timers: true,
+        }
+    }
+}

@@ -6,7 +6,9 @@
 //!
 //! It measures scheduling, not silicon: figures are ratios between configurations in one boot.
 
+mod arrangement;
 pub mod belongings;
+mod clock;
 mod companions;
 mod cpio;
 mod emulator;

@@ -1,13 +1,12 @@
 //! A booted machine: run commands in it, stream their output, get their status.
 
+use crate::arrangement::Arrangement;
 use crate::belongings::{Keeper, Process};
-use crate::companions::Companions;
 use crate::error::{During, Error, Result};
 use crate::host;
 use crate::host_settings::HostSettings;
 use crate::kernel;
 use crate::link::{Event, Link};
-use crate::place;
 use crate::qemu::{self, Qemu};
 use crate::quota;
 use crate::rootfs;
@@ -85,13 +84,8 @@ pub struct Machine {
     messages: File,
     kernel: kernel::Image,
     boot_time: Duration,
-    /// The host's CPUs that may be used.
-    cpus: Vec<usize>,
-    /// The lanes' threads, in the order of the guest's CPU numbers.
-    lanes: Vec<i32>,
+    arrangement: Arrangement,
     keeper: Keeper,
-    spinners: Companions,
-    metronome: Companions,
 }
 
 impl Machine {
@@ -99,14 +93,10 @@ impl Machine {
     pub fn boot(spec: &Spec) -> Result<Machine> {
         let share = spec.validate()?;
         host::check_architecture()?;
-        let cpus = host::allowed_cpus()?;
-        if spec.total_cores() > cpus.len() {
-            (spec.notice)(&format!(
-                "{} emulated cores on {} host CPUs: cores that share one slow each other down",
-                spec.total_cores(),
-                cpus.len()
-            ));
-        }
+        let quota = match share < 1.0 {
+            true => Some(quota::Place::find(Path::new("/"), &unique_name())?),
+            false => None,
+        };
         let kernel = kernel::find(&kernel::Wanted {
             kernel: &spec.kernel,
             modules: !spec.modules.is_empty(),
@@ -114,16 +104,24 @@ impl Machine {
             notice: spec.notice,
         })?;
         let start = Instant::now();
-        let mut machine = Machine::start(spec, kernel, cpus)?;
+        let mut machine = Machine::start(spec, kernel)?;
         // From here on, an error ends the machine by dropping it.
-        machine.place(share)?;
         machine.await_hello(start)?;
         machine.boot_time = start.elapsed();
+        machine.arrangement.pin()?;
+        if let Some(place) = quota {
+            let lanes = machine.arrangement.tids();
+            machine
+                .keeper
+                .note(|all| place.belongings(lanes.len(), all))?;
+            place.apply(machine.qemu.pid(), &lanes, share)?;
+        }
+        machine.arrangement.keep_awake(spec.keep_host_awake)?;
         Ok(machine)
     }
 
     /// Puts the files together and starts QEMU.
-    fn start(spec: &Spec, kernel: kernel::Image, cpus: Vec<usize>) -> Result<Machine> {
+    fn start(spec: &Spec, kernel: kernel::Image) -> Result<Machine> {
         let mut keeper = Keeper::start(&spec.sidelane)?;
         let folder = std::env::temp_dir().join(unique_name());
         keeper.note(|all| all.folders.push(folder.clone()))?;
@@ -131,81 +129,39 @@ impl Machine {
         let initrd = folder.join("initrd");
         std::fs::write(&initrd, rootfs::build(spec, &kernel)?)
             .during(|| format!("write {}", initrd.display()))?;
-        let messages = tempfile::tempfile().during(|| "create a temporary file".into())?;
+        let mut messages = tempfile::tempfile().during(|| "create a temporary file".into())?;
         let copy = messages
             .try_clone()
             .during(|| "share a temporary file".into())?;
-        let qemu = Qemu::start(spec, &kernel, &initrd, copy)?;
+        let mut qemu = Qemu::start(spec, &kernel, &initrd, copy)?;
         keeper.note(|all| all.process = Process::of(qemu.pid()))?;
+        let lanes = qemu.lane_threads(spec).map_err(|error| {
+            let console = format!("QEMU said:\n{}", qemu::messages(&mut messages));
+            Error::Machine {
+                reason: error.to_string(),
+                console,
+            }
+        })?;
         Ok(Machine {
             link: Link::new(&qemu, spec)?,
+            arrangement: Arrangement::new(spec, lanes, qemu.pid())?,
             spec: spec.clone(),
             qemu,
             messages,
             kernel,
             boot_time: Duration::ZERO,
-            cpus,
-            lanes: Vec::new(),
             keeper,
-            spinners: Companions::none(),
-            metronome: Companions::none(),
         })
-    }
-
-    /// Arranges the lanes on the host's CPUs.
-    fn place(&mut self, share: f64) -> Result<()> {
-        let threads = self.qemu.lane_threads(&self.spec);
-        let threads = threads.map_err(|error| self.failure(&error.to_string()))?;
-        place::lanes(&threads, &self.cpus)?;
-        self.lanes = threads.iter().map(|lane| lane.tid).collect();
-        if share < 1.0 {
-            let place = quota::Place::find(Path::new("/"), &unique_name())?;
-            self.keeper
-                .note(|all| place.belongings(self.lanes.len(), all))?;
-            place.apply(self.qemu.pid(), &self.lanes, share)?;
-        }
-        self.set_keep_awake(self.spec.keep_host_awake)?;
-        self.set_host(self.spec.host)
     }
 
     /// Keeps the host CPUs awake from now on, or no longer.
     pub fn set_keep_awake(&mut self, keep: bool) -> Result<()> {
-        self.spinners = Companions::none();
-        if keep {
-            self.spinners.keep_awake(self.used_cpus())?;
-        }
-        Ok(())
-    }
-
-    /// The host CPUs that carry lanes.
-    fn used_cpus(&self) -> Vec<usize> {
-        self.cpus
-            .iter()
-            .copied()
-            .take(self.spec.total_cores())
-            .collect()
+        self.arrangement.keep_awake(keep)
     }
 
     /// Changes how the host's scheduler treats the machine's threads.
     pub fn set_host(&mut self, host: HostSettings) -> Result<()> {
-        let slice = host.slice.unwrap_or(Duration::ZERO);
-        if host.slice.is_some() || self.spec.host.slice.is_some() {
-            self.lanes
-                .iter()
-                .try_for_each(|tid| place::slice(*tid, slice))?;
-        }
-        let main = self.qemu.pid() as i32;
-        if host.urgent_timers {
-            place::real_time(main)?;
-        } else if self.spec.host.urgent_timers {
-            place::slice(main, Duration::ZERO)?;
-        }
-        self.metronome = Companions::none();
-        if let Some(period) = host.metronome {
-            self.metronome.metronome(self.used_cpus(), period)?;
-        }
-        self.spec.host = host;
-        Ok(())
+        self.arrangement.set(host)
     }
 
     /// The kernel that booted.

@@ -1,5 +1,6 @@
 //! The emulator: its command line, its process, and the one thing asked of its control socket.
 
+use crate::clock;
 use crate::emulator;
 use crate::error::{During, Error, Result};
 use crate::kernel::Image;
@@ -42,25 +43,28 @@ pub struct LaneThread {
     pub core: usize,
 }
 
-/// The kernel's command line.
+/// The kernel's command line. See [`clock::kernel_words`] for what is about time.
 ///
 /// - `panic=-1` with `-no-reboot`: a panic ends QEMU.
 /// - `mitigations=off`: they cost emulated instructions and protect nothing here.
 /// - `nokaslr`: addresses are the same in each boot.
 /// - `random.trust_cpu=on`: no wait for entropy.
-pub fn kernel_arguments(spec: &Spec) -> String {
-    let mut words = vec![
-        "console=ttyS0",
-        "panic=-1",
-        "mitigations=off",
-        "nokaslr",
-        "random.trust_cpu=on",
-    ];
+/// - `nowatchdog`: the lockup detectors wake every lane; sched_ext has a watchdog of its own.
+/// - `cryptomgr.notests`: self-tests of ciphers that nobody uses take a third of a second.
+pub fn kernel_arguments(spec: &Spec, kernel: &Image) -> String {
+    let fixed = "console=ttyS0 panic=-1 mitigations=off nokaslr random.trust_cpu=on nowatchdog \
+                 cryptomgr.notests";
+    let config = kernel
+        .config
+        .as_ref()
+        .and_then(|path| std::fs::read_to_string(path).ok());
+    let mut words = vec![fixed.to_string()];
+    words.extend(clock::kernel_words(config.as_deref()));
     if !spec.console {
         // A serial console costs an exit to the emulator for every byte.
-        words.push("quiet");
+        words.push("quiet".into());
     }
-    words.extend(spec.kernel_args.iter().map(String::as_str));
+    words.extend(spec.kernel_args.iter().cloned());
     words.join(" ")
 }
 
@@ -101,7 +105,7 @@ impl Qemu {
             .arg(&kernel.path)
             .arg("-initrd")
             .arg(initrd);
-        command.arg("-append").arg(kernel_arguments(spec));
+        command.arg("-append").arg(kernel_arguments(spec, kernel));
 
         let (console, far_console) = pair()?;
         let (control, far_control) = pair()?;
@@ -170,10 +174,7 @@ impl Qemu {
 
     /// The threads that run the lanes, in the order of the guest's CPU numbers.
     pub fn lane_threads(&mut self, spec: &Spec) -> Result<Vec<LaneThread>> {
-        let silent = |what: &str| Error::Machine {
-            reason: format!("QEMU's control socket: {what}"),
-            console: String::new(),
-        };
+        let silent = |what: &str| Error::Unsupported(format!("QEMU's control socket: {what}"));
         let stream = self
             .control
             .try_clone()
@@ -244,6 +245,12 @@ fn pair() -> Result<(UnixStream, OwnedFd)> {
     )
     .during(|| "create a socket".into())?;
     Ok((UnixStream::from(near), far))
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        self.kill();
+    }
 }
 
 /// Starts the process from a thread that lives as long as it does: the kernel sends the "parent died" signal when the

@@ -90,7 +90,7 @@ impl Spec {
             console: false,
             console_log: None,
             keep_host_awake: false,
-            host: HostSettings::default(),
+            host: HostSettings::recommended(),
             interrupt: Interrupt::new()?,
             notice: |text| eprintln!("sidelane: {text}"),
         })

@@ -1,0 +1,103 @@
+//! The machine's threads on the host: where they run and how the host's scheduler treats them.
+
+use crate::companions::Companions;
+use crate::error::Result;
+use crate::host;
+use crate::host_settings::HostSettings;
+use crate::place;
+use crate::qemu::LaneThread;
+use crate::spec::Spec;
+use std::time::Duration;
+
+/// A machine's threads and what accompanies them.
+pub struct Arrangement {
+    /// The host CPUs that carry lanes.
+    cpus: Vec<usize>,
+    /// In the order of the guest's CPU numbers.
+    lanes: Vec<LaneThread>,
+    /// QEMU's main thread.
+    main: i32,
+    settings: HostSettings,
+    spinners: Companions,
+    metronome: Companions,
+    notice: fn(&str),
+}
+
+impl Arrangement {
+    /// For a machine that just started: the threads still float, which makes booting faster.
+    pub fn new(spec: &Spec, lanes: Vec<LaneThread>, main: u32) -> Result<Self> {
+        let allowed = host::allowed_cpus()?;
+        let cores = spec.total_cores();
+        if cores > allowed.len() {
+            (spec.notice)(&format!(
+                "{cores} emulated cores on {} host CPUs: cores that share one slow each other down",
+                allowed.len()
+            ));
+        }
+        let mut arrangement = Arrangement {
+            cpus: allowed.into_iter().take(cores).collect(),
+            lanes,
+            main: main as i32,
+            settings: HostSettings::default(),
+            spinners: Companions::none(),
+            metronome: Companions::none(),
+            notice: spec.notice,
+        };
+        arrangement.set(spec.host)?;
+        Ok(arrangement)
+    }
+
+    /// The lanes' threads.
+    pub fn tids(&self) -> Vec<i32> {
+        self.lanes.iter().map(|lane| lane.tid).collect()
+    }
+
+    /// Pins the lanes of each core to one host CPU.
+    pub fn pin(&self) -> Result<()> {
+        place::lanes(&self.lanes, &self.cpus)
+    }
+
+    /// Keeps the host CPUs awake from now on, or no longer.
+    pub fn keep_awake(&mut self, keep: bool) -> Result<()> {
+        self.spinners = Companions::none();
+        if keep {
+            self.spinners.keep_awake(&self.cpus)?;
+        }
+        Ok(())
+    }
+
+    /// Changes how the host's scheduler treats the threads. What needs a privilege that is lacking is left out, with
+    /// a notice.
+    pub fn set(&mut self, new: HostSettings) -> Result<()> {
+        if new.slice != self.settings.slice {
+            let length = new.slice.unwrap_or(Duration::ZERO);
+            self.tids()
+                .into_iter()
+                .try_for_each(|tid| place::slice(tid, length))?;
+        }
+        if new.urgent_timers != self.settings.urgent_timers {
+            if new.urgent_timers {
+                self.privileged(place::real_time(self.main));
+            } else {
+                place::slice(self.main, Duration::ZERO)?;
+            }
+        }
+        if new.metronome != self.settings.metronome {
+            self.metronome = Companions::none();
+            if let Some(period) = new.metronome {
+                let started = self.metronome.metronome(&self.cpus, period);
+                self.privileged(started);
+            }
+        }
+        self.settings = new;
+        Ok(())
+    }
+
+    fn privileged(&self, done: Result<()>) {
+        if let Err(error) = done {
+            (self.notice)(&format!(
+                "hand-overs between sibling lanes will take longer: {error}"
+            ));
+        }
+    }
+}
