@@ -11,6 +11,7 @@ pub const HELP: &str = "Exit codes:
   3    this machine cannot do it (kernel feature, privilege or program missing)
   4    bad input (configuration, scenario, captured tree)
   124  timed out
+  125  the emulated machine failed
   130  interrupted
 `testbed run` exits with the status of the command that it ran.";
 
@@ -35,9 +36,27 @@ pub fn code_of(error: &anyhow::Error) -> ExitCode {
     if error.downcast_ref::<BadInput>().is_some() {
         return ExitCode::from(BAD_INPUT);
     }
+    if let Some(error) = error
+        .chain()
+        .find_map(|e| e.downcast_ref::<sidelane_testbed::Error>())
+    {
+        return of_testbed(error);
+    }
     match error.downcast_ref::<sidelane_sched::Error>() {
         Some(error) if error.is_machine() => ExitCode::from(CANNOT),
         Some(error) if error.is_input() => ExitCode::from(BAD_INPUT),
         _ => ExitCode::FAILURE,
+    }
+}
+
+fn of_testbed(error: &sidelane_testbed::Error) -> ExitCode {
+    use sidelane_testbed::Error;
+    match error {
+        Error::MissingProgram { .. } | Error::Unsupported(_) | Error::Kernel(_) => CANNOT.into(),
+        Error::BadSpec(_) => BAD_INPUT.into(),
+        Error::TimedOut { .. } => 124.into(),
+        Error::Machine { .. } => 125.into(),
+        Error::Interrupted => 130.into(),
+        Error::Io { .. } => ExitCode::FAILURE,
     }
 }

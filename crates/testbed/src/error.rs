@@ -1,7 +1,5 @@
 //! What can go wrong, each with its remedy.
 
-use std::path::PathBuf;
-
 /// A failure of the test bed itself (never of the command run on it).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -49,9 +47,6 @@ pub enum Error {
     /// Somebody asked to stop (see [`crate::Interrupt`]).
     #[error("interrupted")]
     Interrupted,
-    /// A result or status could not be read.
-    #[error("{0} is damaged: {1}")]
-    Damaged(PathBuf, String),
 }
 
 /// The crate's result.

@@ -2,7 +2,9 @@
 
 use crate::error::{During, Error, Result};
 use nix::sched::{CpuSet, sched_getaffinity};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgrp, tcgetpgrp};
+use std::io::IsTerminal;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 /// Finds a program on PATH (and in the administrator's folders, which are not on everyone's).
@@ -41,4 +43,14 @@ pub fn check_architecture() -> Result<()> {
          run it on an x86-64 host",
         std::env::consts::ARCH
     )))
+}
+
+/// This process's standard input, to be forwarded; none if it is closed, or a terminal that others use now (reading
+/// it would stop a background job).
+pub fn standard_input() -> Option<OwnedFd> {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() && tcgetpgrp(stdin.as_fd()).ok() != Some(getpgrp()) {
+        return None;
+    }
+    stdin.as_fd().try_clone_to_owned().ok()
 }

@@ -31,7 +31,8 @@ mod spec;
 mod wire;
 
 pub use error::{Error, Result};
+pub use host::standard_input;
 pub use host_settings::HostSettings;
 pub use interrupt::Interrupt;
-pub use machine::{Job, Machine};
+pub use machine::{Job, Machine, exit_code};
 pub use spec::{Kernel, Spec};

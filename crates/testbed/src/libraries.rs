@@ -1,6 +1,7 @@
 //! Which shared libraries a program needs: asked of its own dynamic loader.
 
 use crate::error::{During, Error, Result};
+use object::{Object, ObjectSection};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -60,29 +61,11 @@ fn parse_list(text: &str) -> std::result::Result<Vec<PathBuf>, String> {
     Ok(paths)
 }
 
-/// The dynamic loader that a 64-bit little-endian ELF program names (its `PT_INTERP` segment).
-fn interpreter(elf: &[u8]) -> Option<String> {
-    const INTERP: u32 = 3;
-    if elf.get(..6)? != [0x7f, b'E', b'L', b'F', 2, 1] {
-        return None;
-    }
-    let u16_at = |at: usize| Some(u16::from_le_bytes(elf.get(at..at + 2)?.try_into().ok()?));
-    let u32_at = |at: usize| Some(u32::from_le_bytes(elf.get(at..at + 4)?.try_into().ok()?));
-    let u64_at = |at: usize| {
-        let number = u64::from_le_bytes(elf.get(at..at.checked_add(8)?)?.try_into().ok()?);
-        usize::try_from(number).ok()
-    };
-    let (table, size, count) = (u64_at(32)?, u16_at(54)?, u16_at(56)?);
-    for index in 0..count {
-        let segment = table.checked_add(usize::from(index) * usize::from(size))?;
-        if u32_at(segment)? == INTERP {
-            let (offset, length) = (u64_at(segment + 8)?, u64_at(segment + 32)?);
-            let name = elf.get(offset..offset.checked_add(length)?)?;
-            let name = name.strip_suffix(b"\0").unwrap_or(name);
-            return String::from_utf8(name.to_vec()).ok();
-        }
-    }
-    None
+/// The dynamic loader that a program names.
+fn interpreter(bytes: &[u8]) -> Option<String> {
+    let file = object::File::parse(bytes).ok()?;
+    let name = file.section_by_name(".interp")?.data().ok()?;
+    String::from_utf8(name.strip_suffix(b"\0").unwrap_or(name).to_vec()).ok()
 }
 
 #[cfg(test)]

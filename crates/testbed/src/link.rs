@@ -20,6 +20,12 @@ const CONSOLE_KEPT: usize = 64 * 1024;
 /// How many of its lines an error shows.
 const CONSOLE_SHOWN: usize = 25;
 
+/// With these the kernel begins to tell why it dies.
+const LAST_WORDS: [&str; 4] = ["Kernel panic", "Oops:", "BUG:", "sysrq: Trigger a crash"];
+
+/// How many lines from there an error shows.
+const LAST_WORDS_SHOWN: usize = 60;
+
 /// Standard input is read only while less than this waits to be sent, bytes.
 const INPUT_AHEAD: usize = 64 * 1024;
 
@@ -218,17 +224,25 @@ impl Link {
         }
     }
 
-    /// The last lines of the guest's console.
+    /// What the guest's console said last: its last words if it died of an error, else its last lines.
     pub fn console_tail(&self) -> String {
         let bytes: Vec<u8> = self.console.kept.iter().copied().collect();
-        let text = String::from_utf8_lossy(&bytes).replace('\r', "");
-        let lines: Vec<&str> = text.lines().collect();
-        if lines.is_empty() {
-            return "(its console said nothing)".into();
-        }
-        let from = lines.len().saturating_sub(CONSOLE_SHOWN);
-        format!("The end of its console:\n{}", lines[from..].join("\n"))
+        tail(&String::from_utf8_lossy(&bytes).replace('\r', ""))
     }
+}
+
+fn tail(console: &str) -> String {
+    let lines: Vec<&str> = console.lines().collect();
+    if lines.is_empty() {
+        return "(its console said nothing)".into();
+    }
+    let fatal = |line: &&str| LAST_WORDS.iter().any(|word| line.contains(word));
+    let from = lines
+        .iter()
+        .position(fatal)
+        .unwrap_or(lines.len().saturating_sub(CONSOLE_SHOWN));
+    let shown = &lines[from..lines.len().min(from + LAST_WORDS_SHOWN)];
+    format!("The end of its console:\n{}", shown.join("\n"))
 }
 
 impl Console {
@@ -261,4 +275,24 @@ impl Console {
 
 fn retry(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_is_shown_rather_than_the_end() {
+        let trace = "line\n".repeat(40);
+        let shown = tail(&format!("boot\nKernel panic - not syncing: x\n{trace}"));
+        assert!(shown.contains("Kernel panic - not syncing: x") && !shown.contains("boot"));
+    }
+
+    #[test]
+    fn without_a_cause_the_last_lines_are_shown() {
+        let console: String = (0..100).map(|n| format!("line {n}\n")).collect();
+        let shown = tail(&console);
+        assert!(shown.ends_with("line 99") && !shown.contains("line 74\n"));
+        assert_eq!(tail(""), "(its console said nothing)");
+    }
 }

@@ -303,8 +303,28 @@ fn unique_name() -> String {
     format!("sidelane-testbed-{}-{count}", std::process::id())
 }
 
+/// A command's status as a shell gives it: the exit status, or 128 and the number of the signal that ended it.
+pub fn exit_code(status: ExitStatus) -> u8 {
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
 fn sink(to: &mut dyn Write, bytes: &[u8], name: &str) -> Result<()> {
     to.write_all(bytes)
         .and_then(|()| to.flush())
         .during(|| format!("write the guest's {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_those_of_a_shell() {
+        assert_eq!(exit_code(ExitStatus::from_raw(0)), 0);
+        assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), 7);
+        assert_eq!(exit_code(ExitStatus::from_raw(libc::SIGKILL)), 137);
+    }
 }

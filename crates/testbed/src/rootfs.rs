@@ -4,12 +4,12 @@ use crate::cpio::Archive;
 use crate::error::{During, Error, Result};
 use crate::guest::MODULES;
 use crate::host;
-use crate::kernel::Image;
+use crate::kernel::{Image, modules};
 use crate::libraries;
 use crate::spec::Spec;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// Folders that stay empty in the archive.
@@ -83,49 +83,45 @@ fn add_loader_cache(archive: &mut Archive) {
     }
 }
 
-/// A file or folder under its own path.
+/// A file or folder under its own path; a program is also linked from where the guest looks for programs.
 fn add_path(archive: &mut Archive, path: &Path) -> Result<()> {
     if path.is_dir() {
-        archive.folder(&text(path)?, 0o755);
-        let entries = fs::read_dir(path).during(|| format!("read {}", path.display()))?;
-        for entry in entries {
-            let entry = entry.during(|| format!("read {}", path.display()))?;
-            add_inside(archive, &entry.path())?;
-        }
-        return Ok(());
+        return add_folder(archive, path);
     }
-    add_program(archive, path, &text(path)?)?;
+    let place = text(path)?;
+    add_program(archive, path, &place)?;
     let runnable = fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o111 != 0);
-    if let (true, Some(name)) = (runnable, path.file_name()) {
-        let link = format!("/usr/bin/{}", name.to_string_lossy());
-        if !archive.has(&link) || !text(path)?.starts_with("/usr/bin/") {
-            link_unless_same(archive, &link, &text(path)?);
+    let link = path
+        .file_name()
+        .map(|name| Path::new("/usr/bin").join(name));
+    let there =
+        |link: &Path| link == path || link.strip_prefix("/usr").ok() == path.strip_prefix("/").ok();
+    match link.filter(|link| runnable && !there(link)) {
+        Some(link) => {
+            archive.link(&text(&link)?, &place);
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// A folder with all that is in it; links stay links.
+fn add_folder(archive: &mut Archive, folder: &Path) -> Result<()> {
+    let what = || format!("read {}", folder.display());
+    archive.folder(&text(folder)?, 0o755);
+    for entry in fs::read_dir(folder).during(what)? {
+        let path = entry.during(what)?.path();
+        let kind = fs::symlink_metadata(&path).during(what)?.file_type();
+        if kind.is_symlink() {
+            let target = fs::read_link(&path).during(what)?;
+            archive.link(&text(&path)?, &text(&target)?);
+        } else if kind.is_dir() {
+            add_folder(archive, &path)?;
+        } else if kind.is_file() {
+            add_program(archive, &path, &text(&path)?)?;
         }
     }
     Ok(())
-}
-
-fn add_inside(archive: &mut Archive, path: &Path) -> Result<()> {
-    let kind = fs::symlink_metadata(path).during(|| format!("read {}", path.display()))?;
-    if kind.is_symlink() {
-        let target = fs::read_link(path).during(|| format!("read {}", path.display()))?;
-        archive.link(&text(path)?, &text(&target)?);
-        Ok(())
-    } else if kind.is_dir() || kind.is_file() {
-        if kind.is_dir() {
-            return add_path(archive, path);
-        }
-        add_program(archive, path, &text(path)?)
-    } else {
-        Ok(())
-    }
-}
-
-fn link_unless_same(archive: &mut Archive, link: &str, target: &str) {
-    let merged = format!("/usr{target}");
-    if link != target && link != merged {
-        archive.link(link, target);
-    }
 }
 
 /// A file, under the given path, with the libraries that it needs under theirs.
@@ -148,7 +144,13 @@ fn add_kernel_files(archive: &mut Archive, spec: &Spec, kernel: &Image) -> Resul
         let bytes = read(config)?;
         archive.file(&format!("/boot/config-{}", kernel.version), 0o644, bytes);
     }
-    let _ = (spec, MODULES);
+    let mut list = String::new();
+    for module in modules::load_order(kernel, &spec.modules)? {
+        let path = format!("/lib/modules/{}/{}.ko", kernel.version, module.name);
+        archive.file(&path, 0o644, module.code);
+        list.push_str(&format!("{path}\n"));
+    }
+    archive.file(MODULES, 0o644, list.into_bytes());
     Ok(())
 }
 
@@ -165,5 +167,38 @@ fn text(path: &Path) -> Result<String> {
     })
 }
 
-#[allow(dead_code)]
-fn unused(_: PathBuf) {}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpio::Archive;
+
+    #[test]
+    fn a_program_comes_with_its_loader_and_a_link_from_the_search_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("tool");
+        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        let data = folder.path().join("data");
+        fs::write(&data, "x").unwrap();
+        let mut archive = Archive::new();
+        add_path(&mut archive, &program).unwrap();
+        add_path(&mut archive, &data).unwrap();
+        assert!(archive.has(&text(&program).unwrap()) && archive.has(&text(&data).unwrap()));
+        assert!(archive.has("/usr/bin/tool") && !archive.has("/usr/bin/data"));
+        assert!(archive.has("/lib64/ld-linux-x86-64.so.2"));
+    }
+
+    #[test]
+    fn a_folder_comes_whole_and_a_program_in_its_place_needs_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("a")).unwrap();
+        fs::write(folder.path().join("a/b"), "x").unwrap();
+        std::os::unix::fs::symlink("b", folder.path().join("a/c")).unwrap();
+        let mut archive = Archive::new();
+        add_path(&mut archive, folder.path()).unwrap();
+        let inside = |name: &str| archive.has(&format!("{}/{name}", folder.path().display()));
+        assert!(inside("a/b") && inside("a/c"));
+        let before = archive.has("/usr/bin/sh");
+        add_path(&mut archive, Path::new("/bin/sh")).unwrap();
+        assert!(!before && archive.has("/usr/bin/sh"));
+    }
+}

@@ -134,7 +134,54 @@ impl Spec {
             if !path.exists() {
                 return bad(format!("--add {}: no such file", path.display()));
             }
+            if ["/proc", "/sys", "/dev"]
+                .iter()
+                .any(|own| path.starts_with(own))
+            {
+                return bad(format!(
+                    "--add {}: the guest has its own there",
+                    path.display()
+                ));
+            }
         }
         smt::quota_share(&self.thread_perf)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_two_cores_of_two_lanes() {
+        let spec = Spec::new("sidelane").unwrap();
+        assert_eq!(
+            (spec.total_cores(), spec.lanes(), spec.total_lanes()),
+            (2, 2, 4)
+        );
+        assert_eq!(spec.validate().unwrap(), 1.0);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        let refused = |change: fn(&mut Spec), word: &str| {
+            let mut spec = Spec::new("sidelane").unwrap();
+            change(&mut spec);
+            let text = spec.validate().unwrap_err().to_string();
+            assert!(text.contains(word), "{text}");
+        };
+        refused(|s| s.cores = 0, "one core");
+        refused(|s| s.cores = usize::MAX, "too many");
+        refused(|s| s.memory_mib = 10, "at least 256");
+        refused(|s| s.add.push("/no/such/file".into()), "/no/such/file");
+        refused(|s| s.add.push("/proc/version".into()), "its own there");
+        refused(|s| s.thread_perf = vec![0.5], "begins with 0.5");
+    }
+
+    #[test]
+    fn a_kernel_is_named_by_version_or_path() {
+        assert_eq!(Kernel::from("newest"), Kernel::Newest);
+        assert_eq!(Kernel::from("7.0"), Kernel::Version("7.0".into()));
+        assert_eq!(Kernel::from("./vmlinuz"), Kernel::Path("./vmlinuz".into()));
     }
 }

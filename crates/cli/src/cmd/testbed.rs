@@ -1,14 +1,20 @@
-//! `sidelane testbed`: boots an emulated SMT machine and runs a command in it.
+//! `sidelane testbed`: an emulated SMT machine for everyone.
 
+use super::Format;
 use anyhow::bail;
-use sidelane_testbed::{Interrupt, Job, Kernel, Machine, Spec, belongings, guest};
+use sidelane_testbed::{
+    Interrupt, Job, Kernel, Machine, Spec, belongings, guest, kernel, probe, smt,
+};
 use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Boot an emulated SMT machine and run a command in it.
+/// Boot an emulated SMT machine and run a command in it, or measure it.
+///
+/// QEMU boots a stock distribution kernel with the cores and lanes asked for. The lanes of a core
+/// share one CPU of this machine, so that siblings really compete. Figures from it are ratios
+/// between configurations in one boot, not figures of silicon.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -18,12 +24,11 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Run(RunArgs),
+    Probe(ProbeArgs),
+    Kernels(KernelsArgs),
     /// The guest's first process.
     #[command(hide = true)]
     GuestInit,
-    /// Cleans up after this program was killed.
-    #[command(hide = true)]
-    Reaper,
     /// Measures in the guest.
     #[command(hide = true)]
     GuestProbe {
@@ -32,23 +37,78 @@ enum Command {
         /// How many hand-overs of each kind.
         wake_ups: usize,
     },
+    /// Cleans up after this program was killed.
+    #[command(hide = true)]
+    Reaper,
 }
 
-/// Boot the machine, run a command in it, stream its output and exit with its status.
+const RUN_EXAMPLES: &str = "\
+Examples:
+  sidelane testbed run -- lscpu -e
+  sidelane testbed run --cores 1 --lanes 4 -- cat /sys/devices/system/cpu/smt/control
+  sidelane testbed run --thread-perf 1,0.63 --add /usr/bin/redis-server -- redis-server --version
+  sidelane testbed run --kernel 6.18 --module kvm-amd --timeout 60 -- ls -l /dev/kvm
+
+The guest has busybox, this program, and what --add brings. The exit status is the command's,
+128 + N if signal N ended it; 124 if it did not end in time, 125 if the machine failed.";
+
+/// Boot the machine, run a command in it, stream its output, and exit with its status.
 #[derive(clap::Args)]
+#[command(after_help = RUN_EXAMPLES)]
 struct RunArgs {
     #[command(flatten)]
     machine: MachineArgs,
-    /// Give up after this many seconds (exit status 124).
-    #[arg(long, value_name = "S")]
-    timeout: Option<f64>,
+    /// Give up when the command has not ended after so many seconds (exit status 124).
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// A variable for the command's environment (repeatable).
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// Do not forward standard input.
+    #[arg(short = 'n', long)]
+    no_stdin: bool,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     argv: Vec<OsString>,
 }
 
+const PROBE_EXAMPLES: &str = "\
+Examples:
+  sidelane testbed probe
+  sidelane testbed probe --thread-perf 1,0.63 --format json";
+
+/// Boot the machine and measure the threadPerf and hand-overs that it really delivers.
+#[derive(clap::Args)]
+#[command(after_help = PROBE_EXAMPLES)]
+struct ProbeArgs {
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// How often each speed is measured.
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    repetitions: usize,
+    /// How many hand-overs of each kind are timed.
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    wake_ups: usize,
+    /// How the result is printed.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// List the kernels that are cached or can be fetched.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  sidelane testbed kernels --refresh")]
+struct KernelsArgs {
+    /// Ask the distribution even if it was asked within the last days.
+    #[arg(long)]
+    refresh: bool,
+    /// How the result is printed.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
 /// The machine.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Machine")]
 struct MachineArgs {
     /// Sockets.
     #[arg(long, default_value_t = 1, value_name = "S")]
@@ -56,50 +116,50 @@ struct MachineArgs {
     /// Cores of each socket.
     #[arg(long, default_value_t = 2, value_name = "C")]
     cores: usize,
-    /// Lanes of each core [default: 2].
+    /// Lanes of each core [default: 2, or as many as --thread-perf has numbers].
     #[arg(long, value_name = "T")]
     lanes: Option<usize>,
-    /// Speed of a lane when 1, 2, … lanes of its core run.
+    /// Speed of a lane when 1, 2, … lanes of its core run [default: 1,1/2,1/3,…].
     #[arg(long, value_delimiter = ',', value_name = "1,X,...")]
     thread_perf: Vec<f64>,
-    /// `newest`, a version, or the path of a kernel image.
+    /// A version as in `7.0` or `6.18.15`, `newest`, or the path of a kernel image.
     #[arg(long, default_value = "newest", value_name = "VERSION|PATH")]
     kernel: String,
     /// Memory, MiB.
     #[arg(long, default_value_t = 1024, value_name = "MIB")]
     memory: u64,
-    /// A file to have in the guest, with the libraries it needs (repeatable).
+    /// A file or folder to have in the guest, with the libraries it needs (repeatable).
     #[arg(long, value_name = "FILE")]
     add: Vec<PathBuf>,
-    /// A kernel module to load at boot (repeatable).
+    /// A kernel module to load at boot, with those it needs (repeatable).
     #[arg(long, value_name = "NAME")]
     module: Vec<String>,
-    /// The slice that the host gives a lane's thread, ms.
-    #[arg(long, value_name = "MS")]
-    host_slice: Option<f64>,
-    /// How often the host is made to choose anew between sibling lanes, ms.
-    #[arg(long, value_name = "MS")]
-    host_metronome: Option<f64>,
-    /// Keep the host CPUs awake with idle-class spinners.
-    #[arg(long)]
-    keep_awake: bool,
-    /// A word to add to the kernel's command line (repeatable).
-    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
-    kernel_arg: Vec<String>,
     /// Copy the guest kernel's console to standard error.
     #[arg(long)]
     console: bool,
+    /// A word to add to the guest kernel's command line (repeatable).
+    #[arg(long, value_name = "WORD")]
+    kernel_arg: Vec<String>,
+    /// Keep the host CPUs awake while the machine runs, as for a measurement.
+    #[arg(long)]
+    keep_awake: bool,
+    /// How often the host is made to choose anew between sibling lanes, ms; 0 leaves it to its tick.
+    #[arg(long, value_name = "MS", default_value = "0.5", value_parser = milliseconds)]
+    host_metronome: Duration,
+    /// The slice that the host's scheduler gives a lane, ms [default: the host's].
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
+    host_slice: Option<Duration>,
 }
 
 impl MachineArgs {
-    fn spec(&self, interrupt: &Interrupt) -> anyhow::Result<Spec> {
+    fn spec(&self, interrupt: Interrupt) -> anyhow::Result<Spec> {
         let mut spec = Spec::new(std::env::current_exe()?)?;
         spec.sockets = self.sockets;
         spec.cores = self.cores;
         spec.thread_perf = match (self.lanes, self.thread_perf.len()) {
-            (lanes, 0) => sidelane_testbed::smt::even_shares(lanes.unwrap_or(2)),
+            (lanes, 0) => smt::even_shares(lanes.unwrap_or(2)),
             (Some(lanes), given) if lanes != given => {
-                bail!("--thread-perf has {given} numbers for {lanes} lanes: one for each is needed")
+                bail!("--thread-perf has {given} numbers for {lanes} lanes: give one for each")
             }
             _ => self.thread_perf.clone(),
         };
@@ -107,17 +167,12 @@ impl MachineArgs {
         spec.memory_mib = self.memory;
         spec.add = self.add.clone();
         spec.modules = self.module.clone();
-        let ms = |value: Option<f64>| {
-            value
-                .map(|ms| Duration::try_from_secs_f64(ms / 1e3))
-                .transpose()
-        };
-        spec.host.slice = ms(self.host_slice)?;
-        spec.host.metronome = ms(self.host_metronome)?;
-        spec.keep_host_awake = self.keep_awake;
         spec.console = self.console;
         spec.kernel_args = self.kernel_arg.clone();
-        spec.interrupt = interrupt.clone();
+        spec.keep_host_awake = self.keep_awake;
+        spec.host.slice = self.host_slice;
+        spec.host.metronome = Some(self.host_metronome).filter(|period| !period.is_zero());
+        spec.interrupt = interrupt;
         Ok(spec)
     }
 }
@@ -125,35 +180,70 @@ impl MachineArgs {
 /// Runs `sidelane testbed`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
-        Command::Run(args) => run_command(args),
-        Command::GuestInit => Err(guest::init::run().into()),
-        Command::Reaper => {
-            belongings::reap()?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Run(args) => return run_command(args),
+        Command::Probe(args) => run_probe(args)?,
+        Command::Kernels(args) => list_kernels(args)?,
+        Command::GuestInit => return Err(guest::init::run().into()),
         Command::GuestProbe {
             repetitions,
             wake_ups,
-        } => {
-            guest::probe::run(repetitions, wake_ups)?;
-            Ok(ExitCode::SUCCESS)
-        }
+        } => guest::probe::run(repetitions, wake_ups)?,
+        Command::Reaper => belongings::reap()?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_command(args: RunArgs) -> anyhow::Result<ExitCode> {
+    let spec = args.machine.spec(on_signal()?)?;
+    let mut job = Job::new(&args.argv);
+    for variable in &args.env {
+        match variable.split_once('=') {
+            Some((name, value)) => job = job.env(name, value),
+            None => bail!("--env {variable}: give NAME=VALUE"),
+        }
+    }
+    if let Some(limit) = args.timeout {
+        job = job.timeout(limit);
+    }
+    if let (false, Some(stdin)) = (args.no_stdin, sidelane_testbed::standard_input()) {
+        job = job.stdin(stdin);
+    }
+    let mut machine = Machine::boot(&spec)?;
+    let status = machine.run(job, &mut std::io::stdout(), &mut std::io::stderr())?;
+    Ok(ExitCode::from(sidelane_testbed::exit_code(status)))
+}
+
+fn run_probe(args: ProbeArgs) -> anyhow::Result<()> {
+    let mut spec = args.machine.spec(on_signal()?)?;
+    spec.keep_host_awake = true;
+    let effort = probe::Effort {
+        repetitions: args.repetitions,
+        wake_ups: args.wake_ups,
+    };
+    let report = probe::run(&spec, effort)?;
+    args.format.print(|| report.to_string(), &report)
+}
+
+fn list_kernels(args: KernelsArgs) -> anyhow::Result<()> {
+    let notice = |text: &str| eprintln!("sidelane: {text}");
+    let kernels = kernel::list(args.refresh, &on_signal()?, notice)?;
+    args.format.print(|| kernel::render(&kernels), &kernels)
+}
+
+/// Raised by Ctrl-C, SIGTERM and SIGHUP, so that nothing is left behind.
+fn on_signal() -> anyhow::Result<Interrupt> {
     let interrupt = Interrupt::new()?;
     let raise = interrupt.clone();
     ctrlc::set_handler(move || raise.raise())?;
-    let mut machine = Machine::boot(&args.machine.spec(&interrupt)?)?;
-    let mut job = Job::new(&args.argv);
-    if let Some(seconds) = args.timeout {
-        job = job.timeout(Duration::try_from_secs_f64(seconds)?);
-    }
-    let status = machine.run(job, &mut std::io::stdout(), &mut std::io::stderr())?;
-    let code = status
-        .code()
-        .or(status.signal().map(|s| 128 + s))
-        .unwrap_or(1);
-    Ok(ExitCode::from(code as u8))
+    Ok(interrupt)
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number".to_string())?;
+    Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
+}
+
+fn milliseconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number".to_string())?;
+    Duration::try_from_secs_f64(number / 1e3).map_err(|error| error.to_string())
 }

@@ -3,17 +3,19 @@
 mod apt;
 mod cache;
 mod image;
+mod listing;
+pub mod modules;
 mod release;
 
 pub use cache::Cache;
 pub use image::Image;
+pub use listing::{Listed, list, render};
 
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::spec::Kernel;
 use cache::{Locked, Offer};
 use release::Release;
-use serde::Serialize;
 
 /// The Debian suite that has kernels with sched_ext.
 pub const SUITE: &str = "trixie-backports";
@@ -131,54 +133,4 @@ fn fetch_from(
 fn newest(offer: &Offer, text: Option<&str>) -> Option<Release> {
     let mut all = release::releases(&offer.packages).into_iter();
     all.find(|release| text.is_none_or(|text| release.is_called(text)))
-}
-
-/// A kernel in a listing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Listed {
-    /// As `uname -r` prints it.
-    pub version: String,
-    /// It lies in the cache.
-    pub cached: bool,
-    /// It can be fetched.
-    pub available: bool,
-    /// Its configuration can be had (libbpf may need it in the guest).
-    pub config: bool,
-    /// Its modules can be had.
-    pub modules: bool,
-}
-
-/// All kernels that are cached or can be fetched, newest first. Reads the distribution's list again when it is old or
-/// `refresh` asks for it; without a network the cached ones are listed.
-pub fn list(refresh: bool, interrupt: &Interrupt, notice: fn(&str)) -> Result<Vec<Listed>> {
-    let cache = Cache::open()?;
-    let known = cache.offer(SUITE).filter(|(_, fresh)| *fresh && !refresh);
-    let offer = match known {
-        Some((offer, _)) => offer,
-        None => match cache.lock(interrupt)?.refresh(SUITE) {
-            Ok(offer) => offer,
-            Err(Error::Kernel(why)) => {
-                notice(&format!("only what is cached: {why}"));
-                Offer::default()
-            }
-            Err(other) => return Err(other),
-        },
-    };
-    let mut all = release::releases(&offer.packages);
-    all.extend(cache.kernels());
-    all.sort_by(|a, b| b.cmp(a));
-    all.dedup();
-    let listed = all.iter().map(|release| {
-        let cached = cache.kernel(release);
-        let has = |of: fn(&Image) -> bool| cached.as_ref().is_some_and(of);
-        Listed {
-            version: release.name().to_string(),
-            cached: cached.is_some(),
-            available: !release.kernel_packages(&offer.packages).is_empty(),
-            config: release.has_config(&offer.packages) || has(|image| image.config.is_some()),
-            modules: !release.module_packages(&offer.packages).is_empty()
-                || has(|image| image.modules.is_some()),
-        }
-    });
-    Ok(listed.collect())
 }
