@@ -42,6 +42,9 @@ pub fn code_of(error: &anyhow::Error) -> ExitCode {
     {
         return of_testbed(error);
     }
+    if let Some(error) = error.downcast_ref::<sidelane_demo::Error>() {
+        return of_demo(error);
+    }
     match error.downcast_ref::<sidelane_sched::Error>() {
         Some(error) if error.is_machine() => ExitCode::from(CANNOT),
         Some(error) if error.is_input() => ExitCode::from(BAD_INPUT),
@@ -58,5 +61,16 @@ fn of_testbed(error: &sidelane_testbed::Error) -> ExitCode {
         Error::Machine { .. } => 125.into(),
         Error::Interrupted => 130.into(),
         Error::Io { .. } => ExitCode::FAILURE,
+    }
+}
+
+fn of_demo(error: &sidelane_demo::Error) -> ExitCode {
+    use sidelane_demo::Error;
+    match error {
+        Error::MissingProgram { .. } | Error::Unsupported(_) => CANNOT.into(),
+        Error::BadPlan(_) => BAD_INPUT.into(),
+        Error::Interrupted => 130.into(),
+        Error::Testbed(error) => of_testbed(error),
+        _ => ExitCode::FAILURE,
     }
 }

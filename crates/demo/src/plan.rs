@@ -121,7 +121,8 @@ pub struct Plan {
     pub compute: ComputePlan,
     /// The redis server.
     pub redis: RedisPlan,
-    /// Length of each of the two reference measurements before a configuration, ms.
+    /// Length of the reference measurement of batch work before each configuration, ms; that of the
+    /// computing server's work takes a third of it.
     pub reference_ms: u64,
     /// Pause after each change of the configuration, ms.
     pub settle_ms: u64,
@@ -168,7 +169,7 @@ impl Default for Plan {
                 run_ms: 3000,
                 load: 0.3,
             },
-            reference_ms: 300,
+            reference_ms: 500,
             settle_ms: 200,
             trace_ms: Some(4000),
         }
@@ -233,7 +234,7 @@ impl Plan {
                 Workload::Redis => self.redis.run_ms,
             })
             .sum();
-        let configuration_ms = run_ms + 2 * self.reference_ms + 3 * self.settle_ms;
+        let configuration_ms = run_ms + self.reference_ms * 4 / 3 + 3 * self.settle_ms;
         let count = u64::from(self.repetitions) * self.configurations.len() as u64;
         (count * configuration_ms + 2 * self.trace_ms.unwrap_or(0)) as f64 / 1000.0
     }

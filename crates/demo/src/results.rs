@@ -9,11 +9,12 @@
 //!         (bytes/s of one whole core) × (cores − core-time of critical work per second)
 //! ```
 //!
-//! The speed of a whole core is the mean of the reference measurements before and after the run. The
-//! core-time of the computing server is units of work / (units/s of one whole core), by the same
-//! references; that of redis is the time its process spends on lanes for the same commands in `alone`.
-//! The share can exceed 1 a little where a reference was taken in a slow moment. Nothing else
-//! (the kernel, the load generator) is taken off the capacity.
+//! The speed of a whole core is the mean of the reference measurements of the run's repetition: before
+//! and after each of its configurations. (Single ones scatter by a tenth on a virtual machine with
+//! neighbours, and its speed drifts over minutes.) The core-time of the computing server is units of
+//! work / (units/s of one whole core), by the same references; that of redis is the time its process
+//! spends on lanes for the same commands in `alone`. The share can exceed 1 a little where the
+//! references met slow moments. Nothing else (the kernel, the load generator) is taken off the capacity.
 
 use crate::error::{Error, Result};
 use crate::message::{Calibration, MachineFacts, Message, Reference, Run, TraceRun};
@@ -111,12 +112,11 @@ pub struct Spreads {
     pub batch_share: Spread,
 }
 
-/// A run and the reference measurements around it.
+/// A run and the speed of a whole core in its repetition.
 #[derive(Debug, Clone, Copy)]
 struct Measured<'a> {
     run: &'a Run,
-    before: Reference,
-    after: Reference,
+    speed: Reference,
 }
 
 impl Results {
@@ -157,36 +157,42 @@ fn incomplete(text: &str) -> Error {
     Error::Incomplete(text.to_owned())
 }
 
-/// Gives each run the last reference before it and the first one after it.
+/// Gives each run the mean of the references of its repetition: from the last one before the
+/// repetition's first run to the first one after its last run.
 fn pair_with_references(messages: &[Message]) -> Result<Vec<Measured<'_>>> {
-    let mut measured: Vec<Measured<'_>> = Vec::new();
-    let mut waiting: Vec<(&Run, Reference)> = Vec::new();
-    let mut last = None;
+    let mut references: Vec<Reference> = Vec::new();
+    // Each run with the number of references before it.
+    let mut runs: Vec<(&Run, usize)> = Vec::new();
     for message in messages {
         match message {
-            Message::Reference(after) => {
-                let of = |(run, before)| Measured {
-                    run,
-                    before,
-                    after: *after,
-                };
-                measured.extend(waiting.drain(..).map(of));
-                last = Some(*after);
-            }
-            Message::Run(run) => {
-                waiting.push((
-                    run,
-                    last.ok_or_else(|| incomplete("no reference before a run"))?,
-                ));
-            }
+            Message::Reference(reference) => references.push(*reference),
+            Message::Run(run) => runs.push((run, references.len())),
             _ => {}
         }
     }
-    if waiting.is_empty() {
-        Ok(measured)
-    } else {
-        Err(incomplete("no reference after a run"))
-    }
+    let speed_in = |repetition: u32| -> Option<Reference> {
+        let before = runs
+            .iter()
+            .filter(|(run, _)| run.repetition == repetition)
+            .map(|run| run.1);
+        let first = before.clone().min()?.checked_sub(1)?;
+        mean(references.get(first..=before.max()?)?)
+    };
+    let measured = runs.iter().map(|&(run, _)| {
+        let speed = speed_in(run.repetition);
+        let speed = speed.ok_or_else(|| incomplete("no reference before or after a run"))?;
+        Ok(Measured { run, speed })
+    });
+    measured.collect()
+}
+
+fn mean(references: &[Reference]) -> Option<Reference> {
+    let count = references.len() as f64;
+    let of = |speed: fn(&Reference) -> f64| references.iter().map(speed).sum::<f64>() / count;
+    (!references.is_empty()).then(|| Reference {
+        batch_bytes_per_core_s: of(|reference| reference.batch_bytes_per_core_s),
+        units_per_core_s: of(|reference| reference.units_per_core_s),
+    })
 }
 
 fn reference_spread(messages: &[Message]) -> Result<ReferenceSpread> {
@@ -279,13 +285,10 @@ fn one_configuration(
 
 /// The batch share of one run: see the module's documentation.
 fn batch_share(measured: &Measured<'_>, of_workload: &[Measured<'_>], cores: f64) -> Result<f64> {
-    let Measured { run, before, after } = measured;
+    let Measured { run, speed } = measured;
     let elapsed_s = run.elapsed_ns as f64 / 1e9;
     let critical_cores = match run.workload {
-        Workload::Compute => {
-            let speed = f64::midpoint(before.units_per_core_s, after.units_per_core_s);
-            run.units as f64 / speed / elapsed_s
-        }
+        Workload::Compute => run.units as f64 / speed.units_per_core_s / elapsed_s,
         Workload::Redis => {
             let alone = of_workload.iter().find(|other| {
                 other.run.configuration == Configuration::Alone
@@ -297,8 +300,8 @@ fn batch_share(measured: &Measured<'_>, of_workload: &[Measured<'_>], cores: f64
             alone.server_lane_ns as f64 / alone.elapsed_ns as f64
         }
     };
-    let speed = f64::midpoint(before.batch_bytes_per_core_s, after.batch_bytes_per_core_s);
-    let share = run.batch_bytes as f64 / elapsed_s / (speed * (cores - critical_cores));
+    let idle_bytes_per_s = speed.batch_bytes_per_core_s * (cores - critical_cores);
+    let share = run.batch_bytes as f64 / elapsed_s / idle_bytes_per_s;
     if share.is_finite() && share >= 0.0 {
         Ok(share)
     } else {

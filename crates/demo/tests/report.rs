@@ -130,6 +130,33 @@ fn figures_computed_by_hand() {
 }
 
 #[test]
+fn each_repetition_is_held_against_its_own_references() {
+    let mut messages = messages();
+    let last_reference = messages
+        .iter()
+        .rposition(|m| matches!(m, Message::Reference(_)))
+        .unwrap();
+    // The third repetition's references are the last eight: twice as fast from there on.
+    let third: Vec<usize> = (0..=last_reference)
+        .filter(|&index| matches!(messages[index], Message::Reference(_)))
+        .skip(16)
+        .collect();
+    assert_eq!(third.len(), 8);
+    for index in third {
+        if let Message::Reference(reference) = &mut messages[index] {
+            reference.batch_bytes_per_core_s *= 2.0;
+        }
+    }
+    let results = Results::new(&messages, None).unwrap();
+    let share = results.workloads[0].configurations[3].spread.batch_share;
+    // 14.7, 14.8 and 14.9 MB of 15.2, of 15.2 and of about 30.4; the reference before the third
+    // repetition's first run is its own.
+    assert!((share.min - 14.9 / 30.4).abs() < 1e-9, "{share:?}");
+    assert!((share.median - 14.7 / 15.2).abs() < 1e-9, "{share:?}");
+    assert!((share.max - 14.8 / 15.2).abs() < 1e-9, "{share:?}");
+}
+
+#[test]
 fn the_json_has_the_promised_keys() {
     let results = results();
     let json: serde_json::Value =

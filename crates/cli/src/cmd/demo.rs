@@ -24,7 +24,7 @@ sent. Batch: a gzip process for each lane.
 
 Batch share = bytes compressed per second / (bytes per second of one whole core × (cores -
 core-time per second that the critical work needs)), by reference measurements before and after
-each run.";
+each configuration.";
 
 const EXAMPLES: &str = "Examples:
   sidelane demo                                     everything, in about four minutes
