@@ -23,7 +23,9 @@ pub struct SchedulerConfig {
     pub slice_ms: f64,
     /// Slice of batch work, 0.1 to 1000 ms.
     pub batch_slice_ms: f64,
-    /// Normal and batch work waits at most about this long, 10 to 10000 ms.
+    /// Normal work waits at most about this long behind critical work, 1 to 10000 ms.
+    pub normal_bound_ms: f64,
+    /// Batch work waits at most about this long, 10 to 10000 ms.
     pub starvation_bound_ms: f64,
     /// What a task gets when the bound is used, 0.1 to 100 ms.
     pub overdue_slice_ms: f64,
@@ -60,6 +62,7 @@ impl Default for SchedulerConfig {
         SchedulerConfig {
             slice_ms: 10.0,
             batch_slice_ms: 10.0,
+            normal_bound_ms: 20.0,
             starvation_bound_ms: 1000.0,
             overdue_slice_ms: 1.0,
             smt_level: 0,
@@ -146,6 +149,7 @@ impl SchedulerConfig {
         };
         within("slice_ms", self.slice_ms, 0.1, 1000.0)?;
         within("batch_slice_ms", self.batch_slice_ms, 0.1, 1000.0)?;
+        within("normal_bound_ms", self.normal_bound_ms, 1.0, 10_000.0)?;
         within(
             "starvation_bound_ms",
             self.starvation_bound_ms,
@@ -175,7 +179,7 @@ impl SchedulerConfig {
                 ns(self.slice_ms),
                 ns(self.batch_slice_ms),
             ],
-            starvation_bound_ns: ns(self.starvation_bound_ms),
+            starvation_bound_ns: [0, ns(self.normal_bound_ms), ns(self.starvation_bound_ms)],
             overdue_slice_ns: ns(self.overdue_slice_ms),
             steal_min_queued: [
                 1,

@@ -64,6 +64,7 @@ VERIFIED_ONCE int core_refresh(u32 core_id)
 	core_set_assign(CORES_LENT, core_id,
 			!waiting && states[LANE_BATCH] > 0 &&
 				states[LANE_BATCH] + states[LANE_IDLE] == core->nr_lanes);
+	core_set_assign(CORES_OPEN, core_id, !waiting && !states[LANE_CRITICAL]);
 	core_set_assign(CORES_WITH_ROOM, core_id,
 			!waiting && !states[LANE_CRITICAL] && states[LANE_IDLE] > 0);
 	return 0;

@@ -124,6 +124,17 @@ static __always_inline void borrow_check(struct task_struct *p, struct lane_ctx 
 }
 
 /*
+ * Work that waits while a lane idles: a wake-up and a lane that falls idle can miss
+ * each other. The tick of a lane sends its idle siblings to look.
+ */
+static __always_inline void missed_check(struct lane_ctx *lane)
+{
+	if (lanes_in_state(lane->core, LANE_IDLE) &&
+	    (vector_waits(CLASS_CRITICAL) || vector_waits(CLASS_NORMAL)))
+		core_kick_idle(lane->core, -1);
+}
+
+/*
  * The starvation bound, from the tick of a task that does not pause: whoever
  * waited too long gets an idle lane of this core, or else this one.
  */

@@ -102,7 +102,7 @@ struct rule {
 /* What the loader may change while the scheduler runs. */
 struct settings {
 	u64 slice_ns[NR_CLASSES];
-	u64 starvation_bound_ns; /* normal and batch wait at most this long */
+	u64 starvation_bound_ns[NR_CLASSES]; /* longest wait; critical: unused */
 	u64 overdue_slice_ns; /* what a task gets by the bound */
 	u32 steal_min_queued[NR_DISTANCES]; /* barriers: length of the far vector */
 	u32 smt_level; /* busy lanes a core may have */

@@ -116,6 +116,7 @@ void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)
 		return;
 	borrow_check(p, lane, cpu, now_ns);
 	overdue_check(p, lane, now_ns);
+	missed_check(lane);
 }
 
 void BPF_STRUCT_OPS(sidelane_runnable, struct task_struct *p, u64 enq_flags)
@@ -201,7 +202,7 @@ void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
 	/* somebody may have queued work after this lane looked and before it was idle */
 	if (lane->rechecked)
 		return;
-	if (vector_length(lane->core, CLASS_CRITICAL) || vector_length(lane->core, CLASS_NORMAL) ||
+	if (vector_waits(CLASS_CRITICAL) || vector_waits(CLASS_NORMAL) ||
 	    (borrow_allowed(lane->core) && vector_waits(CLASS_BATCH))) {
 		lane->rechecked = 1;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);

@@ -6,9 +6,9 @@
  * caches warm; batch wants whatever is left.
  *
  * Rule, critical: a whole idle core of the highest capacity, its own first; a
- * core on which only batch runs (which closes at once); an idle lane of a shared
- * core, if the SMT level allows; its own core's vector. Within the first two,
- * capacity decides before idleness does.
+ * core on which only batch runs (which closes at once); any other core without
+ * critical work; an idle lane of a shared core, if the SMT level allows; its own
+ * core's vector. Within the first two, capacity decides before idleness does.
  * Normal: its own lane if that is idle or runs batch and the core is open; then
  * the same order, without closing anything: only the lane itself is taken.
  * Batch: its own lane if idle on an open core; an idle core; an idle lane of an
@@ -34,27 +34,34 @@
 #define CLAIM_NS 50000ULL /* longer than from a wake-up to running */
 #define STATE(s) (1U << (s))
 #define ANY_STATE (STATE(NR_LANE_STATES) - 1)
+#define FREE_STATES (STATE(LANE_IDLE) | STATE(LANE_BATCH))
 
-/* A lane of @core_id that @p may use, in one of @states; @prev if it fits. */
+/*
+ * A lane of @core_id that @p may use, in one of @states: idle before batch before
+ * normal before critical, then @prev.
+ */
 VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u32 states, s32 prev)
 {
 	struct core_ctx *core = core_ctx(core_id);
+	u32 i, best_state = 0;
 	s32 best = -1;
-	u32 i;
 
 	if (!core)
 		return -1;
 	bpf_for(i, 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(cpu);
+		u32 state;
 
-		if (!lane || cpu < 0 || !(STATE(lane->state) & states) ||
-		    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		if (!lane || cpu < 0)
 			continue;
-		if (cpu == prev)
-			return cpu;
-		if (best < 0)
-			best = cpu;
+		state = BOUNDED(lane->state, NR_LANE_STATES);
+		if (!(STATE(state) & states) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			continue;
+		if (best >= 0 && (state < best_state || (state == best_state && cpu != prev)))
+			continue;
+		best = cpu;
+		best_state = state;
 	}
 	return best;
 }
@@ -70,27 +77,28 @@ static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
 }
 
 /*
- * The best core of @set for @p: highest capacity, then nearest to @home. -1: none.
- * Cores claimed in the last CLAIM_NS are passed over.
+ * The best core of @set for @p with a lane in one of @states: highest capacity,
+ * then nearest to @home. -1: none. Cores claimed in the last CLAIM_NS are passed over.
  */
-VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 home, u64 now_ns)
+VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 states, u32 home,
+			    u64 now_ns)
 {
 	struct core_ctx *own = core_ctx(home), *core;
-	u32 w, b, best_distance = NR_DISTANCES, best_capacity = 0;
+	u32 w, i, best_distance = NR_DISTANCES, best_capacity = 0;
 	s32 best = -1;
 
 	if (!own || set >= NR_CORE_SETS)
 		return -1;
 	bpf_for(w, 0, (nr_cores + 63) / 64) {
-		u64 *members = core_set_word(set, w);
+		u64 *word = core_set_word(set, w);
+		u64 members = word ? *word : 0;
 
-		if (!members || !*members)
-			continue;
-		bpf_for(b, 0, 64) {
-			u32 id = w * 64 + b, distance;
+		bpf_for(i, 0, 64) {
+			u32 id, distance;
 
-			if (!core_set_test(set, id))
-				continue;
+			if (!members)
+				break;
+			id = w * 64 + take_first(&members);
 			core = core_ctx(id);
 			if (!core || core->capacity < best_capacity ||
 			    now_ns < core->claim_ns + CLAIM_NS)
@@ -98,7 +106,7 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 ho
 			distance = core_distance(own, core);
 			if (core->capacity == best_capacity && distance >= best_distance)
 				continue;
-			if (pick_lane(p, id, ANY_STATE, -1) < 0)
+			if (pick_lane(p, id, states, -1) < 0)
 				continue;
 			best = id;
 			best_capacity = core->capacity;
@@ -115,16 +123,22 @@ static __always_inline u32 capacity_of(s32 core_id)
 	return core ? core->capacity : 0;
 }
 
-/* Of the idle and the lent cores the best; equal capacity: idle. -1: none. */
-VERIFIED_ONCE s32 find_whole_core(struct task_struct *p __arg_trusted, u32 home, u64 now_ns)
+/*
+ * Of the idle and the lent cores the best; equal capacity: idle. Without either, an
+ * open core that has a lane in one of @states. -1: none.
+ */
+VERIFIED_ONCE s32 find_open_core(struct task_struct *p __arg_trusted, u32 states, u32 home,
+				 u64 now_ns)
 {
-	s32 idle = find_core(p, CORES_IDLE, home, now_ns);
+	s32 idle = find_core(p, CORES_IDLE, FREE_STATES, home, now_ns);
 	s32 lent;
 
 	if (idle >= 0 && idle == (s32)home && capacity_of(idle) >= capacity_of(0))
 		return idle;
-	lent = find_core(p, CORES_LENT, home, now_ns);
-	return capacity_of(lent) > capacity_of(idle) ? lent : idle;
+	lent = find_core(p, CORES_LENT, FREE_STATES, home, now_ns);
+	if (capacity_of(lent) > capacity_of(idle))
+		return lent;
+	return idle >= 0 ? idle : find_core(p, CORES_OPEN, states, home, now_ns);
 }
 
 /* An idle lane anywhere, own core first; only cores in @set unless it is -1. */
@@ -156,20 +170,29 @@ VERIFIED_ONCE s32 fallback_lane(struct task_struct *p __arg_trusted, u32 home, s
 	return cpu >= 0 && cpu < (s32)nr_lanes ? cpu : prev;
 }
 
+/* Counts where a critical task was placed. */
+static __always_inline void count_placed(u32 core_id)
+{
+	if (core_set_test(CORES_IDLE, core_id))
+		count(critical_idle_core);
+	else if (core_set_test(CORES_LENT, core_id))
+		count(critical_borrowed_core);
+	else
+		count(critical_shared_core);
+}
+
 VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, s32 prev,
 				 u64 now_ns)
 {
-	s32 id = find_whole_core(p, home, now_ns), cpu;
+	u32 states = FREE_STATES | STATE(LANE_NORMAL);
+	s32 id = find_open_core(p, states, home, now_ns), cpu;
 	struct core_ctx *core;
 
 	if (id >= 0) {
 		core = core_ctx(id);
-		cpu = pick_lane(p, id, STATE(LANE_IDLE) | STATE(LANE_BATCH), prev);
+		cpu = pick_lane(p, id, states, prev);
 		if (core && cpu >= 0 && core_claim(core, now_ns)) {
-			if (core_set_test(CORES_IDLE, id))
-				count(critical_idle_core);
-			else
-				count(critical_borrowed_core);
+			count_placed(id);
 			return cpu;
 		}
 	}
@@ -184,16 +207,15 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 
 VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s32 prev, u64 now_ns)
 {
-	u32 free_states = STATE(LANE_IDLE) | STATE(LANE_BATCH);
+	struct lane_ctx *lane = lane_ctx(prev);
 	s32 id, cpu;
 
-	if (!core_closed(home)) {
-		cpu = pick_lane(p, home, free_states, prev);
-		if (cpu == prev)
-			return cpu;
-	}
-	id = find_whole_core(p, home, now_ns);
-	cpu = id >= 0 ? pick_lane(p, id, free_states, prev) : -1;
+	if (lane && (STATE(BOUNDED(lane->state, NR_LANE_STATES)) & FREE_STATES) &&
+	    !core_closed(home) && pick_lane(p, home, FREE_STATES, prev) >= 0 &&
+	    bpf_cpumask_test_cpu(prev, p->cpus_ptr))
+		return prev;
+	id = find_open_core(p, FREE_STATES, home, now_ns);
+	cpu = id >= 0 ? pick_lane(p, id, FREE_STATES, prev) : -1;
 	if (cpu < 0)
 		cpu = find_idle_lane(p, -1, home, prev);
 	return cpu >= 0 ? cpu : fallback_lane(p, home, prev);
@@ -205,7 +227,7 @@ VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32
 
 	if (borrow_allowed(home) && pick_lane(p, home, STATE(LANE_IDLE), prev) == prev)
 		return prev;
-	id = find_core(p, CORES_IDLE, home, now_ns);
+	id = find_core(p, CORES_IDLE, STATE(LANE_IDLE), home, now_ns);
 	cpu = id >= 0 ? pick_lane(p, id, STATE(LANE_IDLE), prev) : -1;
 	if (cpu < 0)
 		cpu = find_idle_lane(p, CORES_WITH_ROOM, home, prev);
@@ -246,6 +268,8 @@ VERIFIED_ONCE s32 place(struct task_struct *p __arg_trusted, s32 prev, u64 enq_f
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	else if (lane->state < LANE_IDLE && lane->state > tctx->class)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
+	else if (tctx->class != CLASS_BATCH || borrow_allowed(lane->core))
+		core_kick_idle(lane->core, -1); /* one may have fallen idle meanwhile */
 	return cpu;
 }
 

@@ -82,7 +82,8 @@ struct settings settings;
 enum core_set {
 	CORES_IDLE, /* every lane is idle */
 	CORES_LENT, /* some lanes run batch, the others idle */
-	CORES_WITH_ROOM, /* open to batch, and a lane is idle */
+	CORES_OPEN, /* no critical work */
+	CORES_WITH_ROOM, /* open, and a lane is idle */
 	CORES_QUEUED, /* + class: the vector of that class is not empty */
 	NR_CORE_SETS = CORES_QUEUED + NR_CLASSES,
 };
@@ -97,6 +98,15 @@ static __always_inline u64 *core_set_word(u32 set, u32 word)
 	/* the verifier has to see the compare and the access in one register */
 	barrier_var(i);
 	return word < CORE_SET_WORDS && i < NR_CORE_SETS * CORE_SET_WORDS ? &core_sets[i] : NULL;
+}
+
+/* Takes the first member out of a word of a core set; the caller knows there is one. */
+static __always_inline u32 take_first(u64 *members)
+{
+	u32 first = __builtin_ctzll(*members);
+
+	*members &= *members - 1;
+	return first;
 }
 
 static __always_inline bool core_set_test(u32 set, u32 core)

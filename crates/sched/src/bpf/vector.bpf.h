@@ -13,7 +13,7 @@
  * first; the further away, the longer the far vector has to be
  * (settings.steal_min_queued).
  *
- * Starvation bound: whoever waited longer than settings.starvation_bound_ns is
+ * Starvation bound: whoever waited longer than its class's starvation_bound_ns is
  * served next, on a closed core too, for settings.overdue_slice_ns; at most one
  * such run in OVERDUE_GAP of those slices a core, unless somebody waited for a
  * third of the kernel's watchdog. Each use is counted.
@@ -114,24 +114,24 @@ static __always_inline bool steal_allowed(u32 thief, u32 victim, u32 class, u32 
 /* Takes a task of @class from a core at @distance. */
 VERIFIED_ONCE bool steal_at(u32 thief, u32 class, u32 distance)
 {
-	u32 nr_words = (nr_cores + 63) / 64, w, b;
+	u32 nr_words = (nr_cores + 63) / 64, w, i;
 
 	if (class >= NR_CLASSES)
 		return false;
 	bpf_for(w, 0, nr_words) {
+		/* begin at the thief's word, so that thieves spread */
 		u32 word = (w + thief / 64) % nr_words;
-		u64 *members = core_set_word(CORES_QUEUED + class, word);
+		u64 *set = core_set_word(CORES_QUEUED + class, word);
+		u64 members = set ? *set : 0;
 
-		if (!members || !*members)
-			continue;
-		bpf_for(b, 0, 64) {
-			/* begin beside the thief, so that thieves spread */
-			u32 victim = word * 64 + ((b + thief) & 63);
+		bpf_for(i, 0, 64) {
+			u32 victim;
 
-			if (victim == thief || !core_set_test(CORES_QUEUED + class, victim) ||
-			    !steal_allowed(thief, victim, class, distance))
-				continue;
-			if (vector_take(victim, class))
+			if (!members)
+				break;
+			victim = word * 64 + take_first(&members);
+			if (victim != thief && steal_allowed(thief, victim, class, distance) &&
+			    vector_take(victim, class))
 				return true;
 		}
 	}
@@ -193,7 +193,7 @@ VERIFIED_ONCE bool vector_overdue(u32 core_id, u32 class, u64 now_ns)
 	if (!core || class == CLASS_CRITICAL)
 		return false;
 	wait_ns = vector_head_wait_ns(core_id, class, now_ns);
-	if (wait_ns < settings.starvation_bound_ns)
+	if (wait_ns < settings.starvation_bound_ns[BOUNDED(class, NR_CLASSES)])
 		return false;
 	return wait_ns > OVERDUE_URGENT_NS || now_ns >= core->overdue_next_ns;
 }
@@ -203,7 +203,7 @@ static __always_inline bool waited_too_long(const struct task_ctx *tctx, u64 now
 {
 	/* clocks of two CPUs may differ a little: never subtract the later */
 	return tctx->class != CLASS_CRITICAL && tctx->queued_ns &&
-	       now_ns >= tctx->queued_ns + settings.starvation_bound_ns;
+	       now_ns >= tctx->queued_ns + settings.starvation_bound_ns[task_class(tctx)];
 }
 
 /* Serves a task that waited too long, if there is one. */
