@@ -1,0 +1,54 @@
+//! What the tests that boot share.
+
+use sidelane_testbed::{Job, Machine, Spec};
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The `sidelane` program: `$SIDELANE_BIN`, else beside the folder of this test's program, where `cargo build`
+/// and `cargo test --workspace` put it.
+pub fn sidelane() -> PathBuf {
+    if let Some(path) = std::env::var_os("SIDELANE_BIN") {
+        return path.into();
+    }
+    let me = std::env::current_exe().expect("this test's own path");
+    let path = me
+        .ancestors()
+        .nth(2)
+        .expect("a target folder")
+        .join("sidelane");
+    assert!(
+        path.exists(),
+        "{} is not built: run `cargo build -p sidelane-cli` first or set SIDELANE_BIN",
+        path.display()
+    );
+    path
+}
+
+/// One machine at a time: several would starve each other of this host's CPUs.
+pub fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The default machine.
+pub fn spec() -> Spec {
+    Spec::new(sidelane()).expect("a specification")
+}
+
+/// Runs a command; its status, standard output and standard error.
+pub fn run(machine: &mut Machine, job: Job) -> (ExitStatus, Vec<u8>, Vec<u8>) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let status = machine
+        .run(job, &mut out, &mut err)
+        .expect("the command runs");
+    (status, out, err)
+}
+
+/// The standard output of a shell script that must succeed.
+pub fn shell(machine: &mut Machine, script: &str) -> String {
+    let (status, out, err) = run(machine, Job::new(["sh", "-ec", script]));
+    let (out, err) = (String::from_utf8_lossy(&out), String::from_utf8_lossy(&err));
+    assert!(status.success(), "{script}: {status}\n{out}\n{err}");
+    out.into_owned()
+}

@@ -1,0 +1,68 @@
+//! Quotas on real cgroups: this machine's, and version 2 inside a booted guest, which has nothing else.
+
+mod common;
+
+use common::{shell, spec, turn};
+use sidelane_testbed::Machine;
+use sidelane_testbed::belongings::{Belongings, Process};
+use sidelane_testbed::quota::Place;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Run time so far, s.
+fn run_time_s(pid: u32) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+    text.split_whitespace()
+        .next()
+        .unwrap()
+        .parse::<f64>()
+        .unwrap()
+        / 1e9
+}
+
+/// A busy process gets the share of a CPU that its quota allows, and nothing stays of its group.
+#[test]
+fn a_quota_holds_on_this_machine() {
+    let name = format!("sidelane-test-{}", std::process::id());
+    let place = Place::find(Path::new("/"), &name).unwrap();
+    let mut busy = Command::new("sh")
+        .args(["-c", "while :; do :; done"])
+        .spawn()
+        .unwrap();
+    let mut belongings = Belongings {
+        process: Process::of(busy.id()),
+        ..Belongings::default()
+    };
+    place.belongings(1, &mut belongings);
+    let applied = place.apply(busy.id(), &[busy.id() as i32], 0.3);
+    let (start, before) = (Instant::now(), run_time_s(busy.id()));
+    std::thread::sleep(Duration::from_secs(2));
+    let share = (run_time_s(busy.id()) - before) / start.elapsed().as_secs_f64();
+    let collect = std::thread::spawn(move || busy.wait());
+    let left = belongings.remove();
+    collect.join().unwrap().unwrap();
+    applied.unwrap();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(belongings.cgroups.iter().all(|group| !group.exists()));
+    // Never more; less where others want the CPU too.
+    assert!((0.15..0.36).contains(&share), "a quota of 0.3 gave {share}");
+}
+
+#[test]
+fn version_2_works_in_a_guest() {
+    let _turn = turn();
+    let me = std::env::current_exe().unwrap();
+    let mut spec = spec();
+    spec.add = vec![me.clone()];
+    let mut machine = Machine::boot(&spec).unwrap();
+    let switch = "/sys/fs/cgroup/cgroup.subtree_control";
+    let test = format!("{} --exact a_quota_holds_on_this_machine", me.display());
+    let passed = |text: String| assert!(text.contains("1 passed"), "{text}");
+    passed(shell(&mut machine, &test));
+    // Where nobody handed the controller down it is switched on, and off again afterwards.
+    passed(shell(
+        &mut machine,
+        &format!("echo -cpu > {switch}; {test}; ! grep -w cpu {switch}"),
+    ));
+}
