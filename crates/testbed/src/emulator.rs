@@ -37,7 +37,7 @@ pub fn find(interrupt: &Interrupt, notice: fn(&str)) -> Result<Emulator> {
         firmware: Vec::new(),
     };
     let version = version_of(&own.program)?;
-    if version >= SAFE {
+    if is_safe(version) {
         return Ok(own);
     }
     match backported(interrupt, notice) {
@@ -105,6 +105,10 @@ fn version_of(program: &Path) -> Result<(u32, u32)> {
     })
 }
 
+fn is_safe(version: (u32, u32)) -> bool {
+    version >= SAFE
+}
+
 /// Major and minor of "QEMU emulator version 7.2.22 (Debian …)".
 fn parse_version(text: &str) -> Option<(u32, u32)> {
     let version = text.split("version ").nth(1)?;
@@ -122,7 +126,7 @@ mod tests {
         assert_eq!(parse_version(old), Some((7, 2)));
         assert_eq!(parse_version("QEMU emulator version 10.0"), Some((10, 0)));
         assert_eq!(parse_version("not found"), None);
-        assert!((10, 0) >= SAFE && (8, 1) >= SAFE && (7, 2) < SAFE);
+        assert!(is_safe((10, 0)) && is_safe((8, 1)) && !is_safe((7, 2)));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `sidelane testbed` as a user runs it: exit status, failures, and nothing left behind.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod common;
 
 use common::{sidelane, turn};

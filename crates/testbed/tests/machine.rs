@@ -1,5 +1,7 @@
 //! Boots machines and looks at them from inside.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod common;
 
 use common::{run, shell, sidelane, spec, turn};

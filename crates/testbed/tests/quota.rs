@@ -1,5 +1,7 @@
 //! Quotas on real cgroups: this machine's, and version 2 inside a booted guest, which has nothing else.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod common;
 
 use common::{shell, spec, turn};

@@ -1,5 +1,8 @@
 //! What the tests that boot share.
 
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
 use sidelane_testbed::{Job, Machine, Spec};
 use std::path::PathBuf;
 use std::process::ExitStatus;
