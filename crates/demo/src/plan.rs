@@ -160,13 +160,13 @@ impl Default for Plan {
             configurations: Configuration::ALL.to_vec(),
             workloads: Workload::ALL.to_vec(),
             compute: ComputePlan {
-                run_ms: 6500,
+                run_ms: 6000,
                 load: 0.24,
                 mean_demand_ms: 8.0,
                 workers: None,
             },
             redis: RedisPlan {
-                run_ms: 3000,
+                run_ms: 2500,
                 load: 0.3,
             },
             reference_ms: 500,

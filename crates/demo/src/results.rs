@@ -21,7 +21,7 @@ use crate::message::{Calibration, MachineFacts, Message, Reference, Run, TraceRu
 use crate::plan::{Configuration, Workload};
 use serde::Serialize;
 use sidelane_metrics::histogram::LogHistogram;
-use sidelane_metrics::latency::Spread;
+use sidelane_metrics::latency::{Spread, Summary};
 
 /// All figures of a demonstration.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -41,6 +41,31 @@ pub struct Results {
     pub calibration: Calibration,
     /// The reference speeds of one whole core over the time of all measurements.
     pub reference: ReferenceSpread,
+    /// Every run, in the order in which they were made.
+    pub runs: Vec<RunResults>,
+    /// Every reference measurement, in the order in which they were made.
+    pub references: Vec<Reference>,
+}
+
+/// One run: what the medians are of.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct RunResults {
+    /// What was measured.
+    pub workload: Workload,
+    /// Under which configuration.
+    pub configuration: Configuration,
+    /// In which repetition, from 0.
+    pub repetition: u32,
+    /// Latencies.
+    pub latency: Summary,
+    /// How late requests were sent (contained in their latency).
+    pub late: Summary,
+    /// Core-time per second that the critical work needed on whole cores.
+    pub critical_cores: f64,
+    /// Batch work done, bytes/s.
+    pub batch_bytes_per_s: f64,
+    /// That as a share of what the capacity left by the critical work could have done.
+    pub batch_share: f64,
 }
 
 /// How the speed of one whole core varied.
@@ -137,18 +162,24 @@ impl Results {
         });
         let calibration = calibration.ok_or_else(|| incomplete("no calibration"))?;
         let measured = pair_with_references(messages)?;
+        let cores = machine.cores.len() as f64;
+        let runs = measured.iter().map(|run| one_run(run, &measured, cores));
+        let runs: Vec<RunResults> = runs.collect::<Result<_>>()?;
         let traces = messages.iter().filter_map(|message| match message {
             Message::Trace(trace) => Some(trace.clone()),
             _ => None,
         });
+        let references = all_references(messages);
         Ok(Results {
             emulated_smt: thread_perf.is_some(),
             thread_perf: thread_perf.unwrap_or_default().to_vec(),
-            workloads: all_workloads(&measured, machine.cores.len() as f64)?,
+            workloads: all_workloads(&runs, messages)?,
             traces: traces.collect(),
             machine,
             calibration,
-            reference: reference_spread(messages)?,
+            reference: reference_spread(&references)?,
+            runs,
+            references,
         })
     }
 }
@@ -195,14 +226,19 @@ fn mean(references: &[Reference]) -> Option<Reference> {
     })
 }
 
-fn reference_spread(messages: &[Message]) -> Result<ReferenceSpread> {
+fn all_references(messages: &[Message]) -> Vec<Reference> {
     let references = messages.iter().filter_map(|message| match message {
         Message::Reference(reference) => Some(*reference),
         _ => None,
     });
-    let (bytes, units): (Vec<f64>, Vec<f64>) = references
-        .map(|r| (r.batch_bytes_per_core_s, r.units_per_core_s))
-        .unzip();
+    references.collect()
+}
+
+fn reference_spread(references: &[Reference]) -> Result<ReferenceSpread> {
+    let speeds = references
+        .iter()
+        .map(|r| (r.batch_bytes_per_core_s, r.units_per_core_s));
+    let (bytes, units): (Vec<f64>, Vec<f64>) = speeds.unzip();
     match (Spread::of(&bytes), Spread::of(&units)) {
         (Some(batch_bytes_per_core_s), Some(units_per_core_s)) => Ok(ReferenceSpread {
             batch_bytes_per_core_s,
@@ -212,104 +248,115 @@ fn reference_spread(messages: &[Message]) -> Result<ReferenceSpread> {
     }
 }
 
-fn all_workloads(measured: &[Measured<'_>], cores: f64) -> Result<Vec<WorkloadResults>> {
+fn all_workloads(runs: &[RunResults], messages: &[Message]) -> Result<Vec<WorkloadResults>> {
     let mut workloads = Vec::new();
     for name in Workload::ALL {
-        let of_workload: Vec<Measured<'_>> = measured
-            .iter()
-            .copied()
-            .filter(|m| m.run.workload == name)
-            .collect();
-        if of_workload.is_empty() {
-            continue;
-        }
         let mut configurations = Vec::new();
         for configuration in Configuration::ALL {
-            let runs = of_workload
-                .iter()
-                .filter(|m| m.run.configuration == configuration);
-            let runs: Vec<Measured<'_>> = runs.copied().collect();
+            let of_both =
+                |run: &&RunResults| run.workload == name && run.configuration == configuration;
+            let runs: Vec<&RunResults> = runs.iter().filter(of_both).collect();
             if !runs.is_empty() {
-                configurations.push(one_configuration(&runs, &of_workload, cores)?);
+                let histogram = merged_histogram(messages, name, configuration);
+                configurations.push(one_configuration(configuration, &runs, histogram)?);
             }
         }
-        compare_with_alone(&mut configurations)?;
-        workloads.push(WorkloadResults {
-            name,
-            configurations,
-        });
+        if !configurations.is_empty() {
+            compare_with_alone(&mut configurations)?;
+            workloads.push(WorkloadResults {
+                name,
+                configurations,
+            });
+        }
     }
     Ok(workloads)
 }
 
+/// The latencies of all runs of a workload under a configuration.
+fn merged_histogram(
+    messages: &[Message],
+    workload: Workload,
+    configuration: Configuration,
+) -> LogHistogram {
+    let mut histogram = LogHistogram::default();
+    for message in messages {
+        if let Message::Run(run) = message
+            && (run.workload, run.configuration) == (workload, configuration)
+        {
+            histogram.merge(&run.histogram);
+        }
+    }
+    histogram
+}
+
 /// The figures of the runs of one workload under one configuration; ratios are still 1.
 fn one_configuration(
-    runs: &[Measured<'_>],
-    of_workload: &[Measured<'_>],
-    cores: f64,
+    name: Configuration,
+    runs: &[&RunResults],
+    histogram: LogHistogram,
 ) -> Result<ConfigurationResults> {
-    let spread = |figure: &dyn Fn(&Measured<'_>) -> f64| {
-        let values: Vec<f64> = runs.iter().map(figure).collect();
+    let spread = |figure: fn(&RunResults) -> f64| {
+        let values: Vec<f64> = runs.iter().map(|run| figure(run)).collect();
         Spread::of(&values).ok_or_else(|| incomplete("a figure is not a number"))
     };
-    let shares = runs.iter().map(|run| batch_share(run, of_workload, cores));
-    let shares: Vec<f64> = shares.collect::<Result<_>>()?;
-    let spread = Spreads {
-        p50_ms: spread(&|m| ms(m.run.latency.p50_ns))?,
-        p95_ms: spread(&|m| ms(m.run.latency.p95_ns))?,
-        p99_ms: spread(&|m| ms(m.run.latency.p99_ns))?,
-        batch_share: Spread::of(&shares).ok_or_else(|| incomplete("a share is not a number"))?,
+    let spreads = Spreads {
+        p50_ms: spread(|run| ms(run.latency.p50_ns))?,
+        p95_ms: spread(|run| ms(run.latency.p95_ns))?,
+        p99_ms: spread(|run| ms(run.latency.p99_ns))?,
+        batch_share: spread(|run| run.batch_share)?,
     };
-    let late: Vec<f64> = runs.iter().map(|m| ms(m.run.late.p99_ns)).collect();
-    let mut histogram = LogHistogram::default();
-    runs.iter().for_each(|m| histogram.merge(&m.run.histogram));
-    let first = runs.first().ok_or_else(|| incomplete("no runs"))?;
     Ok(ConfigurationResults {
-        name: first.run.configuration,
-        p50_ms: spread.p50_ms.median,
-        p95_ms: spread.p95_ms.median,
-        p99_ms: spread.p99_ms.median,
-        batch_share: spread.batch_share.median,
+        name,
+        p50_ms: spreads.p50_ms.median,
+        p95_ms: spreads.p95_ms.median,
+        p99_ms: spreads.p99_ms.median,
+        batch_share: spreads.batch_share.median,
         repetitions: runs.len(),
         over_alone: Ratios {
             p50: 1.0,
             p95: 1.0,
             p99: 1.0,
         },
-        spread,
-        late_p99_ms: Spread::of(&late).map_or(0.0, |late| late.median),
+        spread: spreads,
+        late_p99_ms: spread(|run| ms(run.late.p99_ns))?.median,
         requests: histogram.count(),
         histogram,
     })
 }
 
-/// The batch share of one run: see the module's documentation.
-fn batch_share(measured: &Measured<'_>, of_workload: &[Measured<'_>], cores: f64) -> Result<f64> {
+/// The figures of one run; for the batch share see the module's documentation.
+fn one_run(measured: &Measured<'_>, all: &[Measured<'_>], cores: f64) -> Result<RunResults> {
     let Measured { run, speed } = measured;
     let elapsed_s = run.elapsed_ns as f64 / 1e9;
     let critical_cores = match run.workload {
         Workload::Compute => run.units as f64 / speed.units_per_core_s / elapsed_s,
         Workload::Redis => {
-            let alone = of_workload.iter().find(|other| {
-                other.run.configuration == Configuration::Alone
-                    && other.run.repetition == run.repetition
+            let alone = all.iter().map(|other| other.run).find(|other| {
+                other.workload == run.workload
+                    && other.configuration == Configuration::Alone
+                    && other.repetition == run.repetition
             });
-            let alone = alone
-                .ok_or_else(|| incomplete("a repetition has no run alone"))?
-                .run;
+            let alone = alone.ok_or_else(|| incomplete("a repetition has no run alone"))?;
             alone.server_lane_ns as f64 / alone.elapsed_ns as f64
         }
     };
-    let idle_bytes_per_s = speed.batch_bytes_per_core_s * (cores - critical_cores);
-    let share = run.batch_bytes as f64 / elapsed_s / idle_bytes_per_s;
-    if share.is_finite() && share >= 0.0 {
-        Ok(share)
-    } else {
-        Err(incomplete(&format!(
-            "a batch share of {share} in a run under {}",
-            run.configuration
-        )))
+    let batch_bytes_per_s = run.batch_bytes as f64 / elapsed_s;
+    let batch_share = batch_bytes_per_s / (speed.batch_bytes_per_core_s * (cores - critical_cores));
+    if !(batch_share.is_finite() && batch_share >= 0.0) {
+        let configuration = run.configuration;
+        let text = format!("a batch share of {batch_share} in a run under {configuration}");
+        return Err(incomplete(&text));
     }
+    Ok(RunResults {
+        workload: run.workload,
+        configuration: run.configuration,
+        repetition: run.repetition,
+        latency: run.latency,
+        late: run.late,
+        critical_cores,
+        batch_bytes_per_s,
+        batch_share,
+    })
 }
 
 fn compare_with_alone(configurations: &mut [ConfigurationResults]) -> Result<()> {
