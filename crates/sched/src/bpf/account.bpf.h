@@ -36,10 +36,18 @@ VERIFIED_ONCE u32 lanes_in_state(u32 core_id, u32 state)
 	return n;
 }
 
-/* Does critical work run on @core_id, or wait in its vector? */
+/* Does a critical task wait for a lane of @core_id, or is it on its way there? */
+static __always_inline bool critical_expected(u32 core_id, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(core_id);
+
+	return (core && core_claimed(core, now_ns)) || vector_length(core_id, CLASS_CRITICAL) > 0;
+}
+
+/* Does critical work run on @core_id, or is it expected there? */
 static __always_inline bool core_closed(u32 core_id)
 {
-	return vector_length(core_id, CLASS_CRITICAL) > 0 ||
+	return critical_expected(core_id, scx_bpf_now()) ||
 	       lanes_in_state(core_id, LANE_CRITICAL) > 0;
 }
 
@@ -59,7 +67,7 @@ VERIFIED_ONCE int core_refresh(u32 core_id)
 		if (lane && lane->state < NR_LANE_STATES)
 			states[lane->state]++;
 	}
-	waiting = vector_length(core_id, CLASS_CRITICAL) > 0;
+	waiting = critical_expected(core_id, scx_bpf_now());
 	core_set_assign(CORES_IDLE, core_id, !waiting && states[LANE_IDLE] == core->nr_lanes);
 	core_set_assign(CORES_LENT, core_id,
 			!waiting && states[LANE_BATCH] > 0 &&

@@ -89,12 +89,28 @@ VERIFIED_ONCE int core_kick_idle(u32 core_id, s32 self)
  */
 VERIFIED_ONCE int core_reopen(u32 core_id, s32 cpu)
 {
+	core_refresh(core_id);
 	if (!borrow_allowed(core_id))
 		return 0;
 	count(openings);
 	if (vector_waits(CLASS_BATCH))
 		core_kick_idle(core_id, cpu);
 	return 0;
+}
+
+/*
+ * A critical task begins to run on @core_id: it is no longer expected where it was
+ * sent. If a lane of another core took it, the core it was sent to may open.
+ */
+static __always_inline void critical_arrived(const struct task_ctx *tctx, u32 core_id)
+{
+	struct core_ctx *core = core_ctx(tctx->core);
+
+	if (!core || !tctx->queued_ns)
+		return;
+	core->claim_ns = 0;
+	if (tctx->core != core_id)
+		core_reopen(tctx->core, -1);
 }
 
 /* Batch that cannot leave now: exiting, or bound to its CPU for a moment. */
@@ -123,15 +139,40 @@ static __always_inline void borrow_check(struct task_struct *p, struct lane_ctx 
 		evict_lane(lane, cpu, now_ns);
 }
 
+/* The first open core with an idle lane, or -1. */
+VERIFIED_ONCE s32 core_with_room(u32 unused)
+{
+	u32 w;
+
+	bpf_for(w, 0, (nr_cores + 63) / 64) {
+		u64 *word = core_set_word(CORES_WITH_ROOM, w);
+		u64 members = word ? *word : 0;
+
+		if (members)
+			return w * 64 + take_first(&members);
+	}
+	return -1;
+}
+
 /*
  * Work that waits while a lane idles: a wake-up and a lane that falls idle can miss
- * each other. The tick of a lane sends its idle siblings to look.
+ * each other. The tick of a busy lane sends idle lanes to look: its siblings, and
+ * those of a core with room.
  */
 static __always_inline void missed_check(struct lane_ctx *lane)
 {
-	if (lanes_in_state(lane->core, LANE_IDLE) &&
-	    (vector_waits(CLASS_CRITICAL) || vector_waits(CLASS_NORMAL)))
+	bool urgent;
+	u32 class;
+	s32 room;
+
+	bpf_for(class, 0, NR_CLASSES)
+		vector_refresh(lane->core, class);
+	urgent = vector_waits(CLASS_CRITICAL) || vector_waits(CLASS_NORMAL);
+	if (urgent && lanes_in_state(lane->core, LANE_IDLE))
 		core_kick_idle(lane->core, -1);
+	room = core_with_room(0);
+	if (room >= 0 && (urgent || (vector_waits(CLASS_BATCH) && borrow_allowed(room))))
+		core_kick_idle(room, -1);
 }
 
 /*

@@ -35,11 +35,12 @@ static __always_inline bool is_pinned_kthread(const struct task_struct *p)
 
 s32 BPF_STRUCT_OPS(sidelane_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
+	s32 waker = wake_flags & SCX_WAKE_SYNC ? (s32)bpf_get_smp_processor_id() : -1;
 	s32 cpu;
 
 	if (is_pinned_kthread(p))
 		return prev_cpu;
-	cpu = place(p, prev_cpu, 0);
+	cpu = place(p, prev_cpu, waker, 0);
 	return cpu >= 0 ? cpu : prev_cpu;
 }
 
@@ -53,7 +54,7 @@ void BPF_STRUCT_OPS(sidelane_enqueue, struct task_struct *p, u64 enq_flags)
 				   enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
-	if (place(p, scx_bpf_task_cpu(p), enq_flags) < 0)
+	if (place(p, scx_bpf_task_cpu(p), -1, enq_flags) < 0)
 		scx_bpf_error("cannot place %s[%d]", p->comm, p->pid);
 }
 
@@ -133,7 +134,6 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
 	u64 now_ns = scx_bpf_now();
-	struct core_ctx *core;
 	bool was_critical;
 	u32 class;
 
@@ -141,6 +141,8 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 		return;
 	class = task_class(tctx);
 	tctx->running_ns = now_ns;
+	if (class == CLASS_CRITICAL)
+		critical_arrived(tctx, lane->core);
 	tctx->core = lane->core;
 	if (class == CLASS_NORMAL && time_before(vtime_now, p->scx.dsq_vtime))
 		vtime_now = p->scx.dsq_vtime;
@@ -154,9 +156,6 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	lane->rechecked = 0;
 	lane->evict_ns = 0;
 	lane_set_state(lane, class, now_ns);
-	core = core_ctx(lane->core);
-	if (core && class == CLASS_CRITICAL)
-		core->claim_ns = 0;
 	borrow_check(p, lane, cpu, now_ns);
 	if (was_critical && class != CLASS_CRITICAL)
 		core_reopen(lane->core, cpu);

@@ -5,7 +5,8 @@
  * Problem: a critical task wants a whole core, the fastest there is, and its
  * caches warm; batch wants whatever is left.
  *
- * Rule, critical: a whole idle core of the highest capacity, its own first; a
+ * Rule, critical: the waker's core, if the waker says that it is about to sleep and
+ * no critical work is there; a whole idle core of the highest capacity, its own first; a
  * core on which only batch runs (which closes at once); any other core without
  * critical work; an idle lane of a shared core, if the SMT level allows; its own
  * core's vector. Within the first two, capacity decides before idleness does.
@@ -14,8 +15,8 @@
  * Batch: its own lane if idle on an open core; an idle core; an idle lane of an
  * open core; its own core's vector.
  *
- * Two wakers at the same time: the first claims the core (a time stamp, valid
- * for CLAIM_NS), the second goes on.
+ * Two wakers at the same time: the first claims the core (a time stamp, until the
+ * task runs, valid for ARRIVAL_NS), the second goes on. A claimed core is closed.
  *
  * Cost: usually a look at the own core; at worst one pass over a bitmap of all
  * cores.
@@ -31,7 +32,6 @@
 #include "classify.bpf.h"
 #include "vector.bpf.h"
 
-#define CLAIM_NS 50000ULL /* longer than from a wake-up to running */
 #define STATE(s) (1U << (s))
 #define ANY_STATE (STATE(NR_LANE_STATES) - 1)
 #define FREE_STATES (STATE(LANE_IDLE) | STATE(LANE_BATCH))
@@ -71,14 +71,14 @@ static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
 {
 	u64 claimed_ns = core->claim_ns;
 
-	if (now_ns < claimed_ns + CLAIM_NS)
+	if (core_claimed(core, now_ns))
 		return false;
 	return __sync_val_compare_and_swap(&core->claim_ns, claimed_ns, now_ns) == claimed_ns;
 }
 
 /*
  * The best core of @set for @p with a lane in one of @states: highest capacity,
- * then nearest to @home. -1: none. Cores claimed in the last CLAIM_NS are passed over.
+ * then nearest to @home. -1: none. Claimed cores are passed over.
  */
 VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 states, u32 home,
 			    u64 now_ns)
@@ -100,8 +100,7 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 st
 				break;
 			id = w * 64 + take_first(&members);
 			core = core_ctx(id);
-			if (!core || core->capacity < best_capacity ||
-			    now_ns < core->claim_ns + CLAIM_NS)
+			if (!core || core->capacity < best_capacity || core_claimed(core, now_ns))
 				continue;
 			distance = core_distance(own, core);
 			if (core->capacity == best_capacity && distance >= best_distance)
@@ -181,13 +180,35 @@ static __always_inline void count_placed(u32 core_id)
 		count(critical_shared_core);
 }
 
-VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, s32 prev,
+/*
+ * The waker's lane, if its core has no critical work and is as fast as any; -1
+ * otherwise. A waker that is about to sleep leaves its lane within moments, and
+ * the siblings may take the task from the vector before.
+ */
+static __always_inline s32 lane_of_waker(struct task_struct *p, s32 waker, u64 now_ns)
+{
+	struct lane_ctx *lane = lane_ctx(waker);
+	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
+
+	if (!core || !core_set_test(CORES_OPEN, lane->core) || core->capacity < capacity_of(0) ||
+	    !bpf_cpumask_test_cpu(waker, p->cpus_ptr) || !core_claim(core, now_ns))
+		return -1;
+	return waker;
+}
+
+VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, s32 prev, s32 waker,
 				 u64 now_ns)
 {
 	u32 states = FREE_STATES | STATE(LANE_NORMAL);
-	s32 id = find_open_core(p, states, home, now_ns), cpu;
 	struct core_ctx *core;
+	s32 id, cpu;
 
+	cpu = lane_of_waker(p, waker, now_ns);
+	if (cpu >= 0) {
+		count(critical_borrowed_core);
+		return cpu;
+	}
+	id = find_open_core(p, states, home, now_ns);
 	if (id >= 0) {
 		core = core_ctx(id);
 		cpu = pick_lane(p, id, states, prev);
@@ -234,12 +255,36 @@ VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32
 	return cpu >= 0 ? cpu : fallback_lane(p, home, prev);
 }
 
+/* Closes a core to which a critical task was sent, whether it was claimed or not. */
+static __always_inline void core_expect_critical(u32 core_id, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (core)
+		core->claim_ns = now_ns;
+	core_refresh(core_id);
+}
+
+/* Sees to it that somebody looks at the vector that @p was put into for @cpu. */
+static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ctx *lane, s32 cpu,
+				     bool waker_yields)
+{
+	u32 state = lane->state;
+
+	if (state == LANE_IDLE)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	else if (state < LANE_IDLE && state > tctx->class && !waker_yields)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
+	else if (tctx->class != CLASS_BATCH || borrow_allowed(lane->core))
+		core_kick_idle(lane->core, -1); /* one may have fallen idle meanwhile */
+}
+
 /*
  * Chooses a lane for @p, puts it into the vector of that lane's core, and sees
- * to it that a lane looks there. @prev is the CPU it ran on last. Returns the
- * chosen CPU.
+ * to it that a lane looks there. @prev is the CPU it ran on last, @waker the CPU
+ * of a waker that is about to sleep, or -1. Returns the chosen CPU.
  */
-VERIFIED_ONCE s32 place(struct task_struct *p __arg_trusted, s32 prev, u64 enq_flags)
+static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, u64 enq_flags)
 {
 	struct task_ctx *tctx = task_ctx(p);
 	struct lane_ctx *lane = lane_ctx(prev);
@@ -251,7 +296,7 @@ VERIFIED_ONCE s32 place(struct task_struct *p __arg_trusted, s32 prev, u64 enq_f
 		return -1;
 	tctx->class = classify(p);
 	if (tctx->class == CLASS_CRITICAL)
-		cpu = place_critical(p, home, prev, now_ns);
+		cpu = place_critical(p, home, prev, waker, now_ns);
 	else if (tctx->class == CLASS_BATCH)
 		cpu = place_batch(p, home, prev, now_ns);
 	else
@@ -261,15 +306,10 @@ VERIFIED_ONCE s32 place(struct task_struct *p __arg_trusted, s32 prev, u64 enq_f
 		return -1;
 	vector_insert(p, tctx, lane->core, enq_flags);
 	if (tctx->class == CLASS_CRITICAL) {
-		core_refresh(lane->core);
+		core_expect_critical(lane->core, now_ns);
 		core_close(lane->core, now_ns);
 	}
-	if (lane->state == LANE_IDLE)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	else if (lane->state < LANE_IDLE && lane->state > tctx->class)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
-	else if (tctx->class != CLASS_BATCH || borrow_allowed(lane->core))
-		core_kick_idle(lane->core, -1); /* one may have fallen idle meanwhile */
+	kick_for(tctx, lane, cpu, cpu == waker);
 	return cpu;
 }
 

@@ -168,6 +168,18 @@ static __always_inline struct counters *counters(void)
 	return bpf_map_lookup_elem(&sidelane_stats, &zero);
 }
 
+/*
+ * A task that an operation sends to a vector arrives there only after the
+ * operation has returned. For this long a vector that looks empty may not be.
+ */
+#define ARRIVAL_NS 1000000ULL
+
+/* Was a critical task sent to @core that has not begun to run? */
+static __always_inline bool core_claimed(const struct core_ctx *core, u64 now_ns)
+{
+	return core->claim_ns && now_ns < core->claim_ns + ARRIVAL_NS;
+}
+
 #define count_add(field, n)                        \
 	({                                         \
 		struct counters *__c = counters(); \

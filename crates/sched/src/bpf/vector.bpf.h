@@ -47,21 +47,30 @@ static __always_inline u32 vector_length(u32 core, u32 class)
 	return n > 0 ? n : 0;
 }
 
-static __always_inline void vector_refresh(u32 core, u32 class)
+/* Brings the hint "this vector is not empty" up to date. */
+static __always_inline void vector_refresh(u32 core_id, u32 class)
 {
-	core_set_assign(CORES_QUEUED + class, core, vector_length(core, class) > 0);
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (vector_length(core_id, class) > 0)
+		core_set_assign(CORES_QUEUED + class, core_id, true);
+	else if (core && scx_bpf_now() > core->insert_ns + ARRIVAL_NS)
+		core_set_assign(CORES_QUEUED + class, core_id, false);
 }
 
 /* Puts @p into the vector of @core. The caller kicks whoever should look. */
 static __always_inline void vector_insert(struct task_struct *p, struct task_ctx *tctx, u32 core,
 					  u64 enq_flags)
 {
+	struct core_ctx *target = core_ctx(core);
 	u32 class = task_class(tctx);
 	u64 slice_ns = settings.slice_ns[class];
 	u64 vtime;
 
 	tctx->core = core;
 	tctx->queued_ns = scx_bpf_now();
+	if (target)
+		target->insert_ns = tctx->queued_ns;
 	if (class == CLASS_NORMAL) {
 		vtime = p->scx.dsq_vtime;
 		if (time_before(vtime, vtime_now - slice_ns))
@@ -76,16 +85,9 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 /* Moves the first task of the vector that may run here to this lane. */
 static __always_inline bool vector_take(u32 core, u32 class)
 {
-	bool taken;
+	bool taken = scx_bpf_dsq_move_to_local(VECTOR_ID(core, class), 0);
 
-	if (!core_set_test(CORES_QUEUED + class, core))
-		return false;
-	taken = scx_bpf_dsq_move_to_local(VECTOR_ID(core, class), 0);
-	if (!vector_length(core, class)) {
-		core_set_assign(CORES_QUEUED + class, core, false);
-		/* somebody may have inserted between the look and the write */
-		vector_refresh(core, class);
-	}
+	vector_refresh(core, class);
 	return taken;
 }
 
