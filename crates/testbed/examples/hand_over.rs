@@ -84,7 +84,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             machine.set_host(host)?;
             let before = host_time(&own).ok_or("cannot read /proc/stat")?;
             let mut out = Vec::new();
-            let job = Job::new(["sidelane", "testbed", "guest-probe", "8", "250"]);
+            let job = Job::new(["sidelane", "testbed", "guest-probe", "6", "150"]);
             machine.run(job, &mut out, &mut std::io::stderr())?;
             let after = host_time(&own).ok_or("cannot read /proc/stat")?;
             let measured: Measured = serde_json::from_slice(&out)?;

@@ -17,7 +17,7 @@ impl HostSettings {
     /// What serves a machine with several lanes to a core best (see `examples/hand_over.rs`).
     pub fn recommended() -> Self {
         HostSettings {
-            slice: None,
+            slice: Some(Duration::from_micros(100)),
             metronome: Some(Duration::from_micros(500)),
             urgent_timers: true,
         }

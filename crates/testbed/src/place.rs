@@ -40,16 +40,13 @@ pub fn pin(tid: i32, cpu: usize) -> Result<()> {
 
 /// Asks the host's scheduler for slices of this length for a thread. Kernels before 6.12 take it and do nothing.
 pub fn slice(tid: i32, length: Duration) -> Result<()> {
-    let runtime_ns = length.as_nanos() as u64;
     let what = || format!("set the slice of thread {tid}");
-    attributes(
-        tid,
-        Attributes {
-            runtime_ns,
-            ..Attributes::default()
-        },
-    )
-    .during(what)
+    let new = Attributes {
+        runtime_ns: length.as_nanos() as u64,
+        nice: nice(tid),
+        ..Attributes::default()
+    };
+    attributes(tid, new).during(what)
 }
 
 /// Puts the calling thread into the idle class: it runs when nobody else wants the CPU.
@@ -76,11 +73,33 @@ pub fn real_time(tid: i32) -> Result<()> {
     attributes(tid, new).during(|| "enter the real-time class".into())
 }
 
+/// A thread's nice value; all attributes are set at once, and this one is to stay.
+fn nice(tid: i32) -> i32 {
+    // SAFETY: a plain system call. A thread that is gone has none, which the next call tells.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, tid as libc::id_t) }
+}
+
 fn attributes(tid: i32, mut new: Attributes) -> std::io::Result<()> {
     new.size = size_of::<Attributes>() as u32;
     // SAFETY: the attributes live for the call and begin with their size.
     match unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &new, 0) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_leaves_the_nice_value_alone() {
+        let nice_after = std::thread::spawn(|| {
+            // SAFETY: a plain system call about the calling thread.
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 12) };
+            slice(0, Duration::from_micros(100)).unwrap();
+            nice(0)
+        });
+        assert_eq!(nice_after.join().unwrap(), 12);
     }
 }

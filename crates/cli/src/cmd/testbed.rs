@@ -146,9 +146,9 @@ struct MachineArgs {
     /// How often the host is made to choose anew between sibling lanes, ms; 0 leaves it to its tick.
     #[arg(long, value_name = "MS", default_value = "0.5", value_parser = milliseconds)]
     host_metronome: Duration,
-    /// The slice that the host's scheduler gives a lane, ms [default: the host's].
-    #[arg(long, value_name = "MS", value_parser = milliseconds)]
-    host_slice: Option<Duration>,
+    /// The slice that the host's scheduler gives a lane, ms; 0 is the host's own.
+    #[arg(long, value_name = "MS", default_value = "0.1", value_parser = milliseconds)]
+    host_slice: Duration,
 }
 
 impl MachineArgs {
@@ -170,7 +170,7 @@ impl MachineArgs {
         spec.console = self.console;
         spec.kernel_args = self.kernel_arg.clone();
         spec.keep_host_awake = self.keep_awake;
-        spec.host.slice = self.host_slice;
+        spec.host.slice = Some(self.host_slice).filter(|length| !length.is_zero());
         spec.host.metronome = Some(self.host_metronome).filter(|period| !period.is_zero());
         spec.interrupt = interrupt;
         Ok(spec)

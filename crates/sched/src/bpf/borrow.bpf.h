@@ -140,7 +140,7 @@ static __always_inline void borrow_check(struct task_struct *p, struct lane_ctx 
 }
 
 /* The first open core with an idle lane, or -1. */
-VERIFIED_ONCE s32 core_with_room(u32 unused)
+VERIFIED_ONCE s32 core_with_room(void)
 {
 	u32 w;
 
@@ -170,7 +170,7 @@ static __always_inline void missed_check(struct lane_ctx *lane)
 	urgent = vector_waits(CLASS_CRITICAL) || vector_waits(CLASS_NORMAL);
 	if (urgent && lanes_in_state(lane->core, LANE_IDLE))
 		core_kick_idle(lane->core, -1);
-	room = core_with_room(0);
+	room = core_with_room();
 	if (room >= 0 && (urgent || (vector_waits(CLASS_BATCH) && borrow_allowed(room))))
 		core_kick_idle(room, -1);
 }
