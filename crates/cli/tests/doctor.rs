@@ -1,6 +1,5 @@
 //! `sidelane doctor` as a program: output and exit codes.
-
-#![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::process::{Command, Output};
 

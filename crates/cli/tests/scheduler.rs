@@ -1,6 +1,7 @@
 //! The scheduler on a real kernel: boots the test bed and runs the tests of `guest` in it.
 //!
 //! `SIDELANE_TEST_KERNEL` names another kernel than the newest.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod guest;
 

@@ -70,7 +70,7 @@ fn lanes_go_offline_and_come_back_under_load() {
     }
     assert_eq!(online(), "0");
     scheduler.await_line("attaching again");
-    eventually("attached on lane 0", || attached());
+    eventually("attached on lane 0", attached);
     progresses(&load);
     for cpu in 1..nr_cpus() {
         fs::write(format!("/sys/devices/system/cpu/cpu{cpu}/online"), "1").unwrap();
