@@ -5,7 +5,7 @@
 //! much of it say little.
 
 use sidelane_testbed::probe::measured::Measured;
-use sidelane_testbed::{HostSettings, Job, Machine, Spec};
+use sidelane_testbed::{Disturbance, HostSettings, Job, Machine, Spec};
 use std::error::Error;
 use std::time::Duration;
 
@@ -46,26 +46,6 @@ fn settings() -> Vec<(&'static str, HostSettings)> {
     ]
 }
 
-/// Busy and total CPU time of the host, in ticks: without and with what `pid` used.
-fn host_time(own: &[u32]) -> Option<(f64, f64)> {
-    let numbers = |text: &str| -> Vec<f64> {
-        text.split_whitespace()
-            .filter_map(|n| n.parse().ok())
-            .collect()
-    };
-    let stat = std::fs::read_to_string("/proc/stat").ok()?;
-    let fields = numbers(stat.lines().next()?);
-    // user nice system idle iowait irq softirq steal
-    let total: f64 = fields.iter().take(8).sum();
-    let mut busy = total - fields.get(3)? - fields.get(4)?;
-    for pid in own {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let used = numbers(text.rsplit_once(") ")?.1);
-        busy -= used.get(10)? + used.get(11)?;
-    }
-    Some((busy, total))
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let sidelane = args
@@ -82,13 +62,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     for _ in 0..rounds {
         for (name, host) in settings() {
             machine.set_host(host)?;
-            let before = host_time(&own).ok_or("cannot read /proc/stat")?;
+            let watch = Disturbance::watch(&own)?;
             let mut out = Vec::new();
             let job = Job::new(["sidelane", "testbed", "guest-probe", "6", "150"]);
             machine.run(job, &mut out, &mut std::io::stderr())?;
-            let after = host_time(&own).ok_or("cannot read /proc/stat")?;
+            let others = watch.share()?;
             let measured: Measured = serde_json::from_slice(&out)?;
-            let others = (after.0 - before.0) / (after.1 - before.1);
             print(name, &measured, others);
         }
     }

@@ -11,6 +11,7 @@ pub mod belongings;
 mod clock;
 mod companions;
 mod cpio;
+mod disturbance;
 mod emulator;
 mod error;
 pub mod guest;
@@ -30,6 +31,7 @@ pub mod smt;
 mod spec;
 mod wire;
 
+pub use disturbance::Disturbance;
 pub use error::{Error, Result};
 pub use host::standard_input;
 pub use host_settings::HostSettings;

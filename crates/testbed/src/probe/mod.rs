@@ -3,6 +3,7 @@
 pub mod measured;
 mod render;
 
+use crate::disturbance::Disturbance;
 use crate::error::{Error, Result};
 use crate::machine::{Job, Machine};
 use crate::spec::Spec;
@@ -69,6 +70,8 @@ pub struct Report {
     pub hand_overs: Vec<HandOver>,
     /// The guest's clock.
     pub clock: Clock,
+    /// The share of this machine's CPUs that others used meanwhile, 0 to 1; much of it spoils the figures.
+    pub others_share: f64,
 }
 
 /// Boots the machine and measures it.
@@ -84,6 +87,7 @@ pub fn run(spec: &Spec, effort: Effort) -> Result<Report> {
         &wake_ups,
     ]);
     let mut err = Vec::new();
+    let watch = Disturbance::watch(&[std::process::id(), machine.pid()])?;
     let status = machine.run(job.timeout(LIMIT), &mut out, &mut err)?;
     let failed = |why: String| Error::Machine {
         reason: format!("the probe in the guest failed: {why}"),
@@ -94,12 +98,13 @@ pub fn run(spec: &Spec, effort: Effort) -> Result<Report> {
     }
     let measured: Measured = serde_json::from_slice(&out).map_err(|e| failed(e.to_string()))?;
     check_layout(spec, &measured).map_err(failed)?;
-    let report = report(
+    let mut report = report(
         spec,
         &measured,
         machine.kernel().version.clone(),
         machine.boot_time(),
     );
+    report.others_share = watch.share()?;
     machine.power_off()?;
     Ok(report)
 }
@@ -138,6 +143,7 @@ fn report(spec: &Spec, measured: &Measured, kernel: String, boot: Duration) -> R
         all_lanes: Ratio::of(&measured.all_lanes, alone),
         hand_overs: measured.hand_overs.clone(),
         clock: measured.clock.clone(),
+        others_share: 0.0,
     }
 }
 

@@ -3,6 +3,9 @@
 use super::{Ratio, Report};
 use std::fmt;
 
+/// The share of the host's CPUs, %, from which others' work spoils the figures.
+const DISTURBED: f64 = 5.0;
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sockets, cores, lanes) = (self.sockets, self.cores, self.thread_perf.len());
@@ -21,6 +24,16 @@ impl fmt::Display for Report {
             0 => "never backwards between lanes".to_string(),
             ns => format!("backwards between lanes by up to {ns} ns"),
         };
+        let others = self.others_share * 100.0;
+        let verdict = if others > DISTURBED {
+            ": too much, measure again"
+        } else {
+            ""
+        };
+        writeln!(
+            f,
+            "Others used {others:.0} % of this machine's CPUs meanwhile{verdict}"
+        )?;
         writeln!(
             f,
             "Clock: {}, {:.0} ns a reading, {agree}",
