@@ -25,7 +25,7 @@ fn batch_never_starves() {
         batch
             .iter()
             .zip(&before)
-            .all(|(load, before)| load.ticks() > before + 5)
+            .all(|(load, before)| load.ticks() > before + 2)
     });
     let rates = rates("3");
     assert!(rates["overdue"].as_f64().unwrap() > 0.0, "{rates}");

@@ -110,13 +110,19 @@ static __always_inline void lane_set_state(struct lane_ctx *lane, u32 state, u64
 	core_refresh(lane->core);
 }
 
-/* Charges @p for the time since it began to run; returns that time. */
-static __always_inline u64 account_run(struct task_ctx *tctx, u64 now_ns)
+/* Charges @p for the time since it began to run, or was charged last. */
+static __always_inline void account_run(struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
 {
-	u64 ran_ns = now_ns > tctx->running_ns ? now_ns - tctx->running_ns : 0;
+	u32 class = task_class(tctx);
+	u64 ran_ns = 0;
 
-	count_add(run_ns[task_class(tctx)], ran_ns);
-	return ran_ns;
+	if (now_ns > tctx->running_ns)
+		ran_ns = now_ns - tctx->running_ns;
+	tctx->running_ns = now_ns;
+	count_add(run_ns[class], ran_ns);
+	if (class == CLASS_NORMAL)
+		scx_bpf_task_set_dsq_vtime(p,
+					   p->scx.dsq_vtime + ran_ns * 100 / (p->scx.weight ?: 1));
 }
 
 #endif /* SIDELANE_ACCOUNT_BPF_H */

@@ -111,10 +111,12 @@ void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)
 {
 	s32 cpu = bpf_get_smp_processor_id();
 	struct lane_ctx *lane = lane_ctx(cpu);
+	struct task_ctx *tctx = task_ctx(p);
 	u64 now_ns = scx_bpf_now();
 
-	if (!lane)
+	if (!lane || !tctx)
 		return;
+	account_run(p, tctx, now_ns);
 	borrow_check(p, lane, cpu, now_ns);
 	overdue_check(p, lane, now_ns);
 	missed_check(lane);
@@ -165,14 +167,11 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 {
 	struct lane_ctx *lane = lane_ctx(scx_bpf_task_cpu(p));
 	struct task_ctx *tctx = task_ctx(p);
-	u64 now_ns = scx_bpf_now(), ran_ns;
+	u64 now_ns = scx_bpf_now();
 
 	if (!lane || !tctx)
 		return;
-	ran_ns = account_run(tctx, now_ns);
-	if (tctx->class == CLASS_NORMAL)
-		scx_bpf_task_set_dsq_vtime(p,
-					   p->scx.dsq_vtime + ran_ns * 100 / (p->scx.weight ?: 1));
+	account_run(p, tctx, now_ns);
 	if (lane->evict_ns) {
 		count_add(evict_wait_ns, now_ns > lane->evict_ns ? now_ns - lane->evict_ns : 0);
 		lane->evict_ns = 0;
