@@ -43,14 +43,9 @@ pub enum Error {
     /// The emulated machine failed.
     #[error(transparent)]
     Testbed(#[from] sidelane_testbed::Error),
-    /// The part that measures, in the emulated machine, failed.
-    #[error("the part in the emulated machine ended with {status}\n{said}")]
-    Guest {
-        /// Its exit status.
-        status: String,
-        /// The last lines it wrote on standard error.
-        said: String,
-    },
+    /// The part that measures, in the emulated machine, failed; it said why on its standard error.
+    #[error("the measuring part in the emulated machine failed ({0}); what it said is above")]
+    Guest(std::process::ExitStatus),
     /// The measuring part wrote something that is not a message.
     #[error("not a message of the measuring part: {text:?}: {source}")]
     Message {

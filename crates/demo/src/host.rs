@@ -11,11 +11,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-/// Lines of the guest's standard error that are kept for an error message.
-const KEPT_LINES: usize = 40;
-
 /// Measures everything in the plan on an emulated machine: boots it as `spec` says (the programs
-/// that the workloads need are added), and hands what it says to `tell`, as it comes.
+/// that the workloads need are added), and hands what the guest says
+/// on standard error to `tell`, as it comes.
 pub fn measure_emulated(plan: &Plan, mut spec: Spec, tell: &mut dyn Write) -> Result<Vec<Message>> {
     plan.validate()?;
     spec.add.extend(programs(plan)?);
@@ -28,17 +26,10 @@ pub fn measure_emulated(plan: &Plan, mut spec: Spec, tell: &mut dyn Write) -> Re
     let mut machine = Machine::boot(&spec)?;
     let _ = writeln!(tell, "booted in {:.1} s", machine.boot_time().as_secs_f64());
     let mut lines = Lines::default();
-    let mut stderr = Tail {
-        tell,
-        kept: Vec::new(),
-    };
     let job = Job::new(["sidelane", "demo", "--in-guest", &text]);
-    let status = machine.run(job, &mut lines, &mut stderr)?;
+    let status = machine.run(job, &mut lines, tell)?;
     if !status.success() {
-        return Err(Error::Guest {
-            status: status.to_string(),
-            said: stderr.last_lines(),
-        });
+        return Err(Error::Guest(status));
     }
     machine.power_off()?;
     lines.finish()
@@ -96,32 +87,6 @@ fn programs(plan: &Plan) -> Result<Vec<PathBuf>> {
     Ok(programs)
 }
 
-/// Passes on what is written and keeps the last of it.
-struct Tail<'a> {
-    tell: &'a mut dyn Write,
-    kept: Vec<u8>,
-}
-
-impl Tail<'_> {
-    fn last_lines(&self) -> String {
-        let text = String::from_utf8_lossy(&self.kept);
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(KEPT_LINES)..].join("\n")
-    }
-}
-
-impl Write for Tail<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.kept.extend_from_slice(bytes);
-        self.tell.write_all(bytes)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.tell.flush()
-    }
-}
-
 /// Keeps messages and passes progress on.
 struct Collector<'a> {
     messages: Vec<Message>,
@@ -172,24 +137,6 @@ pub fn measure_in_guest(plan: &str, sidelane: &Path, stop: &AtomicBool) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_tail_is_passed_on_and_kept_short() {
-        let mut passed = Vec::new();
-        let mut tail = Tail {
-            tell: &mut passed,
-            kept: Vec::new(),
-        };
-        for line in 0..100 {
-            writeln!(tail, "line {line}").unwrap();
-        }
-        let last = tail.last_lines();
-        assert!(
-            last.starts_with("line 60\n") && last.ends_with("line 99"),
-            "{last}"
-        );
-        assert_eq!(passed.iter().filter(|&&byte| byte == b'\n').count(), 100);
-    }
 
     #[test]
     fn the_programs_are_real_files() {

@@ -262,6 +262,15 @@ fn incomplete_messages_are_refused_by_name() {
 }
 
 #[test]
+fn an_unsteady_machine_is_said() {
+    let warning = "varied a lot";
+    assert!(!report::render(&results()).contains(warning));
+    let mut messages = messages();
+    messages.insert(2, reference(4.0));
+    assert!(report::render(&Results::new(&messages, None).unwrap()).contains(warning));
+}
+
+#[test]
 fn missed_aims_are_said() {
     let mut slow = messages();
     for message in &mut slow {

@@ -5,8 +5,12 @@ use super::machine_note;
 use crate::message::TraceRun;
 use crate::plan::Workload;
 use crate::results::{ConfigurationResults, Results, WorkloadResults};
-use sidelane_metrics::latency::Summary;
+use sidelane_metrics::latency::{Spread, Summary};
 use std::fmt::Write;
+
+/// From this ratio of the fastest to the slowest reference measurement on, the table warns. Neighbours
+/// of a virtual machine alone make it 1.3 to 1.8.
+const UNSTEADY: f64 = 2.0;
 
 /// Renders everything.
 pub fn render(results: &Results) -> String {
@@ -18,7 +22,26 @@ pub fn render(results: &Results) -> String {
     if !results.traces.is_empty() {
         text.push_str(&trace_table(&results.traces));
     }
+    text.push_str(&steadiness(results));
     text.push_str(&aims(&verdicts(results)));
+    text
+}
+
+/// How steady the machine was: figures from an unsteady one scatter.
+fn steadiness(results: &Results) -> String {
+    let Spread { min, median, max } = results.reference.batch_bytes_per_core_s;
+    let mut text = format!(
+        "\nReference: one whole core compresses {:.1} MB/s on the median of {} ({:.1} … {:.1})\n",
+        median / 1e6,
+        results.references.len(),
+        min / 1e6,
+        max / 1e6
+    );
+    if max > UNSTEADY * min {
+        text.push_str(
+            "  The machine's speed varied a lot: was something else running on it? Then measure again.\n",
+        );
+    }
     text
 }
 
