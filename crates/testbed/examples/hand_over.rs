@@ -1,8 +1,8 @@
-//! Measures what the host's settings do to hand-overs between sibling lanes: one boot, the settings in turn, several
-//! rounds. Usage: `hand_over SIDELANE [ROUNDS [THREAD-PERF-OF-TWO-LANES]]`.
+//! Measures what the host's settings do to hand-overs between sibling lanes: one boot, the settings
+//! in turn, several rounds. Usage: `hand_over SIDELANE [ROUNDS [THREAD-PERF-OF-TWO-LANES]]`.
 //!
-//! The last column is the share of the host that others used meanwhile (stolen by a hypervisor included): rows with
-//! much of it say little.
+//! The last column is the share of the host that others used meanwhile (stolen by a hypervisor
+//! included): rows with much of it say little.
 
 use sidelane_testbed::probe::measured::Measured;
 use sidelane_testbed::{Disturbance, HostSettings, Job, Machine, Spec};

@@ -66,8 +66,8 @@ impl Arrangement {
         Ok(())
     }
 
-    /// Changes how the host's scheduler treats the threads. What needs a privilege that is lacking is left out, with
-    /// a notice.
+    /// Changes how the host's scheduler treats the threads. What needs a privilege that is lacking
+    /// is left out, with a notice.
     pub fn set(&mut self, new: HostSettings) -> Result<()> {
         if new.slice != self.settings.slice {
             let length = new.slice.unwrap_or(Duration::ZERO);

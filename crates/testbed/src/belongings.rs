@@ -1,8 +1,9 @@
-//! What a machine has on the host, and its removal: by this process at the end, or by the reaper when this process
-//! was killed.
+//! What a machine has on the host, and its removal: by this process at the end, or by the reaper
+//! when this process was killed.
 //!
-//! The reaper is a child in a session of its own that holds one end of a pipe. It is told what there is before it
-//! comes to be. When the pipe closes without the all-clear, it removes everything.
+//! The reaper is a child in a session of its own that holds one end of a pipe. It is told what
+//! there is before it comes to be. When the pipe closes without the all-clear, it removes
+//! everything.
 
 use crate::error::{During, Error, Result};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -25,7 +26,8 @@ pub struct Belongings {
     pub process: Option<Process>,
     /// Cgroups, each after those inside it.
     pub cgroups: Vec<PathBuf>,
-    /// Files to write last: what was switched on in other cgroups, with the text that switches it off.
+    /// Files to write last: what was switched on in other cgroups, with the text that switches it
+    /// off.
     pub restore: Vec<(PathBuf, String)>,
     /// Folders.
     pub folders: Vec<PathBuf>,

@@ -1,8 +1,9 @@
 //! The guest's clock: the host's time stamp counter, whose frequency it is told.
 //!
-//! Under multi-threaded TCG reading the counter is cheap and the same on all lanes, while the HPET and the ACPI timer
-//! cost an exit under a global lock. Left alone, the guest calibrates the counter against emulated timers, fails
-//! when the host is busy, and may take the counter for broken.
+//! Under multi-threaded TCG reading the counter is cheap and the same on all lanes, while the HPET
+//! and the ACPI timer cost an exit under a global lock. Left alone, the guest calibrates the
+//! counter against emulated timers, fails when the host is busy, and may take the counter for
+//! broken.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +12,11 @@ const WATCH: Duration = Duration::from_millis(30);
 
 /// Words for the kernel's command line. `config` is the kernel's build configuration, where known.
 ///
-/// - `tsc=reliable`: no watchdog compares it with slower clocks and takes a busy host for a broken counter.
+/// - `tsc=reliable`: no watchdog compares it with slower clocks and takes a busy host for a broken
+///   counter.
 /// - `clocksource=tsc`: not a matter of rating.
-/// - `tsc_early_khz`, `lpj`: the frequency, and what the kernel would make of it, instead of calibrations.
+/// - `tsc_early_khz`, `lpj`: the frequency, and what the kernel would make of it, instead of
+///   calibrations.
 pub fn kernel_words(config: Option<&str>) -> Vec<String> {
     let mut words = vec!["tsc=reliable".to_string(), "clocksource=tsc".to_string()];
     if let Some(khz) = counter_khz() {

@@ -26,8 +26,8 @@ impl Companions {
         }
     }
 
-    /// Keeps each CPU awake with a spinner of the idle class. A CPU that falls idle comes back slowly: on a virtual
-    /// machine through a nested halt, on any by a ramp of its clock.
+    /// Keeps each CPU awake with a spinner of the idle class. A CPU that falls idle comes back
+    /// slowly: on a virtual machine through a nested halt, on any by a ramp of its clock.
     pub fn keep_awake(&mut self, cpus: &[usize]) -> Result<()> {
         for cpu in cpus {
             self.start("keep-awake", *cpu, place::idle_class, |stop| {
@@ -39,8 +39,9 @@ impl Companions {
         Ok(())
     }
 
-    /// Makes the host's scheduler choose anew on each CPU every `period`, by a real-time thread that does nothing but
-    /// wake. Between two threads that only compute, the host otherwise chooses on its tick, 1 to 10 ms apart.
+    /// Makes the host's scheduler choose anew on each CPU every `period`, by a real-time thread
+    /// that does nothing but wake. Between two threads that only compute, the host otherwise
+    /// chooses on its tick, 1 to 10 ms apart.
     pub fn metronome(&mut self, cpus: &[usize], period: Duration) -> Result<()> {
         for cpu in cpus {
             let real_time = || place::real_time(0);
@@ -97,7 +98,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// This process's threads with a name that begins so: scheduling policy and CPUs allowed of each.
+    /// This process's threads with a name that begins so: scheduling policy and CPUs allowed of
+    /// each.
     fn threads(name: &str) -> Vec<(String, String)> {
         let tasks = fs::read_dir("/proc/self/task").unwrap();
         let of = |path: std::path::PathBuf| {

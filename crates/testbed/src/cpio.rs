@@ -1,7 +1,8 @@
 //! Writes a `newc` cpio archive, the format of the kernel's initial root file system.
 //!
-//! Parent folders come by themselves. A host has `/bin`, `/sbin` and `/lib*` either as folders or as
-//! links into `/usr`; in the archive they are always links, so that a file named by either path is found.
+//! Parent folders come by themselves. A host has `/bin`, `/sbin` and `/lib*` either as folders or
+//! as links into `/usr`; in the archive they are always links, so that a file named by either path
+//! is found.
 
 use std::collections::BTreeMap;
 

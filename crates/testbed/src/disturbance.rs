@@ -40,7 +40,8 @@ fn numbers(text: &str) -> Vec<f64> {
         .collect()
 }
 
-/// Busy and total time in the first line of `/proc/stat`: user nice system idle iowait irq softirq steal.
+/// Busy and total time in the first line of `/proc/stat`: user nice system idle iowait irq softirq
+/// steal.
 fn host_time(stat: &str) -> (f64, f64) {
     let fields = numbers(stat.lines().next().unwrap_or_default());
     let total: f64 = fields.iter().take(8).sum();
@@ -48,7 +49,8 @@ fn host_time(stat: &str) -> (f64, f64) {
     (total - idle, total)
 }
 
-/// User and system time of a process, fields 14 and 15 of its `stat`; the state, a letter, is no number.
+/// User and system time of a process, fields 14 and 15 of its `stat`; the state, a letter, is no
+/// number.
 fn process_time(stat: &str) -> f64 {
     let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
     numbers(rest).iter().skip(10).take(2).sum()

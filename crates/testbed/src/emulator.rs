@@ -1,10 +1,11 @@
-//! The emulator to run: the machine's own where it is new enough, else a newer one of the distribution, unpacked
-//! into the cache.
+//! The emulator to run: the machine's own where it is new enough, else a newer one of the
+//! distribution, unpacked into the cache.
 //!
-//! Before version 8.1, QEMU's multi-threaded TCG can translate a page of code while another vCPU rewrites it and
-//! keep the old bytes: a guest kernel that patches its own code (static keys: at boot, when a scheduler is attached,
-//! when tracing starts) then now and then dies of a stale breakpoint, "Oops: int3". The distribution's backports have
-//! a newer QEMU that runs with the same libraries.
+//! Before version 8.1, QEMU's multi-threaded TCG can translate a page of code while another vCPU
+//! rewrites it and keep the old bytes: a guest kernel that patches its own code (static keys: at
+//! boot, when a scheduler is attached, when tracing starts) then now and then dies of a stale
+//! breakpoint, "Oops: int3". The distribution's backports have a newer QEMU that runs with the same
+//! libraries.
 
 use crate::error::{During, Error, Result};
 use crate::host;
@@ -45,7 +46,8 @@ pub fn find(interrupt: &Interrupt, notice: fn(&str)) -> Result<Emulator> {
         Err(Error::Interrupted) => Err(Error::Interrupted),
         Err(error) => {
             notice(&format!(
-                "QEMU {}.{} may crash the guest's kernel now and then (before 8.1), and no newer one is to be had: {error}",
+                "QEMU {}.{} may crash the guest's kernel now and then (before 8.1), and no newer \
+                 one is to be had: {error}",
                 version.0, version.1
             ));
             Ok(own)

@@ -39,14 +39,15 @@ pub fn check_architecture() -> Result<()> {
         return Ok(());
     }
     Err(Error::Unsupported(format!(
-        "the test bed emulates an x86-64 machine and runs this program in it, which is built for {}; \
+        "the test bed emulates an x86-64 machine and runs this program in it, which is built for \
+         {}; \
          run it on an x86-64 host",
         std::env::consts::ARCH
     )))
 }
 
-/// This process's standard input, to be forwarded; none if it is closed, or a terminal that others use now (reading
-/// it would stop a background job).
+/// This process's standard input, to be forwarded; none if it is closed, or a terminal that others
+/// use now (reading it would stop a background job).
 pub fn standard_input() -> Option<OwnedFd> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() && tcgetpgrp(stdin.as_fd()).ok() != Some(getpgrp()) {

@@ -5,11 +5,14 @@ use std::time::Duration;
 /// Settings that can be changed while the machine runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostSettings {
-    /// The slice that the host's scheduler gives a lane's thread, 0.1 to 100 ms; none is the host's default.
+    /// The slice that the host's scheduler gives a lane's thread, 0.1 to 100 ms; none is the host's
+    /// default.
     pub slice: Option<Duration>,
-    /// How often the host's scheduler is made to choose anew between sibling lanes; none leaves it to its tick.
+    /// How often the host's scheduler is made to choose anew between sibling lanes; none leaves it
+    /// to its tick.
     pub metronome: Option<Duration>,
-    /// Lets QEMU's main thread, which fires the guest's timers, run as soon as it wants to (real-time class).
+    /// Lets QEMU's main thread, which fires the guest's timers, run as soon as it wants to
+    /// (real-time class).
     pub urgent_timers: bool,
 }
 

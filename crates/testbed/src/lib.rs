@@ -1,8 +1,9 @@
 //! The test bed: an SMT virtual machine for everyone, including those without one.
 //!
-//! QEMU with multi-threaded TCG boots a stock distribution kernel that has sched_ext, with the wanted topology. The
-//! lanes of an emulated core share one host CPU, so siblings really compete. See [`smt`] for what that
-//! delivers, [`Spec`] for what can be asked for, and [`Machine`] for running commands.
+//! QEMU with multi-threaded TCG boots a stock distribution kernel that has sched_ext, with the
+//! wanted topology. The lanes of an emulated core share one host CPU, so siblings really compete.
+//! See [`smt`] for what that delivers, [`Spec`] for what can be asked for, and [`Machine`] for
+//! running commands.
 //!
 //! It measures scheduling, not silicon: figures are ratios between configurations in one boot.
 

@@ -224,7 +224,8 @@ impl Link {
         }
     }
 
-    /// What the guest's console said last: its last words if it died of an error, else its last lines.
+    /// What the guest's console said last: its last words if it died of an error, else its last
+    /// lines.
     pub fn console_tail(&self) -> String {
         let bytes: Vec<u8> = self.console.kept.iter().copied().collect();
         tail(&String::from_utf8_lossy(&bytes).replace('\r', ""))

@@ -200,8 +200,9 @@ impl Machine {
         }
     }
 
-    /// Runs a command to its end. Output goes to the sinks as it comes; a sink's error ends the run. When the command
-    /// ends, what it left running in the guest is ended too. Several commands can be run one after another.
+    /// Runs a command to its end. Output goes to the sinks as it comes; a sink's error ends the
+    /// run. When the command ends, what it left running in the guest is ended too. Several commands
+    /// can be run one after another.
     ///
     /// Fails with [`Error::Machine`] when the guest panics, switches off, or falls silent.
     pub fn run(
@@ -303,7 +304,8 @@ fn unique_name() -> String {
     format!("sidelane-testbed-{}-{count}", std::process::id())
 }
 
-/// A command's status as a shell gives it: the exit status, or 128 and the number of the signal that ended it.
+/// A command's status as a shell gives it: the exit status, or 128 and the number of the signal
+/// that ended it.
 pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status
         .code()

@@ -20,7 +20,8 @@ struct Attributes {
     period_ns: u64,
 }
 
-/// Pins every lane of core c to the host's CPU number c, counted round `cpus`. QEMU's other threads float.
+/// Pins every lane of core c to the host's CPU number c, counted round `cpus`. QEMU's other threads
+/// float.
 pub fn lanes(lanes: &[LaneThread], cpus: &[usize]) -> Result<()> {
     for lane in lanes {
         if let Some(cpu) = cpus.get(lane.core % cpus.len().max(1)) {
@@ -38,7 +39,8 @@ pub fn pin(tid: i32, cpu: usize) -> Result<()> {
     sched_setaffinity(Pid::from_raw(tid), &set).during(what)
 }
 
-/// Asks the host's scheduler for slices of this length for a thread. Kernels before 6.12 take it and do nothing.
+/// Asks the host's scheduler for slices of this length for a thread. Kernels before 6.12 take it
+/// and do nothing.
 pub fn slice(tid: i32, length: Duration) -> Result<()> {
     let what = || format!("set the slice of thread {tid}");
     let new = Attributes {
@@ -62,7 +64,8 @@ pub fn idle_class() -> Result<()> {
     .during(|| "enter the idle class".into())
 }
 
-/// Puts a thread into the real-time class (0: the calling one): it runs at once when it wants to. Needs privilege.
+/// Puts a thread into the real-time class (0: the calling one): it runs at once when it wants to.
+/// Needs privilege.
 pub fn real_time(tid: i32) -> Result<()> {
     let policy = libc::SCHED_FIFO as u32;
     let new = Attributes {

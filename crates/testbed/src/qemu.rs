@@ -118,8 +118,8 @@ impl Qemu {
             .arg("-chardev")
             .arg(chardev("control", &far_control));
         command.args(["-mon", "chardev=control,mode=control"]);
-        // Without an ioeventfd the writing lane itself hands its bytes over; else it spins until QEMU's main thread
-        // has a host CPU.
+        // Without an ioeventfd the writing lane itself hands its bytes over; else it spins until
+        // QEMU's main thread has a host CPU.
         command.args(["-device", "virtio-serial-pci,ioeventfd=off"]);
         command.arg("-chardev").arg(chardev("link", &far_link));
         command
@@ -253,8 +253,8 @@ impl Drop for Qemu {
     }
 }
 
-/// Starts the process from a thread that lives as long as it does: the kernel sends the "parent died" signal when the
-/// starting *thread* ends.
+/// Starts the process from a thread that lives as long as it does: the kernel sends the "parent
+/// died" signal when the starting *thread* ends.
 fn spawn(mut command: Command) -> std::io::Result<(u32, OwnedFd, JoinHandle<()>)> {
     let (tell, told) = std::sync::mpsc::channel();
     let owner = std::thread::Builder::new()
@@ -294,7 +294,8 @@ fn prepare(command: &mut Command, fds: [i32; 3]) {
     let parent = std::process::id();
     let before_exec = move || {
         for fd in fds {
-            // SAFETY: a plain system call on a descriptor that the parent holds open until after the spawn.
+            // SAFETY: a plain system call on a descriptor that the parent holds open until after
+            // the spawn.
             if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 {
                 return Err(std::io::Error::last_os_error());
             }
@@ -309,7 +310,8 @@ fn prepare(command: &mut Command, fds: [i32; 3]) {
     unsafe { command.pre_exec(before_exec) };
 }
 
-/// What QEMU said, without the warning that every boot brings: the guest's kernel sees the siblings all the same.
+/// What QEMU said, without the warning that every boot brings: the guest's kernel sees the siblings
+/// all the same.
 pub fn messages(file: &mut File) -> String {
     use std::io::Seek;
     let mut text = String::new();

@@ -1,9 +1,9 @@
 //! A CPU bandwidth quota for each lane's thread: cgroup version 1 or 2.
 //!
-//! Version 1: a group for the machine in this process's own group of the `cpu` controller, a group for each lane in
-//! it; threads go to `tasks`. Version 2: QEMU moves to a group of its own, in which each lane's group is *threaded*;
-//! threads go to `cgroup.threads`. The parent is the nearest group, from this process's own upwards, that hands the
-//! `cpu` controller down or can be made to.
+//! Version 1: a group for the machine in this process's own group of the `cpu` controller, a group
+//! for each lane in it; threads go to `tasks`. Version 2: QEMU moves to a group of its own, in
+//! which each lane's group is *threaded*; threads go to `cgroup.threads`. The parent is the nearest
+//! group, from this process's own upwards, that hands the `cpu` controller down or can be made to.
 
 use crate::belongings::Belongings;
 use crate::error::{During, Error, Result};
@@ -33,7 +33,8 @@ enum Version {
 }
 
 impl Place {
-    /// Finds a place for a group of this name. `root` is the root of the file system (for tests: a captured tree).
+    /// Finds a place for a group of this name. `root` is the root of the file system (for tests: a
+    /// captured tree).
     pub fn find(root: &Path, name: &str) -> Result<Place> {
         let mounts = read(&root.join("proc/self/mountinfo"))?;
         let groups = read(&root.join("proc/self/cgroup"))?;
@@ -75,7 +76,8 @@ impl Place {
         };
         parent(false).or_else(|| parent(true)).ok_or_else(|| {
             Error::Unsupported(format!(
-                "the cpu controller of cgroups is not available at {}: run outside the container, or give \
+                "the cpu controller of cgroups is not available at {}: run outside the container, or \
+                 give \
                  --thread-perf 1,0.5 (no quota)",
                 top.display()
             ))
@@ -217,7 +219,8 @@ fn refused(what: &str, path: &Path, source: std::io::Error) -> Error {
         Some(libc::EACCES | libc::EPERM | libc::EROFS)
     ) {
         return Error::Unsupported(format!(
-            "cannot {what} {}: {source}; quotas need privilege: run as root, or give --thread-perf 1,0.5 (no quota)",
+            "cannot {what} {}: {source}; quotas need privilege: run as root, or give --thread-perf \
+             1,0.5 (no quota)",
             path.display()
         ));
     }

@@ -1,4 +1,5 @@
-//! Puts the guest's root file system together: busybox, `sidelane`, what was added, and their libraries.
+//! Puts the guest's root file system together: busybox, `sidelane`, what was added, and their
+//! libraries.
 
 use crate::cpio::Archive;
 use crate::error::{During, Error, Result};
@@ -76,14 +77,16 @@ fn add_busybox(archive: &mut Archive) -> Result<()> {
     Ok(())
 }
 
-/// The loader finds libraries outside its own folders by this file; the paths are the same in the guest.
+/// The loader finds libraries outside its own folders by this file; the paths are the same in the
+/// guest.
 fn add_loader_cache(archive: &mut Archive) {
     if let Ok(cache) = fs::read("/etc/ld.so.cache") {
         archive.file("/etc/ld.so.cache", 0o644, cache);
     }
 }
 
-/// A file or folder under its own path; a program is also linked from where the guest looks for programs.
+/// A file or folder under its own path; a program is also linked from where the guest looks for
+/// programs.
 fn add_path(archive: &mut Archive, path: &Path) -> Result<()> {
     if path.is_dir() {
         return add_folder(archive, path);

@@ -1,12 +1,12 @@
 //! The arithmetic of emulated SMT: which CPU quota makes which threadPerf.
 //!
-//! The lanes of an emulated core share one host CPU. With n lanes running, each gets 1/n of it, and never
-//! more than its quota, the share q. Normalised by what a lane has alone, which is q:
+//! The lanes of an emulated core share one host CPU. With n lanes running, each gets 1/n of it, and
+//! never more than its quota, the share q. Normalised by what a lane has alone, which is q:
 //!
 //! threadPerf\[n\] = min(q, 1/n) / q
 //!
-//! One number, q, thus shapes the whole vector. With two lanes every {1, x} with 0.5 ≤ x ≤ 1 can be had
-//! (q = 0.5 / x). With more lanes, choosing threadPerf\[T\] for all T lanes fixes the rest.
+//! One number, q, thus shapes the whole vector. With two lanes every {1, x} with 0.5 ≤ x ≤ 1 can be
+//! had (q = 0.5 / x). With more lanes, choosing threadPerf\[T\] for all T lanes fixes the rest.
 
 use crate::error::{Error, Result};
 
@@ -25,8 +25,8 @@ pub fn deliverable(lanes: usize, share: f64) -> Vec<f64> {
         .collect()
 }
 
-/// The quota, as a share of a host CPU, that delivers the wanted threadPerf. Its length is the number of
-/// lanes of a core. Fails with the nearest deliverable vector when no quota does.
+/// The quota, as a share of a host CPU, that delivers the wanted threadPerf. Its length is the
+/// number of lanes of a core. Fails with the nearest deliverable vector when no quota does.
 pub fn quota_share(thread_perf: &[f64]) -> Result<f64> {
     let lanes = thread_perf.len();
     let (Some(&first), Some(&last)) = (thread_perf.first(), thread_perf.last()) else {
@@ -39,10 +39,12 @@ pub fn quota_share(thread_perf: &[f64]) -> Result<f64> {
     }
     if (first - 1.0).abs() > f64::EPSILON {
         return Err(bad(format!(
-            "thread-perf begins with {first}: the first number is the speed of a lane that runs alone, which is 1"
+            "thread-perf begins with {first}: the first number is the speed of a lane that runs \
+             alone, which is 1"
         )));
     }
-    // With all lanes running the host CPU is shared out: 1/T = threadPerf[T] × q, where q is at most 1.
+    // With all lanes running the host CPU is shared out: 1/T = threadPerf[T] × q, where q is at
+    // most 1.
     let share = (1.0 / (lanes as f64 * last)).clamp(1.0 / lanes as f64, 1.0);
     let nearest = deliverable(lanes, share);
     let fits = thread_perf
@@ -53,7 +55,8 @@ pub fn quota_share(thread_perf: &[f64]) -> Result<f64> {
         return Ok(share);
     }
     Err(bad(format!(
-        "thread-perf {}: the emulation cannot deliver it; one quota q shapes all, threadPerf[n] = min(q, 1/n) / q. \
+        "thread-perf {}: the emulation cannot deliver it; one quota q shapes all, threadPerf[n] = \
+         min(q, 1/n) / q. \
          The nearest is {}",
         list(thread_perf),
         list(&nearest)

@@ -17,8 +17,8 @@ pub enum Kernel {
     Newest,
     /// One of the distribution's, by the beginning of its version: `7.0`, `6.18.15`.
     Version(String),
-    /// A kernel image of one's own. Its modules are looked for in `/lib/modules`, its configuration beside
-    /// it and in `/boot`.
+    /// A kernel image of one's own. Its modules are looked for in `/lib/modules`, its configuration
+    /// beside it and in `/boot`.
     Path(PathBuf),
 }
 
@@ -40,21 +40,22 @@ pub struct Spec {
     pub sockets: usize,
     /// Cores of each socket.
     pub cores: usize,
-    /// Speed of one lane when 1, 2, … lanes of its core run, relative to running alone. As many numbers as a core
-    /// has lanes; the first is 1. See [`crate::smt`] for what can be delivered.
+    /// Speed of one lane when 1, 2, … lanes of its core run, relative to running alone. As many
+    /// numbers as a core has lanes; the first is 1. See [`crate::smt`] for what can be delivered.
     pub thread_perf: Vec<f64>,
     /// Memory, MiB.
     pub memory_mib: u64,
     /// The kernel.
     pub kernel: Kernel,
-    /// Files (or folders) of this machine to have in the guest, under the same absolute path, with the libraries they
-    /// need; programs are also linked from `/usr/bin`.
+    /// Files (or folders) of this machine to have in the guest, under the same absolute path, with
+    /// the libraries they need; programs are also linked from `/usr/bin`.
     pub add: Vec<PathBuf>,
     /// Kernel modules to load at boot, with those they depend on.
     pub modules: Vec<String>,
     /// Added to the kernel's command line.
     pub kernel_args: Vec<String>,
-    /// The `sidelane` program: it is in the guest as `/usr/bin/sidelane`, and the guest's first process.
+    /// The `sidelane` program: it is in the guest as `/usr/bin/sidelane`, and the guest's first
+    /// process.
     pub sidelane: PathBuf,
     /// How long booting may take.
     pub boot_timeout: Duration,
@@ -68,13 +69,14 @@ pub struct Spec {
     pub host: HostSettings,
     /// Raised from elsewhere to stop whatever goes on.
     pub interrupt: Interrupt,
-    /// Is told, a sentence at a time, what takes long and what is amiss; prints on standard error unless replaced.
+    /// Is told, a sentence at a time, what takes long and what is amiss; prints on standard error
+    /// unless replaced.
     pub notice: fn(&str),
 }
 
 impl Spec {
-    /// Two cores with two lanes each, {1, 0.5}, 1 GiB, the newest kernel. `sidelane` is the path of the
-    /// `sidelane` program (for the command itself: [`std::env::current_exe`]).
+    /// Two cores with two lanes each, {1, 0.5}, 1 GiB, the newest kernel. `sidelane` is the path of
+    /// the `sidelane` program (for the command itself: [`std::env::current_exe`]).
     pub fn new(sidelane: impl Into<PathBuf>) -> Result<Self> {
         Ok(Spec {
             sockets: 1,
@@ -111,7 +113,8 @@ impl Spec {
         self.total_cores() * self.lanes()
     }
 
-    /// Checks everything that can be known without booting; gives each lane's quota as a share of a host CPU.
+    /// Checks everything that can be known without booting; gives each lane's quota as a share of a
+    /// host CPU.
     pub fn validate(&self) -> Result<f64> {
         let bad = |text: String| Err(Error::BadSpec(text));
         if self.sockets == 0 || self.cores == 0 {

@@ -1,7 +1,8 @@
 //! What host and guest say to each other, over one virtio-serial port.
 //!
-//! A frame is one byte of kind, four bytes of length (little endian) and that many bytes of payload.
-//! One port carries everything, so that order is kept: the exit status comes after the last output.
+//! A frame is one byte of kind, four bytes of length (little endian) and that many bytes of
+//! payload. One port carries everything, so that order is kept: the exit status comes after the
+//! last output.
 
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;

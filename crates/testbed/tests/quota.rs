@@ -1,4 +1,5 @@
-//! Quotas on real cgroups: this machine's, and version 2 inside a booted guest, which has nothing else.
+//! Quotas on real cgroups: this machine's, and version 2 inside a booted guest, which has nothing
+//! else.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

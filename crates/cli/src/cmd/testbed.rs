@@ -143,7 +143,8 @@ struct MachineArgs {
     /// Keep the host CPUs awake while the machine runs, as for a measurement.
     #[arg(long)]
     keep_awake: bool,
-    /// How often the host is made to choose anew between sibling lanes, ms; 0 leaves it to its tick.
+    /// How often the host is made to choose anew between sibling lanes, ms; 0 leaves it to its
+    /// tick.
     #[arg(long, value_name = "MS", default_value = "0.5", value_parser = milliseconds)]
     host_metronome: Duration,
     /// The slice that the host's scheduler gives a lane, ms; 0 is the host's own.

@@ -1,7 +1,8 @@
 //! The guest's first process: sets the machine up, runs commands for the host, reaps.
 //!
 //! Written in Rust and not as a shell script so that arguments, environment, output and status pass
-//! unchanged. If it fails, the kernel panics, and the host reports that with the console's last lines.
+//! unchanged. If it fails, the kernel panics, and the host reports that with the console's last
+//! lines.
 
 use super::mounts::{complain, set_up};
 use super::relay::Relay;

@@ -22,8 +22,8 @@ const MOUNTS: [(&str, &str, Option<&str>); 8] = [
 /// The cgroup controllers that the root hands down.
 const CONTROLLERS: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
 
-/// Mounts, host name, loopback, cgroup controllers, modules. What a kernel lacks is said on the console and left
-/// out: a program that needs it will say so itself.
+/// Mounts, host name, loopback, cgroup controllers, modules. What a kernel lacks is said on the
+/// console and left out: a program that needs it will say so itself.
 pub fn set_up() {
     for (kind, folder, options) in MOUNTS {
         let _ = fs::create_dir_all(folder);

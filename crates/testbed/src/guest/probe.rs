@@ -11,8 +11,8 @@ use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long one speed is measured: many quota periods, and short enough that the host is the same in neighbouring
-/// windows.
+/// How long one speed is measured: many quota periods, and short enough that the host is the same
+/// in neighbouring windows.
 const WINDOW: Duration = Duration::from_millis(100);
 
 /// How long gaps and the clocks' agreement are watched.
@@ -26,7 +26,8 @@ const GAP: Duration = Duration::from_micros(60);
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Measures everything: each speed `repetitions` times, interleaved, and `wake_ups` hand-overs of each kind.
+/// Measures everything: each speed `repetitions` times, interleaved, and `wake_ups` hand-overs of
+/// each kind.
 pub fn measure(repetitions: usize, wake_ups: usize) -> Outcome<Measured> {
     let layout = layout()?;
     let first = layout.cores.first().ok_or("no core is online")?.clone();
@@ -293,7 +294,8 @@ fn clock(lanes: &[usize]) -> Outcome<Clock> {
     })
 }
 
-/// Threads on all lanes publish the latest time in turn; how far the clock went backwards between two of them at most.
+/// Threads on all lanes publish the latest time in turn; how far the clock went backwards between
+/// two of them at most.
 fn backward_ns(lanes: &[usize]) -> Outcome<u64> {
     let latest_ns = Arc::new(AtomicU64::new(0));
     let epoch = Instant::now();

@@ -1,5 +1,6 @@
-//! The distribution's packages, through apt with folders of its own: the machine's sources, lists and packages stay
-//! as they are. The mirror, proxies and keys come from the machine's configuration of apt.
+//! The distribution's packages, through apt with folders of its own: the machine's sources, lists
+//! and packages stay as they are. The mirror, proxies and keys come from the machine's
+//! configuration of apt.
 
 use crate::error::{During, Error, Result};
 use crate::host;
@@ -47,7 +48,8 @@ impl<'a> Apt<'a> {
     /// Reads what the suite offers now, from the first mirror that has it. Needs the network.
     pub fn update(&self, suite: &str) -> Result<()> {
         let mut last = Error::Kernel(format!(
-            "apt's configuration names no Debian mirror; set {MIRROR_VARIABLE} to one's URI or give --kernel PATH"
+            "apt's configuration names no Debian mirror; set {MIRROR_VARIABLE} to one's URI or give \
+             --kernel PATH"
         ));
         for mirror in mirrors()? {
             let keyring = Some(KEYRING.to_string()).filter(|path| Path::new(path).exists());
@@ -126,7 +128,8 @@ fn mirrors() -> Result<Vec<Mirror>> {
     Ok(parse_targets(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Reads lines of [`FIELDS`]. What apt does not know it leaves as `$(NAME)`: the origin, before the first update.
+/// Reads lines of [`FIELDS`]. What apt does not know it leaves as `$(NAME)`: the origin, before the
+/// first update.
 fn parse_targets(text: &str) -> Vec<Mirror> {
     let mut ranked = Vec::new();
     for line in text.lines() {
@@ -286,8 +289,8 @@ Docker|bookworm|main|http://docker.example/linux/debian/|/d.gpg
             signed_by: Some("/k".into()),
         };
         assert_eq!(
-            source_line(&mirror, Some("/archive.gpg".into()), "trixie-backports"),
-            "deb [arch=amd64 signed-by=/archive.gpg] http://a.example/debian/ trixie-backports main\n"
+            source_line(&mirror, Some("/archive.gpg".into()), "testing"),
+            "deb [arch=amd64 signed-by=/archive.gpg] http://a.example/debian/ testing main\n"
         );
         assert!(source_line(&mirror, None, "x").contains("signed-by=/k]"));
     }

@@ -41,7 +41,8 @@ pub struct Locked<'a> {
 }
 
 impl Cache {
-    /// The user's cache: `$SIDELANE_CACHE`, else `$XDG_CACHE_HOME/sidelane`, else `~/.cache/sidelane`.
+    /// The user's cache: `$SIDELANE_CACHE`, else `$XDG_CACHE_HOME/sidelane`, else
+    /// `~/.cache/sidelane`.
     pub fn open() -> Result<Cache> {
         let variable = |name: &str| {
             std::env::var_os(name)

@@ -19,8 +19,8 @@ pub struct Image {
 }
 
 impl Image {
-    /// A kernel image of one's own: the configuration is looked for beside it (`config-VERSION`, `config`) and in
-    /// `/boot`, the modules beside it and in `/lib/modules`.
+    /// A kernel image of one's own: the configuration is looked for beside it (`config-VERSION`,
+    /// `config`) and in `/boot`, the modules beside it and in `/lib/modules`.
     pub fn at(path: &Path) -> Result<Image> {
         let version = read_version(path)?;
         let beside = path.parent().unwrap_or(Path::new("."));
@@ -45,7 +45,8 @@ impl Image {
     }
 }
 
-/// The version in the header of a bzImage (Linux boot protocol: magic at 0x202, offset of the text at 0x20e).
+/// The version in the header of a bzImage (Linux boot protocol: magic at 0x202, offset of the text
+/// at 0x20e).
 fn read_version(path: &Path) -> Result<String> {
     let no = |why: &str| {
         Error::Kernel(format!(

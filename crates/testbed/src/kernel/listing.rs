@@ -23,8 +23,8 @@ pub struct Listed {
     pub modules: bool,
 }
 
-/// All kernels that are cached or can be fetched, newest first. Reads the distribution's list again when it is old or
-/// `refresh` asks for it; without a network the cached ones are listed.
+/// All kernels that are cached or can be fetched, newest first. Reads the distribution's list again
+/// when it is old or `refresh` asks for it; without a network the cached ones are listed.
 pub fn list(refresh: bool, interrupt: &Interrupt, notice: fn(&str)) -> Result<Vec<Listed>> {
     let cache = Cache::open()?;
     let known = cache.offer(SUITE).filter(|(_, fresh)| *fresh && !refresh);

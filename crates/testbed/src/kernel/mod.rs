@@ -32,8 +32,9 @@ pub struct Wanted<'a> {
     pub notice: fn(&str),
 }
 
-/// Finds the kernel asked for, fetching it where it is not cached. What is cached needs no network; "newest" looks
-/// again once the list of what there is has grown old, and makes do with what is cached when it cannot.
+/// Finds the kernel asked for, fetching it where it is not cached. What is cached needs no network;
+/// "newest" looks again once the list of what there is has grown old, and makes do with what is
+/// cached when it cannot.
 pub fn find(wanted: &Wanted) -> Result<Image> {
     let image = match wanted.kernel {
         Kernel::Path(path) => Image::at(path)?,
@@ -42,7 +43,8 @@ pub fn find(wanted: &Wanted) -> Result<Image> {
     };
     if image.config.is_none() {
         (wanted.notice)(&format!(
-            "no configuration is to be had for kernel {}: the guest has no /boot/config, which BPF programs may need",
+            "no configuration is to be had for kernel {}: the guest has no /boot/config, which BPF \
+             programs may need",
             image.version
         ));
     }

@@ -1,4 +1,5 @@
-//! Kernel modules and what they depend on, read from the modules themselves: packages carry no `modules.dep`.
+//! Kernel modules and what they depend on, read from the modules themselves: packages carry no
+//! `modules.dep`.
 
 use super::image::Image;
 use crate::error::{During, Error, Result};
@@ -17,7 +18,8 @@ pub struct Module {
     pub code: Vec<u8>,
 }
 
-/// The modules asked for and those they need, each after what it depends on. What is built into the kernel is left out.
+/// The modules asked for and those they need, each after what it depends on. What is built into the
+/// kernel is left out.
 pub fn load_order(kernel: &Image, names: &[String]) -> Result<Vec<Module>> {
     if names.is_empty() {
         return Ok(Vec::new());

@@ -1,8 +1,8 @@
 //! A kernel release of the distribution and the packages that hold it.
 //!
-//! The packaging changed with time. Up to 6.18 `linux-image-R` holds everything. Later `linux-binary-R` holds
-//! the image, `linux-base-R` the configuration and `linux-modules-R` the modules; of older releases the archive
-//! keeps the signed binary only.
+//! The packaging changed with time. Up to 6.18 `linux-image-R` holds everything. Later
+//! `linux-binary-R` holds the image, `linux-base-R` the configuration and `linux-modules-R` the
+//! modules; of older releases the archive keeps the signed binary only.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -46,7 +46,8 @@ impl Release {
         self.is_called(text) && (self.name == text || text.split('.').count() == self.numbers.len())
     }
 
-    /// The packages with the image and, where there is one, the configuration. Empty if there is no image.
+    /// The packages with the image and, where there is one, the configuration. Empty if there is no
+    /// image.
     pub fn kernel_packages(&self, offered: &BTreeSet<String>) -> Vec<String> {
         let [binary, base, image] = ["binary", "base", "image"].map(|part| self.package(part));
         if offered.contains(&binary) {

@@ -61,7 +61,8 @@ impl HandOver {
 pub struct Measured {
     /// The lanes.
     pub layout: Layout,
-    /// `speeds[n-1]`: the mean speed of a lane when n lanes of the first core run and nothing else does.
+    /// `speeds[n-1]`: the mean speed of a lane when n lanes of the first core run and nothing else
+    /// does.
     pub speeds: Vec<Vec<f64>>,
     /// The mean speed of a lane when one lane of every core runs.
     pub each_core: Vec<f64>,

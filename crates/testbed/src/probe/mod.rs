@@ -70,7 +70,8 @@ pub struct Report {
     pub hand_overs: Vec<HandOver>,
     /// The guest's clock.
     pub clock: Clock,
-    /// The share of this machine's CPUs that others used meanwhile, 0 to 1; much of it spoils the figures.
+    /// The share of this machine's CPUs that others used meanwhile, 0 to 1; much of it spoils the
+    /// figures.
     pub others_share: f64,
 }
 

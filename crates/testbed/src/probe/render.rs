@@ -15,7 +15,8 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{sockets} socket(s) × {cores} core(s) × {lanes} lane(s), kernel {}, booted in {:.1} s\n",
+            "{sockets} socket(s) × {cores} core(s) × {lanes} lane(s), kernel {}, \
+             booted in {:.1} s\n",
             self.kernel, self.boot_s
         )?;
         self.speeds(f)?;

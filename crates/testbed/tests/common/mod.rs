@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The `sidelane` program: `$SIDELANE_BIN`, else beside the folder of this test's program, where `cargo build`
-/// and `cargo test --workspace` put it.
+/// The `sidelane` program: `$SIDELANE_BIN`, else beside the folder of this test's program, where
+/// `cargo build` and `cargo test --workspace` put it.
 pub fn sidelane() -> PathBuf {
     if let Some(path) = std::env::var_os("SIDELANE_BIN") {
         return path.into();
