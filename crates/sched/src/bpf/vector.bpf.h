@@ -154,16 +154,27 @@ VERIFIED_ONCE bool vector_steal(u32 thief, u32 class)
 	return false;
 }
 
-/* Does a task of @class wait in any vector? */
+/* Does a task of @class wait in any vector? Clears the hints that are out of date. */
 VERIFIED_ONCE bool vector_waits(u32 class)
 {
-	u32 w;
+	u32 w, i;
 
+	if (class >= NR_CLASSES)
+		return false;
 	bpf_for(w, 0, (nr_cores + 63) / 64) {
-		u64 *members = core_set_word(CORES_QUEUED + class, w);
+		u64 *set = core_set_word(CORES_QUEUED + class, w);
+		u64 members = set ? *set : 0;
 
-		if (members && *members)
-			return true;
+		bpf_for(i, 0, 64) {
+			u32 core;
+
+			if (!members)
+				break;
+			core = w * 64 + take_first(&members);
+			if (vector_length(core, class) > 0)
+				return true;
+			vector_refresh(core, class);
+		}
 	}
 	return false;
 }
