@@ -24,10 +24,10 @@ class = "critical"
 match = "nice:<=-10"
 [[rule]]
 class = "critical"
-match = "exe:/run/server"
+match = "exe:/run/busybox-server"
 [[rule]]
 class = "critical"
-match = "comm:spinner*"
+match = "comm:busybox-spin*"
 "#;
 
 const CRITICAL: usize = 0;
@@ -47,8 +47,8 @@ fn class_of(load: Load) -> usize {
 #[ignore = "runs in the test bed"]
 fn the_first_rule_that_matches_decides() {
     fs::write("/run/rules.toml", CONFIG).unwrap();
-    fs::copy("/bin/busybox", "/run/server").unwrap();
-    fs::copy("/bin/busybox", "/run/spinner-of-tests").unwrap();
+    fs::copy("/bin/busybox", "/run/busybox-server").unwrap();
+    fs::copy("/bin/busybox", "/run/busybox-spinner").unwrap();
     let scheduler = Scheduler::attach(&["--config", "/run/rules.toml"]);
     let plain = Traits::default();
     let in_group = |name| Traits {
@@ -142,10 +142,11 @@ fn the_first_rule_that_matches_decides() {
 
 const CLASSES: [&str; 3] = ["critical", "normal", "batch"];
 
+/// A copy of busybox takes its first argument for the program only if its own name begins so.
 fn spin_as_server(traits: &Traits) -> Load {
-    Load::spawn("/run/server", &["yes"], traits)
+    Load::spawn("/run/busybox-server", &["yes"], traits)
 }
 
 fn spin_by_name(traits: &Traits) -> Load {
-    Load::spawn("/run/spinner-of-tests", &["yes"], traits)
+    Load::spawn("/run/busybox-spinner", &["yes"], traits)
 }

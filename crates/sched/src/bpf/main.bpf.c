@@ -81,7 +81,10 @@ static __always_inline u32 class_of_prev(struct task_struct *prev)
 	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED))
 		return NR_CLASSES;
 	tctx = task_ctx(prev);
-	return tctx ? task_class(tctx) : NR_CLASSES;
+	/* a task whose class has changed is queued anew, as what it is now */
+	if (!tctx || classify(prev) != tctx->class)
+		return NR_CLASSES;
+	return task_class(tctx);
 }
 
 void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
