@@ -1,5 +1,6 @@
 //! Measures what the host's settings do to hand-overs between sibling lanes: one boot, the settings
-//! in turn, several rounds. Usage: `hand_over SIDELANE [ROUNDS [THREAD-PERF-OF-TWO-LANES]]`.
+//! in turn, several rounds. Usage: `hand_over SIDELANE [ROUNDS [SPEED [SETTING…]]]`, where SPEED is
+//! the threadPerf of two lanes and a SETTING a number in the list below, from 0 (all by default).
 //!
 //! The last column is the share of the host that others used meanwhile (stolen by a hypervisor
 //! included): rows with much of it say little.
@@ -57,10 +58,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(speed) = args.next() {
         spec.thread_perf = vec![1.0, speed.parse()?];
     }
+    let chosen = args.map(|n| n.parse()).collect::<Result<Vec<usize>, _>>()?;
     let mut machine = Machine::boot(&spec)?;
     let own = [std::process::id(), machine.pid()];
     for _ in 0..rounds {
-        for (name, host) in settings() {
+        for (number, (name, host)) in settings().into_iter().enumerate() {
+            if !chosen.is_empty() && !chosen.contains(&number) {
+                continue;
+            }
             machine.set_host(host)?;
             let watch = Disturbance::watch(&own)?;
             let mut out = Vec::new();
@@ -81,13 +86,20 @@ fn print(name: &str, measured: &Measured, others: f64) {
         list.get(list.len() / 2).copied().unwrap_or(f64::NAN)
     };
     let alone = measured.speeds.first().cloned().unwrap_or_default();
-    let shared = measured.speeds.last().cloned().unwrap_or_default();
-    let ratios = shared.iter().zip(&alone).map(|(s, a)| s / a).collect();
-    print!(
-        "{name:46} speed {:6.0} shared {:5.3}",
-        median(alone),
-        median(ratios)
+    let ratio = |speeds: &[f64]| median(speeds.iter().zip(&alone).map(|(s, a)| s / a).collect());
+    let shared = ratio(
+        measured
+            .speeds
+            .last()
+            .map(Vec::as_slice)
+            .unwrap_or_default(),
     );
+    let (each, all) = (ratio(&measured.each_core), ratio(&measured.all_lanes));
+    print!(
+        "{name:32} speed {:6.0} shared {shared:5.3}",
+        median(alone.clone())
+    );
+    print!(" cores {each:5.3} all {all:5.3}");
     for hand_over in &measured.hand_overs {
         print!(" | {:5.0} {:5.0}", hand_over.p50_us, hand_over.p99_us);
     }

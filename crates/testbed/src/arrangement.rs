@@ -4,9 +4,9 @@ use crate::companions::Companions;
 use crate::error::Result;
 use crate::host;
 use crate::host_settings::HostSettings;
-use crate::place;
 use crate::qemu::LaneThread;
 use crate::spec::Spec;
+use crate::threads;
 use std::time::Duration;
 
 /// A machine's threads and what accompanies them.
@@ -54,7 +54,7 @@ impl Arrangement {
 
     /// Pins the lanes of each core to one host CPU.
     pub fn pin(&self) -> Result<()> {
-        place::lanes(&self.lanes, &self.cpus)
+        threads::lanes(&self.lanes, &self.cpus)
     }
 
     /// Keeps the host CPUs awake from now on, or no longer.
@@ -73,13 +73,13 @@ impl Arrangement {
             let length = new.slice.unwrap_or(Duration::ZERO);
             self.tids()
                 .into_iter()
-                .try_for_each(|tid| place::slice(tid, length))?;
+                .try_for_each(|tid| threads::slice(tid, length))?;
         }
         if new.urgent_timers != self.settings.urgent_timers {
             if new.urgent_timers {
-                self.privileged(place::real_time(self.main));
+                self.privileged(threads::real_time(self.main));
             } else {
-                place::slice(self.main, Duration::ZERO)?;
+                threads::slice(self.main, Duration::ZERO)?;
             }
         }
         if new.metronome != self.settings.metronome {

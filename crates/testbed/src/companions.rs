@@ -1,7 +1,7 @@
 //! Threads of this process that make the host CPUs better lanes while a machine runs.
 
 use crate::error::{During, Result};
-use crate::place;
+use crate::threads;
 use std::hint::spin_loop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ impl Companions {
     /// slowly: on a virtual machine through a nested halt, on any by a ramp of its clock.
     pub fn keep_awake(&mut self, cpus: &[usize]) -> Result<()> {
         for cpu in cpus {
-            self.start("keep-awake", *cpu, place::idle_class, |stop| {
+            self.start("keep-awake", *cpu, threads::idle_class, |stop| {
                 while !stop.load(Ordering::Relaxed) {
                     (0..TURNS).for_each(|_| spin_loop());
                 }
@@ -44,7 +44,7 @@ impl Companions {
     /// chooses on its tick, 1 to 10 ms apart.
     pub fn metronome(&mut self, cpus: &[usize], period: Duration) -> Result<()> {
         for cpu in cpus {
-            let real_time = || place::real_time(0);
+            let real_time = || threads::real_time(0);
             self.start("metronome", *cpu, real_time, move |stop| {
                 let mut next = Instant::now();
                 while !stop.load(Ordering::Relaxed) {
@@ -69,7 +69,7 @@ impl Companions {
         let thread = std::thread::Builder::new()
             .name(format!("{name}-{cpu}"))
             .spawn(move || {
-                let ready = place::pin(0, cpu).and_then(|()| class());
+                let ready = threads::pin(0, cpu).and_then(|()| class());
                 let go = ready.is_ok();
                 // The starter waits for this, so that it is received.
                 let _ = tell.send(ready);

@@ -23,13 +23,13 @@ pub mod kernel;
 mod libraries;
 mod link;
 mod machine;
-mod place;
 pub mod probe;
 mod qemu;
 pub mod quota;
 mod rootfs;
 pub mod smt;
 mod spec;
+mod threads;
 mod wire;
 
 pub use disturbance::Disturbance;

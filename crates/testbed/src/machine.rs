@@ -94,7 +94,7 @@ impl Machine {
         let share = spec.validate()?;
         host::check_architecture()?;
         let quota = match share < 1.0 {
-            true => Some(quota::Place::find(Path::new("/"), &unique_name())?),
+            true => Some(quota::LaneGroups::find(Path::new("/"), &unique_name())?),
             false => None,
         };
         let kernel = kernel::find(&kernel::Wanted {
@@ -204,7 +204,8 @@ impl Machine {
     /// run. When the command ends, what it left running in the guest is ended too. Several commands
     /// can be run one after another.
     ///
-    /// Fails with [`Error::Machine`] when the guest panics, switches off, or falls silent.
+    /// Fails with [`Error::Machine`] when the guest panics, switches off, or falls silent. After an
+    /// error the machine is of no more use.
     pub fn run(
         &mut self,
         job: Job,
@@ -225,13 +226,7 @@ impl Machine {
         loop {
             let silence = heard + SILENCE;
             let until = deadline.map_or(silence, |limit| limit.min(silence));
-            let event = self.link.next(Some(until), stdin.as_ref())?;
-            heard = if matches!(event, Event::Deadline) {
-                heard
-            } else {
-                Instant::now()
-            };
-            match event {
+            match self.link.next(Some(until), stdin.as_ref())? {
                 Event::Frame(Frame::Stdout(bytes)) => sink(stdout, &bytes, "standard output")?,
                 Event::Frame(Frame::Stderr(bytes)) => sink(stderr, &bytes, "standard error")?,
                 Event::Frame(Frame::Exit(status)) => return Ok(ExitStatus::from_raw(status)),
@@ -252,12 +247,12 @@ impl Machine {
                     });
                 }
                 Event::Deadline => {
-                    return Err(self.failure(&format!(
-                        "the guest said nothing for {} s",
-                        SILENCE.as_secs()
-                    )));
+                    let seconds = SILENCE.as_secs();
+                    return Err(self.failure(&format!("the guest said nothing for {seconds} s")));
                 }
             }
+            // Not before the sinks took it: the time that they need is not the guest's silence.
+            heard = Instant::now();
         }
     }
 

@@ -16,9 +16,9 @@ const PERIOD_US: u64 = 5000;
 /// The least that the kernel takes as a quota, µs.
 const LEAST_US: u64 = 1000;
 
-/// A place for the machine's groups.
+/// The groups of a machine's lanes: where they will be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LaneGroups {
     version: Version,
     /// The machine's group, which is to be created.
     group: PathBuf,
@@ -32,15 +32,15 @@ enum Version {
     Two,
 }
 
-impl Place {
+impl LaneGroups {
     /// Finds a place for a group of this name. `root` is the root of the file system (for tests: a
     /// captured tree).
-    pub fn find(root: &Path, name: &str) -> Result<Place> {
+    pub fn find(root: &Path, name: &str) -> Result<LaneGroups> {
         let mounts = read(&root.join("proc/self/mountinfo"))?;
         let groups = read(&root.join("proc/self/cgroup"))?;
         if let Some(own) = version_1(&mounts, &groups) {
             let group = below(root, &own).join(name);
-            return Ok(Place {
+            return Ok(LaneGroups {
                 version: Version::One,
                 group,
                 enable: false,
@@ -68,7 +68,7 @@ impl Place {
                 "cgroup.subtree_control"
             };
             let found = up.iter().find(|group| has(group, file))?;
-            Some(Place {
+            Some(LaneGroups {
                 version: Version::Two,
                 group: found.join(name),
                 enable,
@@ -84,7 +84,7 @@ impl Place {
         })
     }
 
-    /// All that [`Place::apply`] leaves, to be noted before.
+    /// All that [`LaneGroups::apply`] leaves, to be noted before.
     pub fn belongings(&self, lanes: usize, to: &mut Belongings) {
         to.cgroups.extend((0..lanes).map(|lane| self.lane(lane)));
         to.cgroups.push(self.group.clone());
@@ -268,7 +268,7 @@ mod tests {
             ),
             ("sys/fs/cgroup/cpu,cpuacct/mine/tasks", ""),
         ]);
-        let place = Place::find(root.path(), "bed").unwrap();
+        let place = LaneGroups::find(root.path(), "bed").unwrap();
         place.apply(77, &[100, 101], 0.79).unwrap();
         let at = |name: &str| {
             text(
@@ -312,7 +312,7 @@ mod tests {
                 "memory",
             ),
         ]);
-        let place = Place::find(root.path(), "bed").unwrap();
+        let place = LaneGroups::find(root.path(), "bed").unwrap();
         place.apply(77, &[100, 101], 0.5).unwrap();
         let at = |name: &str| text(root.path(), &format!("sys/fs/cgroup/bed/{name}"));
         assert_eq!(at("cgroup.procs"), "77");
@@ -335,7 +335,7 @@ mod tests {
             ("sys/fs/cgroup/cgroup.subtree_control", ""),
             ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu"),
         ]);
-        let place = Place::find(root.path(), "bed").unwrap();
+        let place = LaneGroups::find(root.path(), "bed").unwrap();
         place.apply(77, &[100], 0.5).unwrap();
         let switch = root.path().join("sys/fs/cgroup/cgroup.subtree_control");
         assert_eq!(fs::read_to_string(&switch).unwrap(), "+cpu");
@@ -353,7 +353,7 @@ mod tests {
             ("sys/fs/cgroup/cgroup.controllers", "memory"),
         ]);
         for root in [none, bare] {
-            let error = Place::find(root.path(), "bed").unwrap_err();
+            let error = LaneGroups::find(root.path(), "bed").unwrap_err();
             assert!(error.to_string().contains("--thread-perf 1,0.5"), "{error}");
         }
     }

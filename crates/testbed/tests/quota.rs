@@ -8,7 +8,7 @@ mod common;
 use common::{shell, spec, turn};
 use sidelane_testbed::Machine;
 use sidelane_testbed::belongings::{Belongings, Process};
-use sidelane_testbed::quota::Place;
+use sidelane_testbed::quota::LaneGroups;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ fn run_time_s(pid: u32) -> f64 {
 #[test]
 fn a_quota_holds_on_this_machine() {
     let name = format!("sidelane-test-{}", std::process::id());
-    let place = Place::find(Path::new("/"), &name).unwrap();
+    let place = LaneGroups::find(Path::new("/"), &name).unwrap();
     let mut busy = Command::new("sh")
         .args(["-c", "while :; do :; done"])
         .spawn()

@@ -84,11 +84,11 @@ struct ProbeArgs {
     #[command(flatten)]
     machine: MachineArgs,
     /// How often each speed is measured.
-    #[arg(long, default_value_t = 20, value_name = "N")]
-    repetitions: usize,
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = at_least_one())]
+    repetitions: u32,
     /// How many hand-overs of each kind are timed.
-    #[arg(long, default_value_t = 200, value_name = "N")]
-    wake_ups: usize,
+    #[arg(long, default_value_t = 200, value_name = "N", value_parser = at_least_one())]
+    wake_ups: u32,
     /// How the result is printed.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -247,4 +247,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 fn milliseconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text.parse().map_err(|_| "not a number".to_string())?;
     Duration::try_from_secs_f64(number / 1e3).map_err(|error| error.to_string())
+}
+
+fn at_least_one() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..)
 }

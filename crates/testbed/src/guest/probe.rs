@@ -1,7 +1,7 @@
 //! What the emulation really delivers, measured inside the guest on an otherwise idle machine.
 
-use crate::place;
 use crate::probe::measured::{Clock, HandOver, Layout, Measured};
+use crate::threads;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::fs;
 use std::hint::black_box;
@@ -100,7 +100,7 @@ fn speed_on(lanes: &[usize]) -> Outcome<f64> {
         .map(|lane| {
             let (lane, start) = (*lane, start.clone());
             thread::spawn(move || {
-                let pinned = place::pin(0, lane);
+                let pinned = threads::pin(0, lane);
                 start.wait();
                 pinned.map_err(|e| e.to_string())?;
                 Ok(spin_for(WINDOW))
@@ -138,8 +138,8 @@ impl Load {
         let spin = |lane: &usize| {
             let (lane, stop) = (*lane, stop.clone());
             thread::spawn(move || {
-                if place::pin(0, lane)
-                    .and_then(|()| place::idle_class())
+                if threads::pin(0, lane)
+                    .and_then(|()| threads::idle_class())
                     .is_err()
                 {
                     return;
@@ -205,7 +205,7 @@ fn hand_overs(layout: &Layout, count: usize) -> Outcome<Vec<HandOver>> {
 /// Sleeps until given times; how late each wake-up was.
 fn timer_wake_ups(lane: usize, count: usize) -> Outcome<Vec<Duration>> {
     let sleeper = thread::spawn(move || -> Result<Vec<Duration>, String> {
-        place::pin(0, lane).map_err(|e| e.to_string())?;
+        threads::pin(0, lane).map_err(|e| e.to_string())?;
         let mut late = Vec::with_capacity(count);
         for index in 0..count {
             let target = Instant::now() + pause(index);
@@ -229,7 +229,7 @@ fn sleep_until(target: Instant) {
 /// The pauses in a spinner's progress, which its siblings cause.
 fn gaps(lane: usize) -> Outcome<Vec<Duration>> {
     let spinner = thread::spawn(move || -> Result<Vec<Duration>, String> {
-        place::pin(0, lane).map_err(|e| e.to_string())?;
+        threads::pin(0, lane).map_err(|e| e.to_string())?;
         let (begin, mut last, mut gaps) = (Instant::now(), Instant::now(), Vec::new());
         while begin.elapsed() < WATCH {
             let now = Instant::now();
@@ -252,7 +252,7 @@ fn wake_ups(from: usize, to: usize, count: usize) -> Outcome<Vec<Duration>> {
     let epoch = Instant::now();
     let (bell, sent, done) = (event.clone(), sent_ns.clone(), answer.clone());
     let wakee = thread::spawn(move || -> Result<Vec<Duration>, String> {
-        place::pin(0, to).map_err(|e| e.to_string())?;
+        threads::pin(0, to).map_err(|e| e.to_string())?;
         let mut late = Vec::with_capacity(count);
         for _ in 0..count {
             bell.read().map_err(|e| e.to_string())?;
@@ -265,7 +265,7 @@ fn wake_ups(from: usize, to: usize, count: usize) -> Outcome<Vec<Duration>> {
         Ok(late)
     });
     let waker = thread::spawn(move || -> Result<(), String> {
-        place::pin(0, from).map_err(|e| e.to_string())?;
+        threads::pin(0, from).map_err(|e| e.to_string())?;
         for index in 0..count {
             thread::sleep(pause(index));
             sent_ns.store(epoch.elapsed().as_nanos() as u64, Ordering::Release);
@@ -304,7 +304,7 @@ fn backward_ns(lanes: &[usize]) -> Outcome<u64> {
         .map(|lane| {
             let (lane, latest_ns) = (*lane, latest_ns.clone());
             thread::spawn(move || {
-                place::pin(0, lane).map_err(|e| e.to_string())?;
+                threads::pin(0, lane).map_err(|e| e.to_string())?;
                 let mut worst_ns = 0;
                 while epoch.elapsed() < WATCH {
                     let seen_ns = latest_ns.load(Ordering::SeqCst);

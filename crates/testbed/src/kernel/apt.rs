@@ -5,6 +5,7 @@
 use crate::error::{During, Error, Result};
 use crate::host;
 use crate::interrupt::Interrupt;
+use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
@@ -216,6 +217,9 @@ fn run(mut command: Command, interrupt: &Interrupt) -> Result<String> {
         .stderr(share(&err)?);
     // Ctrl-C on the terminal is for this process, which then ends the child.
     command.process_group(0);
+    let end_with_parent = || Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?);
+    // SAFETY: prctl is async-signal-safe. The thread that starts the child waits for it below.
+    unsafe { command.pre_exec(end_with_parent) };
     let mut child = command.spawn().during(|| format!("start {name}"))?;
     let status = loop {
         if let Some(status) = child.try_wait().during(|| format!("wait for {name}"))? {

@@ -18,9 +18,9 @@ const LIMIT: Duration = Duration::from_secs(300);
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// How often each speed is measured, interleaved with the others.
-    pub repetitions: usize,
+    pub repetitions: u32,
     /// How many hand-overs of each kind are timed.
-    pub wake_ups: usize,
+    pub wake_ups: u32,
 }
 
 /// A ratio that was measured several times.
