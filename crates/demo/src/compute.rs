@@ -31,6 +31,10 @@ pub struct Outcome {
     pub latency_ns: Vec<u64>,
     /// How late each request was sent, ns.
     pub late_ns: Vec<u64>,
+    /// From sending each request until a worker took it, ns; empty where the server does not say.
+    pub wait_ns: Vec<u64>,
+    /// From taking each request until its result was there, ns; empty where the server does not say.
+    pub service_ns: Vec<u64>,
     /// From the start of the run to the last answer, ns.
     pub elapsed_ns: u64,
 }
@@ -120,15 +124,15 @@ fn generate(
     precise_timers()?;
     // A little ahead, so that the first request is not late.
     let start_ns = now_ns()? + 2_000_000;
-    let mut late_ns = Vec::with_capacity(schedule.len());
-    let mut completed_ns = vec![None; schedule.len()];
+    let mut sent_ns = Vec::with_capacity(schedule.len());
+    let mut replies = vec![None; schedule.len()];
     for (id, arrival) in schedule.iter().enumerate() {
         let intended_ns = start_ns + arrival.at_ns;
         sleep_until_ns(intended_ns)?;
         if !keep_on() {
             return Err(Error::Interrupted);
         }
-        late_ns.push(now_ns()?.saturating_sub(intended_ns));
+        sent_ns.push(now_ns()?);
         let id = id as u64;
         let request = Request {
             id,
@@ -142,26 +146,31 @@ fn generate(
         )
         .during(|| "sending a request".into())?;
         while let Some(reply) = take_reply(connection)? {
-            note(&mut completed_ns, reply)?;
+            note(&mut replies, reply)?;
         }
     }
-    drain(connection, &mut completed_ns)?;
-    let latency = |(arrival, completed_ns): (&Arrival, &Option<u64>)| {
-        completed_ns
-            .unwrap_or(0)
-            .saturating_sub(start_ns + arrival.at_ns)
+    drain(connection, &mut replies)?;
+    let elapsed_ns = now_ns()? - start_ns;
+    let mut outcome = Outcome {
+        elapsed_ns,
+        ..Outcome::default()
     };
-    let latency_ns = schedule.iter().zip(&completed_ns).map(latency).collect();
-    Ok(Outcome {
-        latency_ns,
-        late_ns,
-        elapsed_ns: now_ns()? - start_ns,
-    })
+    for ((arrival, sent_ns), reply) in schedule.iter().zip(sent_ns).zip(replies.iter().flatten()) {
+        let intended_ns = start_ns + arrival.at_ns;
+        let mut push = |to: fn(&mut Outcome) -> &mut Vec<u64>, until_ns: u64, from_ns: u64| {
+            to(&mut outcome).push(until_ns.saturating_sub(from_ns));
+        };
+        push(|o| &mut o.latency_ns, reply.completed_ns, intended_ns);
+        push(|o| &mut o.late_ns, sent_ns, intended_ns);
+        push(|o| &mut o.wait_ns, reply.taken_ns, sent_ns);
+        push(|o| &mut o.service_ns, reply.completed_ns, reply.taken_ns);
+    }
+    Ok(outcome)
 }
 
 /// Waits for the answers that are still due.
-fn drain(connection: &OwnedFd, completed_ns: &mut [Option<u64>]) -> Result<()> {
-    while completed_ns.iter().any(Option::is_none) {
+fn drain(connection: &OwnedFd, replies: &mut [Option<Reply>]) -> Result<()> {
+    while replies.iter().any(Option::is_none) {
         let mut ready = [PollFd::new(connection.as_fd(), PollFlags::POLLIN)];
         match poll(&mut ready, PollTimeout::from(DRAIN_PATIENCE_MS)) {
             Err(Errno::EINTR) => continue,
@@ -173,7 +182,7 @@ fn drain(connection: &OwnedFd, completed_ns: &mut [Option<u64>]) -> Result<()> {
             other => other.during(|| "waiting for answers".into())?,
         };
         while let Some(reply) = take_reply(connection)? {
-            note(completed_ns, reply)?;
+            note(replies, reply)?;
         }
     }
     Ok(())
@@ -195,14 +204,14 @@ fn take_reply(connection: &OwnedFd) -> Result<Option<Reply>> {
     }
 }
 
-/// Notes when a request was completed.
-fn note(completed_ns: &mut [Option<u64>], reply: Reply) -> Result<()> {
+/// Notes the reply to a request.
+fn note(replies: &mut [Option<Reply>], reply: Reply) -> Result<()> {
     let slot = usize::try_from(reply.id)
         .ok()
-        .and_then(|id| completed_ns.get_mut(id));
+        .and_then(|id| replies.get_mut(id));
     match slot {
         Some(slot @ None) => {
-            *slot = Some(reply.completed_ns);
+            *slot = Some(reply);
             Ok(())
         }
         _ => Err(failed(format!(

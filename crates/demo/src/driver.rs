@@ -227,6 +227,8 @@ impl<'a> Driver<'a> {
         let Outcome {
             mut latency_ns,
             mut late_ns,
+            mut wait_ns,
+            mut service_ns,
             elapsed_ns,
         } = outcome;
         Ok(Run {
@@ -237,6 +239,8 @@ impl<'a> Driver<'a> {
             histogram: LogHistogram::of(latency_ns.iter().copied()),
             latency: Summary::of(&mut latency_ns),
             late: Summary::of(&mut late_ns),
+            wait: Summary::of(&mut wait_ns),
+            service: Summary::of(&mut service_ns),
             batch_bytes,
             units,
             server_lane_ns,

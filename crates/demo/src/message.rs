@@ -75,6 +75,10 @@ pub struct Run {
     pub latency: Summary,
     /// How late requests were sent.
     pub late: Summary,
+    /// From sending until a worker took the request; empty for redis.
+    pub wait: Summary,
+    /// From taking the request until its result was there; empty for redis.
+    pub service: Summary,
     /// Distribution of the latencies, ns.
     pub histogram: LogHistogram,
     /// Batch work done meanwhile, bytes of input.

@@ -60,6 +60,10 @@ pub struct RunResults {
     pub latency: Summary,
     /// How late requests were sent (contained in their latency).
     pub late: Summary,
+    /// From sending until a worker took the request; empty for redis.
+    pub wait: Summary,
+    /// From taking the request until its result was there; empty for redis.
+    pub service: Summary,
     /// Core-time per second that the critical work needed on whole cores.
     pub critical_cores: f64,
     /// Batch work done, bytes/s.
@@ -107,10 +111,24 @@ pub struct ConfigurationResults {
     pub spread: Spreads,
     /// 99th percentile of how late requests were sent, ms (contained in their latency).
     pub late_p99_ms: f64,
+    /// Where the mean latency goes.
+    pub parts: Parts,
     /// Requests in all runs.
     pub requests: u64,
     /// Latencies of all runs, ns: pairs of bucket and count.
     pub histogram: LogHistogram,
+}
+
+/// The parts of the mean latency, each the median over the repetitions. Without the last two for
+/// redis, which does not say when it took a command.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Parts {
+    /// From the intended moment until the request was sent, ms.
+    pub late_ms: f64,
+    /// From sending until a worker took it, ms.
+    pub wait_ms: Option<f64>,
+    /// From taking it until its result was there, ms.
+    pub service_ms: Option<f64>,
 }
 
 /// Percentiles as multiples of the same percentiles of `alone`.
@@ -299,6 +317,7 @@ fn one_configuration(
         let values: Vec<f64> = runs.iter().map(|run| figure(run)).collect();
         Spread::of(&values).ok_or_else(|| incomplete("a figure is not a number"))
     };
+    let told = runs.iter().all(|run| run.service.count > 0);
     let spreads = Spreads {
         p50_ms: spread(|run| ms(run.latency.p50_ns))?,
         p95_ms: spread(|run| ms(run.latency.p95_ns))?,
@@ -319,6 +338,11 @@ fn one_configuration(
         },
         spread: spreads,
         late_p99_ms: spread(|run| ms(run.late.p99_ns))?.median,
+        parts: Parts {
+            late_ms: spread(|run| ms(run.late.mean_ns))?.median,
+            wait_ms: told.then_some(spread(|run| ms(run.wait.mean_ns))?.median),
+            service_ms: told.then_some(spread(|run| ms(run.service.mean_ns))?.median),
+        },
         requests: histogram.count(),
         histogram,
     })
@@ -353,6 +377,8 @@ fn one_run(measured: &Measured<'_>, all: &[Measured<'_>], cores: f64) -> Result<
         repetition: run.repetition,
         latency: run.latency,
         late: run.late,
+        wait: run.wait,
+        service: run.service,
         critical_cores,
         batch_bytes_per_s,
         batch_share,

@@ -1,6 +1,7 @@
-//! Measures what the host's settings do to hand-overs between sibling lanes: one boot, the settings
-//! in turn, several rounds. Usage: `hand_over SIDELANE [ROUNDS [SPEED [SETTING…]]]`, where SPEED is
-//! the threadPerf of two lanes and a SETTING a number in the list below, from 0 (all by default).
+//! Measures what turns of the lanes and the host's settings do to hand-overs between sibling lanes: a
+//! boot for each length of a turn, in it the settings in turn, several rounds. Usage: `hand_over
+//! SIDELANE [ROUNDS [SPEED [SETTING…]]]`, where SPEED is the threadPerf of two lanes and a SETTING a
+//! number in the list below, from 0 (all by default).
 //!
 //! The last column is the share of the host that others used meanwhile (stolen by a hypervisor
 //! included): rows with much of it say little.
@@ -9,6 +10,9 @@ use sidelane_testbed::probe::measured::Measured;
 use sidelane_testbed::{Disturbance, HostSettings, Job, Machine, Spec};
 use std::error::Error;
 use std::time::Duration;
+
+/// Lengths of a lane's turn, µs.
+const TURNS_US: [u64; 4] = [0, 50, 100, 200];
 
 fn settings() -> Vec<(&'static str, HostSettings)> {
     let slice_us = |us| HostSettings {
@@ -32,6 +36,7 @@ fn settings() -> Vec<(&'static str, HostSettings)> {
         ("metronome 1 ms", metronome_us(1000, default)),
         ("metronome 0.5 ms", metronome_us(500, default)),
         ("metronome 0.25 ms", metronome_us(250, default)),
+        ("slice 0.1 ms, urgent timers", urgent(slice_us(100))),
         (
             "metronome 0.5 ms, slice 0.1 ms",
             metronome_us(500, slice_us(100)),
@@ -59,7 +64,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         spec.thread_perf = vec![1.0, speed.parse()?];
     }
     let chosen = args.map(|n| n.parse()).collect::<Result<Vec<usize>, _>>()?;
-    let mut machine = Machine::boot(&spec)?;
+    for turn_us in TURNS_US {
+        println!("a lane's turn: {turn_us} µs (0: the host's)");
+        spec.lane_turn = Some(Duration::from_micros(turn_us)).filter(|turn| !turn.is_zero());
+        measure(&spec, rounds, &chosen)?;
+    }
+    Ok(())
+}
+
+fn measure(spec: &Spec, rounds: usize, chosen: &[usize]) -> Result<(), Box<dyn Error>> {
+    let mut machine = Machine::boot(spec)?;
     let own = [std::process::id(), machine.pid()];
     for _ in 0..rounds {
         for (number, (name, host)) in settings().into_iter().enumerate() {

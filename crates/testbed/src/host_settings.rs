@@ -9,7 +9,7 @@ pub struct HostSettings {
     /// default.
     pub slice: Option<Duration>,
     /// How often the host's scheduler is made to choose anew between sibling lanes; none leaves it
-    /// to its tick.
+    /// to its tick. Dear on a virtual machine, and coarser than [`crate::Spec::lane_turn`].
     pub metronome: Option<Duration>,
     /// Lets QEMU's main thread, which fires the guest's timers, run as soon as it wants to
     /// (real-time class).
@@ -21,7 +21,7 @@ impl HostSettings {
     pub fn recommended() -> Self {
         HostSettings {
             slice: Some(Duration::from_micros(100)),
-            metronome: Some(Duration::from_micros(500)),
+            metronome: None,
             urgent_timers: true,
         }
     }

@@ -30,6 +30,7 @@ mod rootfs;
 pub mod smt;
 mod spec;
 mod threads;
+mod turns;
 mod wire;
 
 pub use disturbance::Disturbance;

@@ -2,6 +2,7 @@
 
 use crate::arrangement::Arrangement;
 use crate::belongings::{Keeper, Process};
+use crate::emulator::{self, Emulator};
 use crate::error::{During, Error, Result};
 use crate::host;
 use crate::host_settings::HostSettings;
@@ -11,6 +12,7 @@ use crate::qemu::{self, Qemu};
 use crate::quota;
 use crate::rootfs;
 use crate::spec::Spec;
+use crate::turns::Turns;
 use crate::wire::{self, Frame};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -27,6 +29,9 @@ const SILENCE: Duration = Duration::from_secs(120);
 
 /// How long the guest may take to switch off before it is ended.
 const SWITCH_OFF: Duration = Duration::from_secs(10);
+
+/// How often the host chooses anew where lanes cannot be made to take turns.
+const METRONOME: Duration = Duration::from_micros(500);
 
 /// A command for the guest.
 #[derive(Debug, Default)]
@@ -133,9 +138,12 @@ impl Machine {
         let copy = messages
             .try_clone()
             .during(|| "share a temporary file".into())?;
-        let mut qemu = Qemu::start(spec, &kernel, &initrd, copy)?;
+        let emulator = emulator::find(&spec.interrupt, spec.notice)?;
+        let mut spec = spec.clone();
+        let plugin = take_turns(&mut spec, &folder, &emulator)?;
+        let mut qemu = Qemu::start(&spec, &emulator, plugin, &kernel, &initrd, copy)?;
         keeper.note(|all| all.process = Process::of(qemu.pid()))?;
-        let lanes = qemu.lane_threads(spec).map_err(|error| {
+        let lanes = qemu.lane_threads(&spec).map_err(|error| {
             let console = format!("QEMU said:\n{}", qemu::messages(&mut messages));
             Error::Machine {
                 reason: error.to_string(),
@@ -143,9 +151,9 @@ impl Machine {
             }
         })?;
         Ok(Machine {
-            link: Link::new(&qemu, spec)?,
-            arrangement: Arrangement::new(spec, lanes, qemu.pid())?,
-            spec: spec.clone(),
+            link: Link::new(&qemu, &spec)?,
+            arrangement: Arrangement::new(&spec, lanes, qemu.pid())?,
+            spec,
             qemu,
             messages,
             kernel,
@@ -290,6 +298,23 @@ impl Drop for Machine {
             (self.spec.notice)(&format!("could not remove {left}"));
         }
     }
+}
+
+/// Makes sibling lanes take turns: the plug-in's argument, or a metronome where there is none.
+fn take_turns(spec: &mut Spec, folder: &Path, emulator: &Emulator) -> Result<Option<OsString>> {
+    let Some(turn) = spec.lane_turn.filter(|_| spec.lanes() > 1) else {
+        return Ok(None);
+    };
+    let turns = Turns::write(folder)?;
+    if turns.loads_into(&emulator.program) {
+        return Ok(Some(turns.argument(turn, spec.lanes())));
+    }
+    (spec.notice)(&format!(
+        "hand-overs between sibling lanes will take longer: {} takes no plug-in (9.1 or later does)",
+        emulator.program.display()
+    ));
+    spec.host.metronome.get_or_insert(METRONOME);
+    Ok(None)
 }
 
 /// A name that no other machine has.

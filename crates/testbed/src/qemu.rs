@@ -1,7 +1,7 @@
 //! The emulator: its command line, its process, and the one thing asked of its control socket.
 
 use crate::clock;
-use crate::emulator;
+use crate::emulator::Emulator;
 use crate::error::{During, Error, Result};
 use crate::kernel::Image;
 use crate::spec::Spec;
@@ -9,6 +9,7 @@ use crate::wire;
 use nix::sys::signal::Signal;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use serde_json::Value;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -69,9 +70,16 @@ pub fn kernel_arguments(spec: &Spec, kernel: &Image) -> String {
 }
 
 impl Qemu {
-    /// Starts the emulator; what it says of itself goes to `messages`.
-    pub fn start(spec: &Spec, kernel: &Image, initrd: &Path, messages: File) -> Result<Qemu> {
-        let emulator = emulator::find(&spec.interrupt, spec.notice)?;
+    /// Starts the emulator, with a plug-in if one is given; what it says of itself goes to
+    /// `messages`.
+    pub fn start(
+        spec: &Spec,
+        emulator: &Emulator,
+        plugin: Option<OsString>,
+        kernel: &Image,
+        initrd: &Path,
+        messages: File,
+    ) -> Result<Qemu> {
         let program = &emulator.program;
         let mut command = Command::new(program);
         for folder in &emulator.firmware {
@@ -85,6 +93,9 @@ impl Qemu {
             "none",
         ]);
         command.args(["-accel", "tcg,thread=multi,tb-size=256"]);
+        if let Some(plugin) = plugin {
+            command.arg("-plugin").arg(plugin);
+        }
         // With MONITOR the guest's idle loop would spin under TCG.
         command.args([
             "-cpu",

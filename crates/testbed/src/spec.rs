@@ -10,6 +10,11 @@ use std::time::Duration;
 /// The most lanes a machine may have: what QEMU's default board takes.
 const MAX_LANES: usize = 255;
 
+/// A turn by default: several times what a hand-over costs the host.
+const LANE_TURN: Duration = Duration::from_micros(100);
+/// Shorter turns would be spent on handing over.
+const LANE_TURN_MIN: Duration = Duration::from_micros(10);
+
 /// Which kernel boots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kernel {
@@ -65,6 +70,10 @@ pub struct Spec {
     pub console_log: Option<PathBuf>,
     /// Keep the host CPUs awake with idle-class spinners while the machine runs: for measurements.
     pub keep_host_awake: bool,
+    /// How long a lane runs before it yields to a busy sibling, at least 10 µs; none leaves that to
+    /// the host's scheduler, which hands over on its tick. Where QEMU cannot be made to yield
+    /// (before version 9.1), the host is made to choose anew every half millisecond instead.
+    pub lane_turn: Option<Duration>,
     /// How the host's scheduler is to treat the machine's threads.
     pub host: HostSettings,
     /// Raised from elsewhere to stop whatever goes on.
@@ -92,6 +101,7 @@ impl Spec {
             console: false,
             console_log: None,
             keep_host_awake: false,
+            lane_turn: Some(LANE_TURN),
             host: HostSettings::recommended(),
             interrupt: Interrupt::new()?,
             notice: |text| eprintln!("sidelane: {text}"),
@@ -132,6 +142,9 @@ impl Spec {
                 "{} MiB of memory are too little: at least 256",
                 self.memory_mib
             ));
+        }
+        if self.lane_turn.is_some_and(|turn| turn < LANE_TURN_MIN) {
+            return bad("lanes cannot take turns shorter than 10 µs".into());
         }
         for path in &self.add {
             if !path.exists() {
@@ -176,6 +189,7 @@ mod tests {
         refused(|s| s.cores = 0, "one core");
         refused(|s| s.cores = usize::MAX, "too many");
         refused(|s| s.memory_mib = 10, "at least 256");
+        refused(|s| s.lane_turn = Some(Duration::ZERO), "10 µs");
         refused(|s| s.add.push("/no/such/file".into()), "/no/such/file");
         refused(|s| s.add.push("/proc/version".into()), "its own there");
         refused(|s| s.thread_perf = vec![0.5], "begins with 0.5");

@@ -143,10 +143,10 @@ struct MachineArgs {
     /// Keep the host CPUs awake while the machine runs, as for a measurement.
     #[arg(long)]
     keep_awake: bool,
-    /// How often the host is made to choose anew between sibling lanes, ms; 0 leaves it to its
+    /// How long a lane runs before it yields to a busy sibling, ms; 0 leaves that to the host's
     /// tick.
-    #[arg(long, value_name = "MS", default_value = "0.5", value_parser = milliseconds)]
-    host_metronome: Duration,
+    #[arg(long, value_name = "MS", default_value = "0.1", value_parser = milliseconds)]
+    lane_turn: Duration,
     /// The slice that the host's scheduler gives a lane, ms; 0 is the host's own.
     #[arg(long, value_name = "MS", default_value = "0.1", value_parser = milliseconds)]
     host_slice: Duration,
@@ -172,7 +172,7 @@ impl MachineArgs {
         spec.kernel_args = self.kernel_arg.clone();
         spec.keep_host_awake = self.keep_awake;
         spec.host.slice = Some(self.host_slice).filter(|length| !length.is_zero());
-        spec.host.metronome = Some(self.host_metronome).filter(|period| !period.is_zero());
+        spec.lane_turn = Some(self.lane_turn).filter(|turn| !turn.is_zero());
         spec.interrupt = interrupt;
         Ok(spec)
     }

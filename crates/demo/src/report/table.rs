@@ -55,7 +55,27 @@ fn workload_table(results: &Results, workload: &WorkloadResults) -> String {
     for row in &workload.configurations {
         text.push_str(&configuration_row(row));
     }
+    text.push_str(&parts_table(workload));
     text
+}
+
+/// Where the mean latency goes, for a workload that says so.
+fn parts_table(workload: &WorkloadResults) -> String {
+    let mut text = String::new();
+    for row in &workload.configurations {
+        let (Some(wait_ms), Some(service_ms)) = (row.parts.wait_ms, row.parts.service_ms) else {
+            return String::new();
+        };
+        let _ = writeln!(
+            text,
+            "  {:<10}{:>9.2}{:>18.2}{:>18.2}",
+            row.name, row.parts.late_ms, wait_ms, service_ms
+        );
+    }
+    format!(
+        "  the mean latency's parts, ms\n  {:<10}{:>9}{:>18}{:>18}\n{text}",
+        "", "sent late", "until taken", "until computed"
+    )
 }
 
 fn headline(results: &Results, workload: &WorkloadResults) -> String {
