@@ -41,7 +41,7 @@ static __always_inline bool critical_expected(u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
 
-	return (core && core_claimed(core, now_ns)) || vector_length(core_id, CLASS_CRITICAL) > 0;
+	return (core && core_claimed(core, now_ns)) || vector_waiting(core_id, CLASS_CRITICAL);
 }
 
 /* Does critical work run on @core_id, or is it expected there? */

@@ -48,30 +48,34 @@ struct {
 	__type(value, u64);
 } cgroup_masks SEC(".maps");
 
-static __always_inline struct cgroup *task_cgroup(struct task_struct *p)
+/* The mask of the nearest ancestor of @p's cgroup that the loader knows. */
+VERIFIED_ONCE u64 ancestor_mask(struct task_struct *p __arg_trusted)
 {
-	return BPF_CORE_READ(p, cgroups, dfl_cgrp);
-}
-
-/* The mask of @p's cgroup, or of its nearest ancestor that the loader knows. */
-VERIFIED_ONCE u64 cgroup_mask(struct task_struct *p __arg_trusted)
-{
-	struct cgroup *cgrp = task_cgroup(p);
+	struct cgroup *cgrp = BPF_CORE_READ(p, cgroups, dfl_cgrp);
 	u32 i;
 
 	bpf_for(i, 0, CGROUP_DEPTH_MAX) {
 		u64 id, *mask;
 
+		/* self is the first member of struct cgroup */
+		cgrp = (struct cgroup *)BPF_CORE_READ(cgrp, self.parent);
 		if (!cgrp)
 			break;
 		id = BPF_CORE_READ(cgrp, kn, id);
 		mask = bpf_map_lookup_elem(&cgroup_masks, &id);
 		if (mask)
 			return *mask;
-		/* self is the first member of struct cgroup */
-		cgrp = (struct cgroup *)BPF_CORE_READ(cgrp, self.parent);
 	}
 	return 0;
+}
+
+/* The mask of @p's cgroup. */
+static __always_inline u64 cgroup_mask(struct task_struct *p)
+{
+	u64 id = p->cgroups->dfl_cgrp->kn->id;
+	u64 *mask = bpf_map_lookup_elem(&cgroup_masks, &id);
+
+	return mask ? *mask : ancestor_mask(p);
 }
 
 static __always_inline bool text_matches(const char *text, const struct rule *r, u32 max)

@@ -40,7 +40,7 @@ s32 BPF_STRUCT_OPS(sidelane_select_cpu, struct task_struct *p, s32 prev_cpu, u64
 
 	if (is_pinned_kthread(p))
 		return prev_cpu;
-	cpu = place(p, prev_cpu, waker, 0);
+	cpu = place(p, prev_cpu, waker, true, 0);
 	return cpu >= 0 ? cpu : prev_cpu;
 }
 
@@ -54,7 +54,7 @@ void BPF_STRUCT_OPS(sidelane_enqueue, struct task_struct *p, u64 enq_flags)
 				   enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
-	if (place(p, scx_bpf_task_cpu(p), -1, enq_flags) < 0)
+	if (place(p, scx_bpf_task_cpu(p), -1, false, enq_flags) < 0)
 		scx_bpf_error("cannot place %s[%d]", p->comm, p->pid);
 }
 

@@ -15,6 +15,10 @@
  * Batch: its own lane if idle on an open core; an idle core; an idle lane of an
  * open core; its own core's vector.
  *
+ * A task that wakes for an idle lane, or for this CPU while it runs a lower class, goes
+ * there directly. Otherwise it waits in the core's vector, and whichever lane is first
+ * takes it.
+ *
  * Two wakers at the same time: the first claims the core (a time stamp, until the
  * task runs, valid for ARRIVAL_NS), the second goes on. A claimed core is closed.
  *
@@ -129,11 +133,13 @@ static __always_inline u32 capacity_of(s32 core_id)
 VERIFIED_ONCE s32 find_open_core(struct task_struct *p __arg_trusted, u32 states, u32 home,
 				 u64 now_ns)
 {
-	s32 idle = find_core(p, CORES_IDLE, FREE_STATES, home, now_ns);
-	s32 lent;
+	struct core_ctx *own = core_ctx(home);
+	s32 idle, lent;
 
-	if (idle >= 0 && idle == (s32)home && capacity_of(idle) >= capacity_of(0))
-		return idle;
+	if (own && core_set_test(CORES_IDLE, home) && own->capacity >= capacity_of(0) &&
+	    !core_claimed(own, now_ns) && pick_lane(p, home, FREE_STATES, -1) >= 0)
+		return home;
+	idle = find_core(p, CORES_IDLE, FREE_STATES, home, now_ns);
 	lent = find_core(p, CORES_LENT, FREE_STATES, home, now_ns);
 	if (capacity_of(lent) > capacity_of(idle))
 		return lent;
@@ -246,6 +252,8 @@ VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32
 {
 	s32 id, cpu;
 
+	if (!core_set_any(CORES_WITH_ROOM, -1))
+		return fallback_lane(p, home, prev);
 	if (borrow_allowed(home) && pick_lane(p, home, STATE(LANE_IDLE), prev) == prev)
 		return prev;
 	id = find_core(p, CORES_IDLE, STATE(LANE_IDLE), home, now_ns);
@@ -280,16 +288,46 @@ static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ct
 }
 
 /*
- * Chooses a lane for @p, puts it into the vector of that lane's core, and sees
- * to it that a lane looks there. @prev is the CPU it ran on last, @waker the CPU
- * of a waker that is about to sleep, or -1. Returns the chosen CPU.
+ * Can a waking task of @class run on the lane @cpu at once? Then it need not wait in a
+ * vector. An idle lane is taken over, so that nobody else comes to count on it.
  */
-static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, u64 enq_flags)
+static __always_inline bool lane_take_over(struct lane_ctx *lane, s32 cpu, u32 class)
+{
+	u32 state = lane->state;
+
+	if (class == CLASS_BATCH)
+		return false; /* whether batch may run is decided when a lane is free */
+	if (state == LANE_IDLE)
+		return __sync_val_compare_and_swap(&lane->state, LANE_IDLE, LANE_OTHER) ==
+		       LANE_IDLE;
+	return cpu == (s32)bpf_get_smp_processor_id() && state < LANE_IDLE && state > class;
+}
+
+/* Sends a waking task to the lane that select_cpu returns. */
+static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *tctx, u32 core)
+{
+	u32 class = task_class(tctx);
+
+	tctx->core = core;
+	tctx->queued_ns = scx_bpf_now();
+	if (class == CLASS_NORMAL)
+		scx_bpf_task_set_dsq_vtime(p, vtime_of(p));
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, settings.slice_ns[class], SCX_ENQ_PREEMPT);
+}
+
+/*
+ * Chooses a lane for @p and sends it there at once if it can run (@waking: from
+ * select_cpu); else puts it into the vector of that lane's core, and sees to it that a
+ * lane looks there. @prev is the CPU it ran on last, @waker the CPU of a waker that
+ * is about to sleep, or -1. Returns the chosen CPU.
+ */
+static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool waking, u64 enq_flags)
 {
 	struct task_ctx *tctx = task_ctx(p);
 	struct lane_ctx *lane = lane_ctx(prev);
 	u64 now_ns = scx_bpf_now();
 	u32 home = lane ? lane->core : 0;
+	bool at_once;
 	s32 cpu;
 
 	if (!tctx)
@@ -304,12 +342,17 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, u64 enq_
 	lane = lane_ctx(cpu);
 	if (!lane)
 		return -1;
-	vector_insert(p, tctx, lane->core, enq_flags);
+	at_once = waking && cpu != waker && lane_take_over(lane, cpu, tctx->class);
+	if (at_once)
+		lane_insert(p, tctx, lane->core);
+	else
+		vector_insert(p, tctx, lane->core, enq_flags);
 	if (tctx->class == CLASS_CRITICAL) {
 		core_expect_critical(lane->core, now_ns);
 		core_close(lane->core, now_ns);
 	}
-	kick_for(tctx, lane, cpu, cpu == waker);
+	if (!at_once)
+		kick_for(tctx, lane, cpu, cpu == waker);
 	return cpu;
 }
 

@@ -116,6 +116,21 @@ static __always_inline bool core_set_test(u32 set, u32 core)
 	return word && (*word & (1ULL << (core & 63)));
 }
 
+/* Has the set a member other than @except? (-1 is no core.) */
+VERIFIED_ONCE bool core_set_any(u32 set, u32 except)
+{
+	u32 w;
+
+	bpf_for(w, 0, (nr_cores + 63) / 64) {
+		u64 *word = core_set_word(set, w);
+		u64 own = w == except / 64 ? 1ULL << (except & 63) : 0;
+
+		if (word && (*word & ~own))
+			return true;
+	}
+	return false;
+}
+
 /* Writes only on change: these words are read by every lane. */
 static __always_inline void core_set_assign(u32 set, u32 core, bool member)
 {
@@ -170,9 +185,10 @@ static __always_inline struct counters *counters(void)
 
 /*
  * A task that an operation sends to a vector arrives there only after the
- * operation has returned. For this long a vector that looks empty may not be.
+ * operation has returned. For this long a vector that looks empty may not be. On
+ * hardware it takes less than a microsecond, unless a hypervisor steps in.
  */
-#define ARRIVAL_NS 1000000ULL
+#define ARRIVAL_NS 5000000ULL
 
 /* Was a critical task sent to @core that has not begun to run? */
 static __always_inline bool core_claimed(const struct core_ctx *core, u64 now_ns)

@@ -47,15 +47,53 @@ static __always_inline u32 vector_length(u32 core, u32 class)
 	return n > 0 ? n : 0;
 }
 
-/* Brings the hint "this vector is not empty" up to date. */
-static __always_inline void vector_refresh(u32 core_id, u32 class)
+/*
+ * Does a task wait in the vector, or is it on its way there? False is certain; true
+ * may be out of date until the hint is refreshed.
+ */
+static __always_inline bool vector_hinted(u32 core, u32 class)
+{
+	return core_set_test(CORES_QUEUED + class, core);
+}
+
+static __always_inline bool vector_waiting(u32 core, u32 class)
+{
+	return vector_hinted(core, class) && vector_length(core, class) > 0;
+}
+
+/* Is a task in the vector, or was one sent there that may not have arrived? */
+static __always_inline bool vector_expected(struct core_ctx *core, u32 core_id, u32 class)
+{
+	return vector_length(core_id, class) > 0 ||
+	       scx_bpf_now() < core->insert_ns[BOUNDED(class, NR_CLASSES)] + ARRIVAL_NS;
+}
+
+/* Brings the hint up to date. */
+VERIFIED_ONCE int vector_refresh(u32 core_id, u32 class)
 {
 	struct core_ctx *core = core_ctx(core_id);
 
-	if (vector_length(core_id, class) > 0)
+	if (!core || class >= NR_CLASSES)
+		return 0;
+	if (vector_expected(core, core_id, class)) {
 		core_set_assign(CORES_QUEUED + class, core_id, true);
-	else if (core && scx_bpf_now() > core->insert_ns + ARRIVAL_NS)
-		core_set_assign(CORES_QUEUED + class, core_id, false);
+		return 0;
+	}
+	if (!vector_hinted(core_id, class))
+		return 0;
+	core_set_assign(CORES_QUEUED + class, core_id, false);
+	/* one who inserted meanwhile wrote its time before it read the hint */
+	if (vector_expected(core, core_id, class))
+		core_set_assign(CORES_QUEUED + class, core_id, true);
+	return 0;
+}
+
+/* Virtual time of @p, which begins to wait: sleeping saves up one slice and no more. */
+static __always_inline u64 vtime_of(const struct task_struct *p)
+{
+	u64 earliest = vtime_now - settings.slice_ns[CLASS_NORMAL];
+
+	return time_before(p->scx.dsq_vtime, earliest) ? earliest : p->scx.dsq_vtime;
 }
 
 /* Puts @p into the vector of @core. The caller kicks whoever should look. */
@@ -65,28 +103,27 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 	struct core_ctx *target = core_ctx(core);
 	u32 class = task_class(tctx);
 	u64 slice_ns = settings.slice_ns[class];
-	u64 vtime;
 
 	tctx->core = core;
 	tctx->queued_ns = scx_bpf_now();
-	if (target)
-		target->insert_ns = tctx->queued_ns;
-	if (class == CLASS_NORMAL) {
-		vtime = p->scx.dsq_vtime;
-		if (time_before(vtime, vtime_now - slice_ns))
-			vtime = vtime_now - slice_ns; /* sleeping saves up one slice */
-		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, vtime, enq_flags);
-	} else {
+	if (target) /* a full barrier: see vector_refresh() */
+		__sync_lock_test_and_set(&target->insert_ns[class], tctx->queued_ns);
+	if (class == CLASS_NORMAL)
+		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, vtime_of(p),
+					 enq_flags);
+	else
 		scx_bpf_dsq_insert(p, VECTOR_ID(core, class), slice_ns, enq_flags);
-	}
 	core_set_assign(CORES_QUEUED + class, core, true);
 }
 
 /* Moves the first task of the vector that may run here to this lane. */
 static __always_inline bool vector_take(u32 core, u32 class)
 {
-	bool taken = scx_bpf_dsq_move_to_local(VECTOR_ID(core, class), 0);
+	bool taken;
 
+	if (!vector_hinted(core, class))
+		return false;
+	taken = scx_bpf_dsq_move_to_local(VECTOR_ID(core, class), 0);
 	vector_refresh(core, class);
 	return taken;
 }
@@ -145,6 +182,8 @@ VERIFIED_ONCE bool vector_steal(u32 thief, u32 class)
 {
 	u32 distance;
 
+	if (!core_set_any(CORES_QUEUED + class, thief))
+		return false;
 	bpf_for(distance, DISTANCE_CACHE, NR_DISTANCES) {
 		if (!steal_at(thief, class, distance))
 			continue;
@@ -186,7 +225,7 @@ VERIFIED_ONCE u64 vector_head_wait_ns(u32 core, u32 class, u64 now_ns)
 	struct task_ctx *tctx;
 	u64 wait_ns = 0;
 
-	if (!core_set_test(CORES_QUEUED + class, core))
+	if (!vector_hinted(core, class))
 		return 0;
 	bpf_rcu_read_lock();
 	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core, class));
@@ -197,17 +236,25 @@ VERIFIED_ONCE u64 vector_head_wait_ns(u32 core, u32 class, u64 now_ns)
 	return wait_ns;
 }
 
-/* May a task of @class that waited too long run on @core now? */
+/*
+ * May a task of @class that waited too long run on @core now? The wait is not looked
+ * up again before a quarter of the bound has passed, or what is left of it.
+ */
 VERIFIED_ONCE bool vector_overdue(u32 core_id, u32 class, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
-	u64 wait_ns;
+	u32 i = BOUNDED(class, NR_CLASSES);
+	u64 bound_ns = settings.starvation_bound_ns[i], wait_ns, left_ns;
 
-	if (!core || class == CLASS_CRITICAL)
+	if (!core || class == CLASS_CRITICAL || now_ns < core->timely_ns[i] ||
+	    !vector_hinted(core_id, class))
 		return false;
 	wait_ns = vector_head_wait_ns(core_id, class, now_ns);
-	if (wait_ns < settings.starvation_bound_ns[BOUNDED(class, NR_CLASSES)])
+	if (wait_ns < bound_ns) {
+		left_ns = bound_ns - wait_ns;
+		core->timely_ns[i] = now_ns + (left_ns < bound_ns / 4 ? left_ns : bound_ns / 4);
 		return false;
+	}
 	return wait_ns > OVERDUE_URGENT_NS || now_ns >= core->overdue_next_ns;
 }
 
