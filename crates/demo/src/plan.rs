@@ -156,21 +156,21 @@ impl Default for Plan {
     fn default() -> Self {
         Plan {
             seed: 1,
-            repetitions: 5,
+            repetitions: 8,
             configurations: Configuration::ALL.to_vec(),
             workloads: Workload::ALL.to_vec(),
             compute: ComputePlan {
-                run_ms: 6000,
+                run_ms: 3500,
                 load: 0.24,
                 mean_demand_ms: 8.0,
                 workers: None,
             },
             redis: RedisPlan {
-                run_ms: 2500,
+                run_ms: 1500,
                 load: 0.3,
             },
-            reference_ms: 500,
-            settle_ms: 200,
+            reference_ms: 300,
+            settle_ms: 150,
             trace_ms: Some(4000),
         }
     }

@@ -101,12 +101,17 @@ VERIFIED_ONCE bool level_allows(u32 core_id, s32 cpu)
 	return busy < settings.smt_level;
 }
 
+/* A full barrier: a sibling that changes at the same time sees us, or we it. */
+static __always_inline void lane_state_write(struct lane_ctx *lane, u32 state, u64 now_ns)
+{
+	lane->since_ns = now_ns;
+	__sync_lock_test_and_set(&lane->state, state);
+}
+
 /* Puts the lane of this CPU into @state. */
 static __always_inline void lane_set_state(struct lane_ctx *lane, u32 state, u64 now_ns)
 {
-	lane->since_ns = now_ns;
-	/* a full barrier: a sibling that changes at the same time sees us, or we it */
-	__sync_lock_test_and_set(&lane->state, state);
+	lane_state_write(lane, state, now_ns);
 	core_refresh(lane->core);
 }
 

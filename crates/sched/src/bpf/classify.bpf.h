@@ -7,9 +7,9 @@
  *
  * Rule: the first rule that matches decides. Without a match, SCHED_IDLE,
  * SCHED_BATCH and nice >= 10 mean batch, the rest is normal. Kernel threads are
- * always normal. The class is looked up at each wake-up and at the end of each
- * slice, so that exec, a rename, a new nice value or a move to another cgroup
- * take effect there without a hook for each.
+ * always normal. The class is looked up at each wake-up and, while a task goes on
+ * running, once a slice, so that exec, a rename, a new nice value or a move to
+ * another cgroup take effect there without a hook for each.
  *
  * Cgroup rules are globs over paths; matching those is the loader's work. It
  * keeps, for every cgroup, a mask of the rules that match the cgroup or one of
@@ -168,6 +168,29 @@ VERIFIED_ONCE u32 classify(struct task_struct *p __arg_trusted)
 		return r && r->class < NR_CLASSES ? r->class : CLASS_NORMAL;
 	}
 	return class_of_policy(p);
+}
+
+/* Gives @p, which does not run, the class that it has now. */
+static __always_inline void class_assign(struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
+{
+	tctx->class = classify(p);
+	tctx->misclassified = 0;
+	tctx->classified_ns = now_ns;
+}
+
+/*
+ * From the tick of @p: has its class changed? Then it is to be queued anew, as what it
+ * is now. Here and not at the end of the slice, where the next task waits for the answer.
+ */
+static __always_inline void class_check(struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
+{
+	if (now_ns < tctx->classified_ns + settings.slice_ns[task_class(tctx)])
+		return;
+	tctx->classified_ns = now_ns;
+	if (classify(p) == tctx->class)
+		return;
+	tctx->misclassified = 1;
+	scx_bpf_task_set_slice(p, 0);
 }
 
 #endif /* SIDELANE_CLASSIFY_BPF_H */

@@ -81,10 +81,7 @@ static __always_inline u32 class_of_prev(struct task_struct *prev)
 	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED))
 		return NR_CLASSES;
 	tctx = task_ctx(prev);
-	/* a task whose class has changed is queued anew, as what it is now */
-	if (!tctx || classify(prev) != tctx->class)
-		return NR_CLASSES;
-	return task_class(tctx);
+	return tctx && !tctx->misclassified ? task_class(tctx) : NR_CLASSES;
 }
 
 void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
@@ -120,17 +117,10 @@ void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)
 	if (!lane || !tctx)
 		return;
 	account_run(p, tctx, now_ns);
+	class_check(p, tctx, now_ns);
 	borrow_check(p, lane, cpu, now_ns);
 	overdue_check(p, lane, now_ns);
 	missed_check(lane);
-}
-
-void BPF_STRUCT_OPS(sidelane_runnable, struct task_struct *p, u64 enq_flags)
-{
-	struct task_ctx *tctx = task_ctx(p);
-
-	if (tctx)
-		count(wakeups[task_class(tctx)]);
 }
 
 void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
@@ -180,7 +170,8 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 		lane->evict_ns = 0;
 	}
 	lane->overdue = 0;
-	lane_set_state(lane, LANE_OTHER, now_ns);
+	/* the core sets follow when it is known what the lane does next */
+	lane_state_write(lane, LANE_OTHER, now_ns);
 }
 
 void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
@@ -217,7 +208,7 @@ s32 BPF_STRUCT_OPS(sidelane_init_task, struct task_struct *p, struct scx_init_ta
 	tctx = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!tctx)
 		return -ENOMEM;
-	tctx->class = classify(p);
+	class_assign(p, tctx, scx_bpf_now());
 	return 0;
 }
 
@@ -266,7 +257,6 @@ SCX_OPS_DEFINE(sidelane_ops,
 	.enqueue = (void *)sidelane_enqueue,
 	.dispatch = (void *)sidelane_dispatch,
 	.tick = (void *)sidelane_tick,
-	.runnable = (void *)sidelane_runnable,
 	.running = (void *)sidelane_running,
 	.stopping = (void *)sidelane_stopping,
 	.update_idle = (void *)sidelane_update_idle,

@@ -316,13 +316,15 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 }
 
 /*
- * Chooses a lane for @p and sends it there at once if it can run (@waking: from
- * select_cpu); else puts it into the vector of that lane's core, and sees to it that a
+ * Chooses a lane for @p and, from select_cpu (@selecting), sends it there at once if it
+ * can run; else puts it into the vector of that lane's core, and sees to it that a
  * lane looks there. @prev is the CPU it ran on last, @waker the CPU of a waker that
  * is about to sleep, or -1. Returns the chosen CPU.
  */
-static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool waking, u64 enq_flags)
+static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool selecting,
+			    u64 enq_flags)
 {
+	bool waking = selecting || (enq_flags & SCX_ENQ_WAKEUP);
 	struct task_ctx *tctx = task_ctx(p);
 	struct lane_ctx *lane = lane_ctx(prev);
 	u64 now_ns = scx_bpf_now();
@@ -332,7 +334,10 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool wak
 
 	if (!tctx)
 		return -1;
-	tctx->class = classify(p);
+	if (waking)
+		count(wakeups[task_class(tctx)]);
+	if (waking || tctx->misclassified)
+		class_assign(p, tctx, now_ns);
 	if (tctx->class == CLASS_CRITICAL)
 		cpu = place_critical(p, home, prev, waker, now_ns);
 	else if (tctx->class == CLASS_BATCH)
@@ -342,7 +347,7 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool wak
 	lane = lane_ctx(cpu);
 	if (!lane)
 		return -1;
-	at_once = waking && cpu != waker && lane_take_over(lane, cpu, tctx->class);
+	at_once = selecting && cpu != waker && lane_take_over(lane, cpu, tctx->class);
 	if (at_once)
 		lane_insert(p, tctx, lane->core);
 	else
