@@ -25,9 +25,7 @@ fn build() -> Result<(), String> {
         .try_get_compiler()
         .map_err(|error| error.to_string())?;
     let mut command = compiler.to_command();
-    command
-        .args(["-shared", "src/turns.c", "-o"])
-        .arg(&target);
+    command.args(["-shared", "src/turns.c", "-o"]).arg(&target);
     let status = command
         .status()
         .map_err(|error| format!("{command:?}: {error}"))?;

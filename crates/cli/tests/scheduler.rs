@@ -21,6 +21,7 @@ fn run_on(machine: &[&str], filter: &str) {
         .args(machine)
         .arg("--add")
         .arg(&tests)
+        .args(["--add", "/usr/bin/gzip", "--keep-awake"])
         .arg("--")
         .arg(&tests)
         .args([filter, "--ignored", "--test-threads=1", "--nocapture"])

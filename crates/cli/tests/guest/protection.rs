@@ -108,3 +108,39 @@ fn a_task_pinned_to_one_lane_stays_there() {
     assert!(busy < 1.3, "one lane is enough for them: {busy}");
     assert!(scheduler.stop().success());
 }
+
+/// The demo's computing server beside a compressor for each lane, traced on this very machine.
+#[test]
+#[ignore = "runs in the test bed"]
+fn a_trace_shows_batch_beside_critical_work_below_one_percent() {
+    let output = sidelane(&[
+        "demo",
+        "--native",
+        "--workloads=compute",
+        "--configurations=alone,sidelane",
+        "--repetitions=1",
+        "--seconds=0.5",
+        "--trace-seconds=5",
+        "--svg=/tmp/demo.svg",
+        "--format=json",
+    ]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let trace = &results["traces"][0];
+    assert_eq!(trace["configuration"], "sidelane", "{results}");
+    assert_eq!(trace["lost"], 0, "{trace}");
+    let analysis = &trace["analysis"];
+    let us = |figure: &str| analysis["wake_to_clear_found"][figure].as_f64().unwrap() / 1e3;
+    let found = analysis["wake_to_clear_found"]["count"].as_u64().unwrap();
+    let beside = analysis["batch_beside_critical"].as_f64().unwrap();
+    println!(
+        "batch time beside critical work {:.2} %; wake-up to siblings clear of batch, {found} \
+         wake-ups that found batch: median {:.0} µs, 99th percentile {:.0} µs",
+        beside * 100.0,
+        us("p50_ns"),
+        us("p99_ns")
+    );
+    assert!(found > 5, "batch was there to be evicted: {analysis}");
+    assert!(beside < 0.01, "{beside} of the batch time");
+}
