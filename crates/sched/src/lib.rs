@@ -6,6 +6,7 @@
 
 mod bpf;
 mod cgroups;
+mod check;
 pub mod config;
 pub mod doctor;
 mod error;
@@ -16,6 +17,7 @@ mod resolve;
 pub mod rules;
 pub mod stats;
 
+pub use check::{Check, Finds, RuleCheck, check};
 pub use config::Config;
 pub use error::Error;
 pub use exit_reason::ExitReason;

@@ -1,27 +1,37 @@
 //! `sidelane run`: attach the scheduler until stopped.
 
+use super::Format;
 use crate::interrupt;
 use sidelane_sched::{Class, ClassRule, Config, Event, Rule};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "Examples:
   sidelane run --config /etc/sidelane.toml
   sidelane run --critical unit:nginx.service --batch cgroup:/batch
   sidelane run --critical 'comm:redis-server*' --batch exe:/usr/bin/xz
+  sidelane run --check --config /etc/sidelane.toml
 
-Rules: cgroup:GLOB, unit:NAME, exe:PATH, comm:THREAD-NAME (may end with *), user:NAME,
-policy:idle|batch|normal, nice:>=N. The first that matches decides; rules given as flags
-come before the file's, critical before normal before batch. Tasks that no rule names are
-batch if they are SCHED_IDLE, SCHED_BATCH or nice 10 and more, else normal.
+Rules: cgroup:GLOB, unit:NAME (globs allowed), exe:PATH, comm:THREAD-NAME (may end with *),
+user:NAME, policy:idle|batch|normal, nice:>=N|<=N|=N. The first that matches decides; rules
+given as flags may be repeated and come before the file's, critical before normal before
+batch. Tasks that no rule names are batch if they are SCHED_IDLE, SCHED_BATCH or nice 10 and
+more, else normal. A rule that matches nothing is no error: --check shows what each finds.
 
-Ctrl-C detaches the scheduler; the kernel's default one takes over.";
+Attaching needs root. Ctrl-C and SIGTERM detach the scheduler (exit code 0); the kernel's
+default one takes over. If the kernel ejects the scheduler, the exit code is 1.";
 
-/// Attach the scheduler and keep it until stopped (Ctrl-C).
+/// Attach the scheduler and keep it until stopped (Ctrl-C); needs root.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Configuration file (TOML).
+    /// Read the configuration, show what each rule finds now, and attach nothing.
+    #[arg(long)]
+    check: bool,
+    /// How --check prints.
+    #[arg(long, value_enum, default_value_t = Format::Text, requires = "check")]
+    format: Format,
+    /// Configuration file (TOML); there is no default one.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Work that somebody waits for.
@@ -50,6 +60,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .into_iter()
         .flat_map(|(class, rules)| rules.into_iter().map(move |rule| ClassRule { class, rule }));
     config.rules.splice(0..0, flags);
+    if args.check {
+        let check = sidelane_sched::check(&config, Path::new("/"))?;
+        args.format.print(|| check.to_string(), &check)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let stop = interrupt::flag()?;
     let reason = sidelane_sched::run(&config, stop, &mut |event| tell(&event))?;
     eprintln!("sidelane: detached: {reason}");
