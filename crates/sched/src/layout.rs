@@ -68,7 +68,8 @@ impl Layout {
             if let Some(lane) = self.lanes.get_mut(cpu as usize) {
                 lane.core = index;
                 lane.online = 1;
-                lane.state = intf::lane_state_LANE_OTHER;
+                // A lane that is idle from the start tells no change; a busy one soon does.
+                lane.state = intf::lane_state_LANE_IDLE;
             }
         }
         self.core_lanes.extend_from_slice(cpus);

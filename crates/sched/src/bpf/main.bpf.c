@@ -230,6 +230,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(sidelane_init)
 				return err;
 			}
 		}
+		core_refresh(core);
 	}
 	return 0;
 }
