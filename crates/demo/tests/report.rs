@@ -23,6 +23,7 @@ fn run(workload: Workload, configuration: Configuration, repetition: u32, scale:
         Configuration::Sidelane => 14.7 + f64::from(repetition) * 0.1,
     };
     let is_compute = workload == Workload::Compute;
+    let only_of_compute = |ns: u64| Summary::of(&mut vec![ns; usize::from(is_compute)]);
     Run {
         workload,
         configuration,
