@@ -32,16 +32,8 @@ fn run(workload: Workload, configuration: Configuration, repetition: u32, scale:
         histogram: LogHistogram::of(latency_ns.iter().copied()),
         latency: Summary::of(&mut latency_ns),
         late: Summary::of(&mut [40_000, 50_000]),
-        wait: Summary::of(if is_compute {
-            &mut [200_000, 400_000]
-        } else {
-            &mut []
-        }),
-        service: Summary::of(if is_compute {
-            &mut [5_000_000, 7_000_000]
-        } else {
-            &mut []
-        }),
+        wait: only_of_compute(200_000),
+        service: only_of_compute(6_000_000),
         batch_bytes: (batch_mb * 1e6).round() as u64,
         units: if is_compute { 480_000 } else { 0 },
         server_lane_ns: 300_000_000,
