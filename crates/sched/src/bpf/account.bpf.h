@@ -124,10 +124,21 @@ static __always_inline void account_run(struct task_struct *p, struct task_ctx *
 	if (now_ns > tctx->running_ns)
 		ran_ns = now_ns - tctx->running_ns;
 	tctx->running_ns = now_ns;
+	tctx->burst_ns += ran_ns;
 	count_add(run_ns[class], ran_ns);
 	if (class == CLASS_NORMAL)
 		scx_bpf_task_set_dsq_vtime(p,
 					   p->scx.dsq_vtime + ran_ns * 100 / (p->scx.weight ?: 1));
+}
+
+#define BURST_WEIGHT 8 /* earlier bursts together weigh 7 of 8 */
+
+/* The task sleeps: its burst is over. */
+static __always_inline void account_burst(struct task_ctx *tctx)
+{
+	tctx->burst_mean_ns = (tctx->burst_mean_ns * (BURST_WEIGHT - 1) + tctx->burst_ns) /
+			      BURST_WEIGHT;
+	tctx->burst_ns = 0;
 }
 
 #endif /* SIDELANE_ACCOUNT_BPF_H */

@@ -165,6 +165,8 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 	if (!lane || !tctx)
 		return;
 	account_run(p, tctx, now_ns);
+	if (!runnable)
+		account_burst(tctx);
 	if (lane->evict_ns) {
 		count_add(evict_wait_ns, now_ns > lane->evict_ns ? now_ns - lane->evict_ns : 0);
 		lane->evict_ns = 0;

@@ -10,8 +10,10 @@
  * core on which only batch runs (which closes at once); any other core without
  * critical work; an idle lane of a shared core, if the SMT level allows; its own
  * core's vector. Within the first two, capacity decides before idleness does.
- * Normal: its own lane if that is idle or runs batch and the core is open; then
- * the same order, without closing anything: only the lane itself is taken.
+ * Normal: its own lane if that is idle or runs batch and the core is open; also if it is
+ * idle beside critical work, for a task that runs only for a moment each time: it is gone
+ * sooner than batch elsewhere is evicted. Then the same order as for critical work,
+ * without closing anything: only the lane itself is taken.
  * Batch: its own lane if idle on an open core; an idle core; an idle lane of an
  * open core; its own core's vector.
  *
@@ -232,14 +234,27 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 	return fallback_lane(p, home, prev);
 }
 
-VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s32 prev, u64 now_ns)
+/* A burst up to this long may run beside critical work: no more than batch does that is overdue. */
+#define BRIEF_NS 1000000ULL
+
+/* May @p, which is normal, go back to its lane @prev, of core @home? */
+static __always_inline bool keeps_lane(struct task_struct *p, u32 home, s32 prev)
 {
 	struct lane_ctx *lane = lane_ctx(prev);
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (!lane || !tctx || !bpf_cpumask_test_cpu(prev, p->cpus_ptr))
+		return false;
+	if (lane->state == LANE_IDLE && tctx->burst_mean_ns < BRIEF_NS && level_allows(home, prev))
+		return true;
+	return (lane->state == LANE_IDLE || lane->state == LANE_BATCH) && !core_closed(home);
+}
+
+VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s32 prev, u64 now_ns)
+{
 	s32 id, cpu;
 
-	if (lane && (STATE(BOUNDED(lane->state, NR_LANE_STATES)) & FREE_STATES) &&
-	    !core_closed(home) && pick_lane(p, home, FREE_STATES, prev) >= 0 &&
-	    bpf_cpumask_test_cpu(prev, p->cpus_ptr))
+	if (keeps_lane(p, home, prev))
 		return prev;
 	id = find_open_core(p, FREE_STATES, home, now_ns);
 	cpu = id >= 0 ? pick_lane(p, id, FREE_STATES, prev) : -1;

@@ -37,6 +37,8 @@ struct task_ctx {
 	u64 queued_ns; /* when it began to wait in a vector; 0 once it runs */
 	u64 running_ns; /* until when its running time is charged */
 	u64 classified_ns; /* when its class was looked up last */
+	u64 burst_ns; /* how long it has run since it woke */
+	u64 burst_mean_ns; /* the same for earlier bursts: moving average */
 };
 
 struct {
