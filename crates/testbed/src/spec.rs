@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The most lanes a machine may have: what QEMU's default board takes.
 const MAX_LANES: usize = 255;
 
-/// A turn by default: several times what a hand-over costs the host.
+/// A turn by default: see `examples/hand_over.rs` for what others do.
 const LANE_TURN: Duration = Duration::from_micros(100);
 /// Shorter turns would be spent on handing over.
 const LANE_TURN_MIN: Duration = Duration::from_micros(10);

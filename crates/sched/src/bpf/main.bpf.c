@@ -50,6 +50,8 @@ void BPF_STRUCT_OPS(sidelane_enqueue, struct task_struct *p, u64 enq_flags)
 
 	/* the kernel's housekeeping of one CPU: short, and others wait for it */
 	if (is_pinned_kthread(p) || !tctx) {
+		if (enq_flags & SCX_ENQ_WAKEUP)
+			count(wakeups[CLASS_NORMAL]);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, settings.slice_ns[CLASS_NORMAL],
 				   enq_flags | SCX_ENQ_PREEMPT);
 		return;

@@ -349,10 +349,10 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 
 	if (!tctx)
 		return -1;
-	if (waking)
-		count(wakeups[task_class(tctx)]);
 	if (waking || tctx->misclassified)
 		class_assign(p, tctx, now_ns);
+	if (waking)
+		count(wakeups[task_class(tctx)]);
 	if (tctx->class == CLASS_CRITICAL)
 		cpu = place_critical(p, home, prev, waker, now_ns);
 	else if (tctx->class == CLASS_BATCH)

@@ -189,8 +189,8 @@ static __always_inline struct counters *counters(void)
 
 /*
  * A task that an operation sends to a vector arrives there only after the
- * operation has returned. For this long a vector that looks empty may not be. On
- * hardware it takes less than a microsecond, unless a hypervisor steps in.
+ * operation has returned. For this long a vector that looks empty may not be. It
+ * takes moments, unless a hypervisor steps in.
  */
 #define ARRIVAL_NS 5000000ULL
 

@@ -225,8 +225,6 @@ VERIFIED_ONCE u64 vector_head_wait_ns(u32 core, u32 class, u64 now_ns)
 	struct task_ctx *tctx;
 	u64 wait_ns = 0;
 
-	if (!vector_hinted(core, class))
-		return 0;
 	bpf_rcu_read_lock();
 	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core, class));
 	tctx = head ? task_ctx(head) : NULL;
