@@ -19,6 +19,14 @@ pub fn measure_emulated(plan: &Plan, mut spec: Spec, tell: &mut dyn Write) -> Re
     spec.add.extend(programs(plan)?);
     // Host CPUs that fall asleep come back slowly, which would make `alone` look slow.
     spec.keep_host_awake = true;
+    // Accounting that no configuration uses costs emulated instructions at each switch and wake-up.
+    spec.kernel_args.extend(
+        [
+            "psi=0",
+            "cgroup_disable=memory,io,pids,cpuset,misc,rdma,dmem",
+        ]
+        .map(String::from),
+    );
     let text = serde_json::to_string(plan).map_err(|source| Error::Message {
         text: "the plan".into(),
         source,

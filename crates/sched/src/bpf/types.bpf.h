@@ -17,10 +17,21 @@
 #include "intf.h"
 
 /*
+ * Storage of globals: what the loader sets once before the program is loaded, and
+ * what changes. Compiled natively, they are one set a simulation.
+ */
+#ifndef CONSTANT
+#define CONSTANT const volatile
+#define GLOBAL
+#endif
+
+/*
  * A function that the kernel's verifier checks by itself, once, instead of at
  * each call: external linkage, arguments that may be anything, a scalar result.
  */
+#ifndef VERIFIED_ONCE
 #define VERIFIED_ONCE __attribute__((noinline))
+#endif
 
 /* @i if it is below @n, else 0, in one register that the verifier follows. */
 #define BOUNDED(i, n)                \
@@ -77,10 +88,10 @@ struct {
 	__type(value, struct counters);
 } sidelane_stats SEC(".maps");
 
-const volatile u32 nr_cores = 1;
-const volatile u32 nr_lanes = 1; /* highest CPU number + 1 */
+CONSTANT u32 nr_cores = 1;
+CONSTANT u32 nr_lanes = 1; /* highest CPU number + 1 */
 
-struct settings settings;
+GLOBAL struct settings settings;
 
 /* Which cores are in which condition. */
 enum core_set {
@@ -92,7 +103,7 @@ enum core_set {
 	NR_CORE_SETS = CORES_QUEUED + NR_CLASSES,
 };
 
-u64 core_sets[NR_CORE_SETS * CORE_SET_WORDS];
+GLOBAL u64 core_sets[NR_CORE_SETS * CORE_SET_WORDS];
 
 /* The word of @set that holds cores 64 * @word ..., or NULL. */
 static __always_inline u64 *core_set_word(u32 set, u32 word)

@@ -38,7 +38,7 @@ _Static_assert(NR_CLASSES < 255, "the class has to fit eight bits of a vector's 
 #define OVERDUE_URGENT_NS (10 * NS_PER_S) /* the watchdog bites at 30 s */
 
 /* Virtual time that normal work has reached. */
-u64 vtime_now;
+GLOBAL u64 vtime_now;
 
 static __always_inline u32 vector_length(u32 core, u32 class)
 {

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What Rust sees: the simulated kernel's structures, the scheduler's, and its operations. */
+#include "kernel.h"
+#include "intf.h"
+
+enum native_map { LANES, CORE_LANES, CORES, COUNTERS, RULES, NR_TABLES };
+void native_set_table(enum native_map map, void *elements, u32 nr_elements);
+void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct settings *wanted);
+
+s32 sidelane_select_cpu(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
+void sidelane_enqueue(struct task_struct *p, u64 enq_flags);
+void sidelane_dispatch(s32 cpu, struct task_struct *prev);
+void sidelane_tick(struct task_struct *p);
+void sidelane_running(struct task_struct *p);
+void sidelane_stopping(struct task_struct *p, bool runnable);
+void sidelane_update_idle(s32 cpu, bool idle);
+s32 sidelane_init_task(struct task_struct *p, struct scx_init_task_args *args);
+void sidelane_enable(struct task_struct *p);
+s32 sidelane_init(void);

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The simulated kernel as the scheduler's source sees it: its structures, as far as
+ * the source reads them, its constants and its calls. Shared with Rust through
+ * bindgen.
+ */
+#ifndef SIDELANE_NATIVE_KERNEL_H
+#define SIDELANE_NATIVE_KERNEL_H
+
+#include <stdbool.h>
+
+struct kernfs_node {
+	unsigned long long id;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *parent;
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct inode {
+	unsigned long i_ino;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct qstr d_name;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+struct file {
+	struct inode *f_inode;
+	struct path f_path;
+};
+
+struct mm_struct {
+	struct file *exe_file;
+};
+
+struct kuid {
+	unsigned int val;
+};
+
+struct cred {
+	struct kuid euid;
+};
+
+/* Which lanes a task may use: one bit a CPU. */
+struct cpumask {
+	const unsigned long long *words;
+	unsigned int nr_words;
+};
+
+struct sched_ext_entity {
+	unsigned long long slice;
+	unsigned long long dsq_vtime;
+	unsigned int flags;
+	unsigned int weight;
+};
+
+struct task_struct {
+	unsigned int number; /* of the simulated kernel: its index */
+	unsigned int flags;
+	int pid;
+	int static_prio;
+	unsigned int policy;
+	int nr_cpus_allowed;
+	int migration_disabled;
+	char comm[16];
+	const struct cpumask *cpus_ptr;
+	struct sched_ext_entity scx;
+	struct css_set *cgroups;
+	struct mm_struct *mm;
+	const struct cred *cred;
+	void *storage; /* the scheduler's context of this task */
+};
+
+struct scx_init_task_args {
+	bool fork;
+};
+
+struct scx_exit_info {
+	int kind;
+};
+
+enum {
+	PF_EXITING = 0x4,
+	PF_KTHREAD = 0x200000,
+	ENOMEM = 12,
+};
+
+/* Values as in the kernel. */
+enum {
+	SCX_TASK_QUEUED = 1,
+	SCX_WAKE_SYNC = 0x10,
+	SCX_KICK_IDLE = 1,
+	SCX_KICK_PREEMPT = 2,
+};
+#define SCX_ENQ_WAKEUP 0x1ULL
+#define SCX_ENQ_PREEMPT (1ULL << 32)
+#define SCX_ENQ_LAST (1ULL << 41)
+#define SCX_DSQ_GLOBAL ((1ULL << 63) | 1)
+#define SCX_DSQ_LOCAL ((1ULL << 63) | 2)
+
+struct sched_ext_ops {
+	void *select_cpu, *enqueue, *dispatch, *tick, *running, *stopping, *update_idle;
+	void *init_task, *enable, *init, *exit;
+	unsigned int timeout_ms;
+	const char *name;
+};
+
+unsigned long long scx_bpf_now(void);
+int scx_bpf_create_dsq(unsigned long long dsq, int node);
+int scx_bpf_dsq_nr_queued(unsigned long long dsq);
+bool scx_bpf_dsq_insert(struct task_struct *p, unsigned long long dsq, unsigned long long slice_ns,
+			unsigned long long flags);
+bool scx_bpf_dsq_insert_vtime(struct task_struct *p, unsigned long long dsq,
+			      unsigned long long slice_ns, unsigned long long vtime,
+			      unsigned long long flags);
+bool scx_bpf_dsq_move_to_local(unsigned long long dsq, unsigned long long flags);
+struct task_struct *__COMPAT_scx_bpf_dsq_peek(unsigned long long dsq);
+void scx_bpf_kick_cpu(int cpu, unsigned long long flags);
+int scx_bpf_task_cpu(const struct task_struct *p);
+void scx_bpf_task_set_slice(struct task_struct *p, unsigned long long slice_ns);
+void scx_bpf_task_set_dsq_vtime(struct task_struct *p, unsigned long long vtime);
+unsigned int bpf_get_smp_processor_id(void);
+struct task_struct *bpf_get_current_task_btf(void);
+void native_error(const char *format);
+#define scx_bpf_error(format, ...) native_error(format)
+
+static inline bool bpf_cpumask_test_cpu(unsigned int cpu, const struct cpumask *mask)
+{
+	return cpu / 64 < mask->nr_words && (mask->words[cpu / 64] >> (cpu % 64) & 1);
+}
+
+/* The first CPU of the mask: the kernel's choice is any. */
+static inline unsigned int bpf_cpumask_any_distribute(const struct cpumask *mask)
+{
+	unsigned int word;
+
+	for (word = 0; word < mask->nr_words; word++)
+		if (mask->words[word])
+			return word * 64 + (unsigned int)__builtin_ctzll(mask->words[word]);
+	return mask->nr_words * 64;
+}
+
+static inline void bpf_rcu_read_lock(void)
+{
+}
+
+static inline void bpf_rcu_read_unlock(void)
+{
+}
+
+/* Copies a string of at most @size bytes with its end; the length with it. */
+static inline long bpf_probe_read_kernel_str(void *to, unsigned int size, const void *from)
+{
+	const char *text = from;
+	char *copy = to;
+	unsigned int i;
+
+	if (!size)
+		return 0;
+	for (i = 0; i + 1 < size && text[i]; i++)
+		copy[i] = text[i];
+	copy[i] = '\0';
+	return i + 1;
+}
+
+#endif /* SIDELANE_NATIVE_KERNEL_H */

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The scheduler's own source, compiled to native code, and access to its globals. */
+#include <scx/common.bpf.h>
+#include "main.bpf.c"
+
+/*
+ * What stands for each map in this thread: a table of the simulation's. Those that
+ * are looked at most come first.
+ */
+enum native_map { LANES, CORE_LANES, CORES, COUNTERS, RULES, NR_TABLES };
+static const void *const maps[NR_TABLES] = { &lanes, &core_lanes, &cores, &sidelane_stats, &rules };
+
+struct native_table {
+	char *elements;
+	u32 nr_elements;
+};
+static _Thread_local struct native_table tables[NR_TABLES];
+
+/* Gives a map its elements, which stay the caller's. */
+void native_set_table(enum native_map map, void *elements, u32 nr_elements)
+{
+	tables[map].elements = elements;
+	tables[map].nr_elements = nr_elements;
+}
+
+u64 *native_cgroup_mask(u64 id); /* of the simulated kernel */
+
+void *native_map_element(const void *map, const void *key, size_t key_size, size_t value_size)
+{
+	u32 i, element;
+
+	if (key_size == sizeof(u64))
+		return native_cgroup_mask(*(const u64 *)key);
+	element = *(const u32 *)key;
+	for (i = 0; i < NR_TABLES; i++)
+		if (maps[i] == map)
+			return element < tables[i].nr_elements ?
+				       tables[i].elements + element * value_size :
+				       NULL;
+	return NULL;
+}
+
+/* Sets what the loader sets before it attaches, and forgets what an earlier simulation left. */
+void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct settings *wanted)
+{
+	nr_cores = cores_wanted;
+	nr_lanes = lanes_wanted;
+	settings = *wanted;
+	vtime_now = 0;
+	__builtin_memset(core_sets, 0, sizeof(core_sets));
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Substitute for the kernel's and libbpf's headers: what the scheduler's source needs
+ * of them, so that it compiles to native code and the simulator can drive it.
+ *
+ * Every kernel call keeps its ordinary name; those that touch the simulated kernel
+ * are implemented in Rust (kernel/calls.rs). Globals and map contents are one set a
+ * thread, so that simulations run side by side without a lock.
+ */
+#ifndef SIDELANE_NATIVE_COMMON_H
+#define SIDELANE_NATIVE_COMMON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef int s32;
+typedef unsigned long long u64;
+typedef long long s64;
+#define __VMLINUX_H__ /* intf.h: the types are there */
+
+#include "kernel.h"
+
+/* Language */
+#define __always_inline inline __attribute__((always_inline))
+#define __noinline __attribute__((noinline))
+#define __arg_trusted
+#define barrier_var(var) asm volatile("" : "+r"(var))
+#define SEC(name)
+#define GLOBAL _Thread_local
+#define CONSTANT _Thread_local
+#define VERIFIED_ONCE static inline
+#define time_before(a, b) ((s64)((a) - (b)) < 0)
+#define bpf_for(i, from, to) for ((i) = (from); (i) < (to); (i)++)
+
+#define NATIVE_CORE_READ_1(s, a) ((s)->a)
+#define NATIVE_CORE_READ_2(s, a, b) ((s)->a->b)
+#define NATIVE_CORE_READ_N(s, a, b, name, ...) name
+#define BPF_CORE_READ(s, ...) \
+	NATIVE_CORE_READ_N(s, __VA_ARGS__, NATIVE_CORE_READ_2, NATIVE_CORE_READ_1)(s, __VA_ARGS__)
+#define bpf_core_field_exists(field) ((void)sizeof(field), true)
+
+/* Maps */
+#define __uint(name, value) int (*name)[value]
+#define __type(name, type) typeof(type) *name
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY,
+	BPF_MAP_TYPE_PERCPU_ARRAY,
+	BPF_MAP_TYPE_TASK_STORAGE,
+	BPF_MAP_TYPE_RINGBUF,
+	BPF_F_NO_PREALLOC = 1,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+};
+void *native_map_element(const void *map, const void *key, size_t key_size, size_t value_size);
+void *native_task_storage(struct task_struct *p, size_t size, u64 flags);
+#define bpf_map_lookup_elem(m, k)                                       \
+	((typeof((m)->value))native_map_element((m), (k), sizeof(*(m)->key), \
+						sizeof(*(m)->value)))
+#define bpf_task_storage_get(map, p, init, flags) \
+	((typeof((map)->value))native_task_storage((p), sizeof(*(map)->value), (flags)))
+static inline long bpf_ringbuf_output(void *map, void *data, u64 size, u64 flags)
+{
+	(void)map, (void)data, (void)size, (void)flags;
+	return 0; /* the simulator itself keeps the masks of cgroups */
+}
+
+/* Operations */
+#define BPF_STRUCT_OPS(name, ...) name(__VA_ARGS__)
+#define BPF_STRUCT_OPS_SLEEPABLE(name, ...) name(__VA_ARGS__)
+#define BPF_PROG(name, ...) name(__VA_ARGS__)
+#define SCX_OPS_DEFINE(name, ...) const struct sched_ext_ops name = { __VA_ARGS__ }
+#define UEI_DEFINE(name) static int name __attribute__((unused))
+#define UEI_RECORD(name, info) ((void)(info))
+
+#endif /* SIDELANE_NATIVE_COMMON_H */

@@ -1,0 +1,472 @@
+//! The machine in motion: which task is on which lane, how fast it is there, when it will be done.
+//!
+//! Exact: the speed of a lane changes only when a lane of its core begins or ends to be busy; work
+//! is brought up to date then and the moment of completion is computed anew. There is no time step.
+
+use crate::events::Events;
+use crate::machine::{Interference, Machine};
+use crate::record::{Recorder, Step};
+use crate::task::{Class, State, Task, TaskId, TaskSpec, TaskTotals};
+
+/// What is to happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The lane's tick.
+    Tick { lane: u32 },
+    /// The task on the lane has done its work, unless something changed since (generation).
+    Complete { lane: u32, generation: u32 },
+    /// The lane looks for what to run next.
+    Look { lane: u32 },
+    /// Somebody asked the lane to look, with these flags of the kernel.
+    Kick { lane: u32, flags: u64 },
+    /// A timer of the scheduler.
+    SchedulerTimer { token: u64 },
+    /// A timer of the workload.
+    Timer { token: u64 },
+}
+
+/// A lane in motion.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub core: usize,
+    pub online: bool,
+    pub current: Option<TaskId>,
+    /// When the running task began to run.
+    pub started_ns: u64,
+    /// From then on it progresses: the switch is over.
+    ready_ns: u64,
+    /// Of the last completion that was planned.
+    generation: u32,
+    /// A look is planned for then.
+    look_ns: Option<u64>,
+    ticking: bool,
+    pub totals: LaneTotals,
+}
+
+/// What a lane's time went into, ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LaneTotals {
+    /// Running tasks of each class, in the order of [`Class::ALL`], switches included.
+    pub class_ns: [u64; 3],
+    /// With nothing to run.
+    pub idle_ns: u64,
+    /// Not online.
+    pub offline_ns: u64,
+}
+
+/// What a core's time and work went into.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CoreTotals {
+    /// `[n]`: time with exactly n busy lanes, ns.
+    pub density_ns: Vec<u64>,
+    /// `[n]`: work done in that time, ns of an unshared lane of the fastest core.
+    pub density_work_ns: Vec<f64>,
+    /// Lane time of batch while a critical task ran on another lane of the core, ns.
+    pub batch_beside_critical_ns: u64,
+}
+
+/// The machine in motion.
+pub(crate) struct Engine {
+    pub machine: Machine,
+    pub events: Events<Event>,
+    /// By CPU number.
+    pub lanes: Vec<Lane>,
+    /// Busy lanes of each core.
+    busy: Vec<usize>,
+    /// Until when each core is accounted.
+    accounted_ns: Vec<u64>,
+    pub cores: Vec<CoreTotals>,
+    pub tasks: Vec<Task>,
+    /// The lane on which things happen now.
+    pub this_lane: u32,
+    pub recorder: Recorder,
+}
+
+impl Engine {
+    pub fn new(machine: Machine) -> Engine {
+        let offline = || Lane {
+            core: 0,
+            online: false,
+            current: None,
+            started_ns: 0,
+            ready_ns: 0,
+            generation: 0,
+            look_ns: None,
+            ticking: false,
+            totals: LaneTotals::default(),
+        };
+        let mut lanes: Vec<Lane> = (0..machine.nr_lanes).map(|_| offline()).collect();
+        let mut cores = Vec::new();
+        for (index, core) in machine.cores.iter().enumerate() {
+            for &cpu in &core.lanes {
+                lanes[cpu as usize].core = index;
+                lanes[cpu as usize].online = machine.online[cpu as usize];
+            }
+            cores.push(CoreTotals {
+                density_ns: vec![0; core.lanes.len() + 1],
+                density_work_ns: vec![0.0; core.lanes.len() + 1],
+                batch_beside_critical_ns: 0,
+            });
+        }
+        let first = machine.online.iter().position(|&online| online);
+        Engine {
+            this_lane: first.unwrap_or(0) as u32,
+            events: Events::default(),
+            lanes,
+            busy: vec![0; cores.len()],
+            accounted_ns: vec![0; cores.len()],
+            cores,
+            tasks: Vec::new(),
+            recorder: Recorder::default(),
+            machine,
+        }
+    }
+
+    pub fn now_ns(&self) -> u64 {
+        self.events.now_ns()
+    }
+
+    pub fn record(&mut self, step: Step) {
+        self.recorder.add(self.events.now_ns(), step);
+    }
+
+    /// The lane with a CPU number, if it is online.
+    pub fn lane(&self, cpu: u32) -> Option<&Lane> {
+        self.lanes.get(cpu as usize).filter(|lane| lane.online)
+    }
+
+    pub fn is_idle(&self, cpu: u32) -> bool {
+        self.lane(cpu).is_some_and(|lane| lane.current.is_none())
+    }
+
+    pub fn current(&self, cpu: u32) -> Option<TaskId> {
+        self.lane(cpu)?.current
+    }
+
+    pub fn task(&self, id: TaskId) -> &Task {
+        &self.tasks[id.index()]
+    }
+
+    pub fn task_mut(&mut self, id: TaskId) -> &mut Task {
+        &mut self.tasks[id.index()]
+    }
+
+    /// Adds a task that sleeps on the first lane that it may use.
+    pub fn create(&mut self, spec: &TaskSpec) -> Option<TaskId> {
+        let id = TaskId(self.tasks.len() as u32);
+        let task = Task::new(spec, self.machine.nr_lanes, 0);
+        self.tasks.push(task);
+        let lane = self.first_allowed(id)?;
+        self.task_mut(id).lane = lane;
+        Some(id)
+    }
+
+    /// The first online lane that a task may use.
+    pub fn first_allowed(&self, id: TaskId) -> Option<u32> {
+        let task = self.task(id);
+        let allowed = |cpu: &u32| task.may_use(*cpu) && self.lanes[*cpu as usize].online;
+        (0..self.lanes.len() as u32).find(allowed)
+    }
+
+    /// A task that slept, or left its lane, waits from now on.
+    pub fn waits(&mut self, id: TaskId) {
+        let now_ns = self.now_ns();
+        let task = self.task_mut(id);
+        task.state = State::Waiting;
+        task.since_ns = now_ns;
+    }
+
+    /// Lets the lane look for what to run: at once if it is this lane and busy, else when an
+    /// interrupt has reached it.
+    pub fn look(&mut self, cpu: u32) {
+        let delay_ns = self.reach_ns(cpu);
+        let (now_ns, at_ns) = (self.now_ns(), self.now_ns() + delay_ns);
+        let Some(lane) = self.lanes.get_mut(cpu as usize).filter(|lane| lane.online) else {
+            return;
+        };
+        let planned = lane.look_ns.filter(|&planned_ns| planned_ns >= now_ns);
+        if planned.is_none_or(|planned_ns| planned_ns > at_ns) {
+            lane.look_ns = Some(at_ns);
+            self.events.add(at_ns, Event::Look { lane: cpu });
+        }
+    }
+
+    /// Is this the look that was planned? Then it is no longer.
+    pub fn take_look(&mut self, cpu: u32) -> bool {
+        let now_ns = self.now_ns();
+        let lane = &mut self.lanes[cpu as usize];
+        let due = lane.online && lane.look_ns == Some(now_ns);
+        if due {
+            lane.look_ns = None;
+        }
+        due
+    }
+
+    pub fn kick(&mut self, cpu: u32, flags: u64) {
+        let at_ns = self.now_ns() + self.reach_ns(cpu);
+        self.record(Step::Kick { lane: cpu, flags });
+        self.events.add(at_ns, Event::Kick { lane: cpu, flags });
+    }
+
+    /// What it takes until a lane hears of something, ns.
+    fn reach_ns(&self, cpu: u32) -> u64 {
+        let costs = self.machine.costs;
+        let interrupt_ns = if cpu == self.this_lane {
+            0
+        } else {
+            costs.kick_ns
+        };
+        let exit_ns = if self.is_idle(cpu) {
+            costs.idle_exit_ns
+        } else {
+            0
+        };
+        interrupt_ns + exit_ns
+    }
+
+    /// How long the running task has been on its lane; 0 for others.
+    pub fn running_ns(&self, id: TaskId) -> u64 {
+        match self.task(id).state {
+            State::Running(cpu) => self.now_ns() - self.lanes[cpu as usize].started_ns,
+            _ => 0,
+        }
+    }
+
+    /// A task begins to run on an idle lane.
+    pub fn start(&mut self, cpu: u32, id: TaskId) {
+        let now_ns = self.now_ns();
+        let core = self.lanes[cpu as usize].core;
+        self.account(core);
+        let task = self.task(id);
+        let (last, same) = (task.lane, task.lane == cpu || !task.has_run);
+        let migration_ns = match same {
+            true => 0,
+            false => self
+                .machine
+                .migration_ns(self.lanes[last as usize].core, core),
+        };
+        let switch_ns = self.machine.costs.switch_ns + migration_ns;
+        let lane = &mut self.lanes[cpu as usize];
+        lane.current = Some(id);
+        lane.started_ns = now_ns;
+        lane.ready_ns = now_ns + switch_ns;
+        if !std::mem::replace(&mut lane.ticking, true) {
+            let tick_ns = self.machine.costs.tick_ns;
+            let at_ns = (now_ns / tick_ns + 1) * tick_ns;
+            self.events.add(at_ns, Event::Tick { lane: cpu });
+        }
+        let task = self.task_mut(id);
+        task.totals.wait_ns += now_ns - task.since_ns;
+        task.state = State::Running(cpu);
+        task.lane = cpu;
+        task.has_run = true;
+        self.busy[core] += 1;
+        self.plan_core(core);
+        self.record(Step::Run {
+            task: id,
+            lane: cpu,
+        });
+    }
+
+    /// The task on the lane leaves it: to sleep, or else to wait.
+    pub fn stop(&mut self, cpu: u32, sleeps: bool) {
+        let core = self.lanes[cpu as usize].core;
+        self.account(core);
+        let lane = &mut self.lanes[cpu as usize];
+        lane.generation = lane.generation.wrapping_add(1);
+        let Some(id) = lane.current.take() else {
+            return;
+        };
+        self.busy[core] -= 1;
+        self.plan_core(core);
+        if sleeps {
+            let task = self.task_mut(id);
+            task.state = State::Sleeping;
+            task.work_ns = 0.0;
+            self.record(Step::Sleep {
+                task: id,
+                lane: cpu,
+            });
+        } else {
+            self.waits(id);
+            self.record(Step::Preempt {
+                task: id,
+                lane: cpu,
+            });
+        }
+    }
+
+    /// Adds to the work of a task, in ns of an unshared lane of the fastest core.
+    pub fn add_work(&mut self, id: TaskId, work_ns: f64) {
+        if let State::Running(cpu) = self.task(id).state {
+            self.account(self.lanes[cpu as usize].core);
+            self.task_mut(id).work_ns += work_ns;
+            self.plan(cpu);
+        } else {
+            self.task_mut(id).work_ns += work_ns;
+        }
+    }
+
+    /// Takes away what is left of a task's work, and returns it. A running one completes at once.
+    pub fn cut_work(&mut self, id: TaskId) -> f64 {
+        let running = match self.task(id).state {
+            State::Running(cpu) => Some(cpu),
+            _ => None,
+        };
+        if let Some(cpu) = running {
+            self.account(self.lanes[cpu as usize].core);
+        }
+        let left_ns = std::mem::take(&mut self.task_mut(id).work_ns).max(0.0);
+        if let Some(cpu) = running {
+            self.plan(cpu);
+        }
+        left_ns
+    }
+
+    /// If this completion is the one that was planned, the task that has done its work.
+    pub fn completed(&mut self, cpu: u32, generation: u32) -> Option<TaskId> {
+        let lane = self
+            .lane(cpu)
+            .filter(|lane| lane.generation == generation)?;
+        let (core, id) = (lane.core, lane.current?);
+        self.account(core);
+        self.task_mut(id).work_ns = 0.0;
+        Some(id)
+    }
+
+    /// Goes on with the lane's tick, or ends it with nothing to run. True if there is a tick now.
+    pub fn ticks(&mut self, cpu: u32) -> bool {
+        let at_ns = self.now_ns() + self.machine.costs.tick_ns;
+        let lane = &mut self.lanes[cpu as usize];
+        lane.ticking = lane.online && lane.current.is_some();
+        if lane.ticking {
+            self.events.add(at_ns, Event::Tick { lane: cpu });
+        }
+        self.lanes[cpu as usize].ticking
+    }
+
+    /// The speed of the task on a lane, relative to running alone on the same core.
+    fn shared_speed(&self, core: usize, id: TaskId) -> f64 {
+        match &self.machine.interference {
+            Interference::ThreadPerf(speeds) => speeds[self.busy[core].max(1) - 1],
+            Interference::Kinds(table) => {
+                let row = &table[self.task(id).spec.kind];
+                let lanes = self.machine.cores[core].lanes.iter();
+                let others = lanes.filter_map(|&cpu| self.lanes[cpu as usize].current);
+                let speeds = others
+                    .filter(|&other| other != id)
+                    .map(|other| row[self.task(other).spec.kind]);
+                speeds.product()
+            }
+        }
+    }
+
+    fn capacity(&self, core: usize) -> f64 {
+        f64::from(self.machine.cores[core].capacity) / 1024.0
+    }
+
+    /// Brings everything on a core up to now, at the speeds so far.
+    pub fn account(&mut self, core: usize) {
+        let (from_ns, now_ns) = (self.accounted_ns[core], self.now_ns());
+        if from_ns == now_ns {
+            return;
+        }
+        self.accounted_ns[core] = now_ns;
+        let passed_ns = now_ns - from_ns;
+        let capacity = self.capacity(core);
+        let (mut done_ns, mut batch, mut critical) = (0.0, 0, false);
+        for index in 0..self.machine.cores[core].lanes.len() {
+            let cpu = self.machine.cores[core].lanes[index] as usize;
+            let lane = &mut self.lanes[cpu];
+            let (Some(id), ready_ns) = (lane.current, lane.ready_ns) else {
+                lane.totals.add_idle(lane.online, passed_ns);
+                continue;
+            };
+            let class = self.tasks[id.index()].spec.class;
+            self.lanes[cpu].totals.class_ns[class as usize] += passed_ns;
+            batch += u64::from(class == Class::Batch);
+            critical |= class == Class::Critical;
+            let progress_ns = now_ns - from_ns.max(ready_ns).min(now_ns);
+            let shared = self.shared_speed(core, id);
+            let totals = &mut self.tasks[id.index()].totals;
+            let mt1_ns = progress_ns as f64 * shared;
+            totals.add(passed_ns, progress_ns, mt1_ns, mt1_ns * capacity);
+            self.tasks[id.index()].work_ns -= mt1_ns * capacity;
+            done_ns += mt1_ns * capacity;
+        }
+        let totals = &mut self.cores[core];
+        totals.density_ns[self.busy[core]] += passed_ns;
+        totals.density_work_ns[self.busy[core]] += done_ns;
+        if critical {
+            totals.batch_beside_critical_ns += batch * passed_ns;
+        }
+    }
+
+    /// Brings everything up to now.
+    pub fn account_all(&mut self) {
+        for core in 0..self.cores.len() {
+            self.account(core);
+        }
+    }
+
+    /// Plans anew when the tasks of a core will be done.
+    fn plan_core(&mut self, core: usize) {
+        for index in 0..self.machine.cores[core].lanes.len() {
+            self.plan(self.machine.cores[core].lanes[index]);
+        }
+    }
+
+    /// Plans when the task on a lane will be done, at the speed from now on.
+    fn plan(&mut self, cpu: u32) {
+        let now_ns = self.now_ns();
+        let lane = &mut self.lanes[cpu as usize];
+        let Some(id) = lane.current else { return };
+        lane.generation = lane.generation.wrapping_add(1);
+        let (core, generation, ready_ns) = (lane.core, lane.generation, lane.ready_ns);
+        let work_ns = self.task(id).work_ns.max(0.0);
+        if work_ns.is_infinite() {
+            return;
+        }
+        let left_ns = (work_ns / (self.shared_speed(core, id) * self.capacity(core))).ceil() as u64;
+        let at_ns = ready_ns.max(now_ns).saturating_add(left_ns);
+        self.events.add(
+            at_ns,
+            Event::Complete {
+                lane: cpu,
+                generation,
+            },
+        );
+    }
+
+    /// Makes an idle lane appear or disappear.
+    pub fn set_online(&mut self, cpu: u32, online: bool) {
+        let core = self.lanes[cpu as usize].core;
+        self.account(core);
+        let lane = &mut self.lanes[cpu as usize];
+        lane.online = online;
+        lane.look_ns = None;
+        self.record(match online {
+            true => Step::Online { lane: cpu },
+            false => Step::Offline { lane: cpu },
+        });
+    }
+}
+
+impl LaneTotals {
+    fn add_idle(&mut self, online: bool, passed_ns: u64) {
+        if online {
+            self.idle_ns += passed_ns;
+        } else {
+            self.offline_ns += passed_ns;
+        }
+    }
+}
+
+impl TaskTotals {
+    fn add(&mut self, passed_ns: u64, progress_ns: u64, mt1_ns: f64, work_ns: f64) {
+        self.lane_ns += passed_ns;
+        self.overhead_ns += passed_ns - progress_ns;
+        self.mt1_ns += mt1_ns;
+        self.work_ns += work_ns;
+    }
+}

@@ -1,0 +1,32 @@
+//! Discrete-event simulator that drives the shipped scheduler's own source.
+//!
+//! The C source below `crates/sched/src/bpf` is compiled natively at build time, with substitute
+//! headers (`native/`). A [`Simulation`] is a machine whose lanes slow each other down, and the subset
+//! of sched_ext that the source uses. No clock is read and nothing is random in
+//! here but by a seed: the same calls give the same run, on every machine.
+
+mod baseline;
+mod engine;
+mod error;
+mod events;
+mod machine;
+mod random;
+mod record;
+mod sched_ext;
+mod scheduler;
+mod simulation;
+mod task;
+mod workload;
+
+pub use baseline::Baseline;
+pub use engine::{CoreTotals, LaneTotals};
+pub use error::{Error, Result};
+pub use events::Events;
+pub use machine::{Core, Costs, Interference, Machine};
+pub use random::Distribution;
+pub use record::{Record, Step};
+pub use sched_ext::Settings;
+pub use scheduler::Counters;
+pub use simulation::{Kind, Occurrence, Simulation};
+pub use task::{Class, Policy, State, TaskId, TaskSpec, TaskTotals};
+pub use workload::{Arrivals, Behaviour, Quality, Stage, TraceRequest, Workload};

@@ -1,0 +1,224 @@
+//! The machine: cores, lanes, how they slow each other down, and what things cost.
+
+use crate::{Error, Result};
+use sidelane_topology::Topology;
+use std::collections::BTreeMap;
+
+/// What things cost, ns of a lane's time. The defaults are assumed: of the order that current
+/// servers show, not measured on any one of them.
+///
+/// | cost | default | what it stands for |
+/// | --- | --- | --- |
+/// | `switch_ns` | 1,500 | registers, address space and first misses of a context switch |
+/// | `kick_ns` | 1,000 | an interrupt from one lane to another |
+/// | `idle_exit_ns` | 2,000 | leaving a shallow idle state |
+/// | `migrate_core_ns` | 0 | besides, to another lane of the same core: the caches are the same |
+/// | `migrate_cache_ns` | 5,000 | to a core on the same last-level cache: private caches refill |
+/// | `migrate_node_ns` | 20,000 | to another last-level cache of the node |
+/// | `migrate_remote_ns` | 40,000 | to another node |
+/// | `tick_ns` | 4,000,000 | between two ticks of a busy lane (HZ = 250) |
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Costs {
+    /// A context switch: the lane is busy, the task does not progress.
+    pub switch_ns: u64,
+    /// From asking another lane to look until it does.
+    pub kick_ns: u64,
+    /// What an idle lane needs besides before it looks.
+    pub idle_exit_ns: u64,
+    /// A switch to another lane of the core that the task ran on last costs so much more.
+    pub migrate_core_ns: u64,
+    /// The same for another core on the same last-level cache.
+    pub migrate_cache_ns: u64,
+    /// The same for another last-level cache of the node.
+    pub migrate_node_ns: u64,
+    /// The same for another node.
+    pub migrate_remote_ns: u64,
+    /// Between two ticks of a busy lane; not 0.
+    pub tick_ns: u64,
+}
+
+impl Default for Costs {
+    fn default() -> Self {
+        Costs {
+            switch_ns: 1_500,
+            kick_ns: 1_000,
+            idle_exit_ns: 2_000,
+            migrate_core_ns: 0,
+            migrate_cache_ns: 5_000,
+            migrate_node_ns: 20_000,
+            migrate_remote_ns: 40_000,
+            tick_ns: 4_000_000,
+        }
+    }
+}
+
+impl Costs {
+    /// Nothing costs anything: what queueing theory assumes.
+    pub fn none() -> Costs {
+        Costs {
+            switch_ns: 0,
+            kick_ns: 0,
+            idle_exit_ns: 0,
+            migrate_core_ns: 0,
+            migrate_cache_ns: 0,
+            migrate_node_ns: 0,
+            migrate_remote_ns: 0,
+            ..Costs::default()
+        }
+    }
+}
+
+/// How fast a lane is beside busy siblings.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Interference {
+    /// `[n - 1]` is the speed of a lane when n lanes of its core run, relative to running alone,
+    /// whatever runs there.
+    ThreadPerf(Vec<f64>),
+    /// `[a][b]` is the speed of a task of kind a beside one of kind b, relative to running alone;
+    /// beside several, the product.
+    Kinds(Vec<Vec<f64>>),
+}
+
+/// A core as the simulator needs it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Core {
+    /// CPU numbers of its lanes, those that are offline too.
+    pub lanes: Vec<u32>,
+    /// 1..=1024, relative to the fastest.
+    pub capacity: u32,
+    /// Index of its last-level cache.
+    pub cache: u32,
+    /// Index of its (package, NUMA node).
+    pub node: u32,
+}
+
+/// A machine to simulate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Machine {
+    /// All cores, fastest first.
+    pub cores: Vec<Core>,
+    /// By CPU number, whether the lane is online at the start.
+    pub online: Vec<bool>,
+    /// Highest CPU number + 1.
+    pub nr_lanes: usize,
+    /// How fast lanes are.
+    pub interference: Interference,
+    /// What things cost.
+    pub costs: Costs,
+}
+
+impl Machine {
+    /// The machine of a topology.
+    ///
+    /// # Errors
+    /// [`Error::BadMachine`] if a speed is not in (0, 1], threadPerf has fewer numbers than a core
+    /// has lanes or does not begin with 1, a table is not square, or no lane is online.
+    pub fn new(topology: &Topology, interference: Interference, costs: Costs) -> Result<Machine> {
+        let mut nodes = BTreeMap::new();
+        let (mut cores, mut online) = (Vec::new(), vec![false; topology.nr_cpu_ids()]);
+        for core in topology.cores() {
+            let lanes = core.lanes.iter().map(|lane| lane.cpu).collect();
+            for lane in core.online_lanes() {
+                online[lane.cpu as usize] = true;
+            }
+            let next_node = nodes.len() as u32;
+            cores.push(Core {
+                lanes,
+                capacity: core.capacity,
+                cache: core.cache as u32,
+                node: *nodes.entry((core.package, core.node)).or_insert(next_node),
+            });
+        }
+        if !online.contains(&true) {
+            return Err(Error::BadMachine("no lane is online".into()));
+        }
+        interference.check(topology.lanes_per_core_max())?;
+        if costs.tick_ns == 0 {
+            return Err(Error::BadMachine("a tick of 0 ns never ends".into()));
+        }
+        Ok(Machine {
+            nr_lanes: topology.nr_cpu_ids(),
+            cores,
+            online,
+            interference,
+            costs,
+        })
+    }
+
+    /// What a switch to a task costs that ran on another lane last: the two cores, and whether the
+    /// lanes are the same.
+    pub(crate) fn migration_ns(&self, from: usize, to: usize) -> u64 {
+        let (a, b) = (&self.cores[from], &self.cores[to]);
+        match () {
+            () if from == to => self.costs.migrate_core_ns,
+            () if a.node != b.node => self.costs.migrate_remote_ns,
+            () if a.cache != b.cache => self.costs.migrate_node_ns,
+            () => self.costs.migrate_cache_ns,
+        }
+    }
+}
+
+impl Interference {
+    fn check(&self, widest: usize) -> Result<()> {
+        let sound = |speed: &f64| *speed > 0.0 && *speed <= 1.0;
+        match self {
+            Interference::ThreadPerf(speeds) => {
+                if speeds.len() < widest
+                    || speeds.first() != Some(&1.0)
+                    || !speeds.iter().all(sound)
+                {
+                    return Err(Error::BadMachine(format!(
+                        "threadPerf {speeds:?}: give a number in (0, 1] for each of {widest} \
+                         lanes, beginning with 1"
+                    )));
+                }
+            }
+            Interference::Kinds(table) => {
+                let square = table.iter().all(|row| row.len() == table.len());
+                if table.is_empty() || !square || !table.iter().flatten().all(sound) {
+                    return Err(Error::BadMachine(
+                        "the interference table needs a row and a column for each kind of task, \
+                         and speeds in (0, 1]"
+                            .into(),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sidelane_topology::{Numbering, Regular};
+
+    fn two_by_two() -> Topology {
+        Topology::regular(&Regular {
+            packages: 1,
+            caches_per_package: 1,
+            cores_per_cache: 2,
+            lanes_per_core: 2,
+            numbering: Numbering::Adjacent,
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_bad_machine_is_refused() {
+        let refused =
+            |interference| Machine::new(&two_by_two(), interference, Costs::none()).is_err();
+        assert!(refused(Interference::ThreadPerf(vec![1.0])));
+        assert!(refused(Interference::ThreadPerf(vec![0.9, 0.5])));
+        assert!(refused(Interference::ThreadPerf(vec![1.0, 0.0])));
+        assert!(refused(Interference::ThreadPerf(vec![1.0, f64::NAN])));
+        assert!(refused(Interference::Kinds(vec![vec![1.0, 0.5]])));
+        assert!(!refused(Interference::Kinds(vec![vec![0.5]])));
+        let timeless = Costs {
+            tick_ns: 0,
+            ..Costs::none()
+        };
+        let speeds = Interference::ThreadPerf(vec![1.0, 0.5]);
+        assert!(Machine::new(&two_by_two(), speeds, timeless).is_err());
+    }
+}

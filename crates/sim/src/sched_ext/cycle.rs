@@ -1,0 +1,357 @@
+//! The cycle of operations.
+
+use super::calls::operate;
+use super::entity::{Entity, Queue};
+use super::{
+    DSQ_LOCAL, ENQ_LAST, ENQ_PREEMPT, ENQ_WAKEUP, KICK_IDLE, KICK_PREEMPT, SchedExt, WAKE_SYNC,
+    native,
+};
+use crate::Result;
+use crate::engine::Engine;
+use crate::record::Step;
+use crate::scheduler::{Counters, Scheduler};
+use crate::task::{State, TaskId};
+use std::ptr::null_mut;
+
+impl Scheduler for SchedExt {
+    fn create(&mut self, engine: &mut Engine, id: TaskId) {
+        self.entities.push(Entity::new(id, engine.task(id)));
+        self.adopt(engine, id);
+    }
+
+    fn wake(&mut self, engine: &mut Engine, id: TaskId, sync: bool) {
+        let (lane, pinned) = self.prepare(engine, id);
+        self.placing = Some(id);
+        if !pinned {
+            let p = self.pointer(id);
+            let flags = if sync { WAKE_SYNC } else { 0 };
+            let chosen = operate(self, engine, || {
+                // SAFETY: the task stays where it is as long as the simulation.
+                unsafe { native::sidelane_select_cpu(p, lane as i32, flags) }
+            });
+            self.choose(engine, id, chosen);
+        }
+        match self.insertion.is_some() {
+            true => self.apply_insertion(engine, id),
+            false => self.enqueue(engine, id, ENQ_WAKEUP),
+        }
+        // Whatever queue it is in: a lane that was chosen and is idle is made to look.
+        let cpu = engine.task(id).lane;
+        if engine.is_idle(cpu) {
+            engine.look(cpu);
+        }
+    }
+
+    fn look(&mut self, engine: &mut Engine, cpu: u32) {
+        let prev = engine.current(cpu);
+        self.charge(engine, cpu);
+        if !self.balance(engine, cpu, prev) {
+            return; // what ran goes on
+        }
+        let next = self.local[cpu as usize].first();
+        if let Some(id) = prev {
+            self.stopping(engine, cpu, id, true);
+            self.enqueue(engine, id, if next.is_none() { ENQ_LAST } else { 0 });
+        }
+        self.go_on(engine, cpu, next, prev.is_none());
+    }
+
+    fn sleep(&mut self, engine: &mut Engine, cpu: u32) {
+        let Some(id) = engine.current(cpu) else {
+            return;
+        };
+        self.charge(engine, cpu);
+        self.entities[id.index()].native.scx.flags &= !native::SCX_TASK_QUEUED;
+        self.stopping(engine, cpu, id, false);
+        self.choose_next(engine, cpu);
+    }
+
+    fn tick(&mut self, engine: &mut Engine, cpu: u32) {
+        let Some(id) = engine.current(cpu) else {
+            return;
+        };
+        self.charge(engine, cpu);
+        let p = self.pointer(id);
+        // SAFETY: see `wake`.
+        operate(self, engine, || unsafe { native::sidelane_tick(p) });
+        if *self.slice_ns(id) == 0 {
+            self.look(engine, cpu);
+        }
+    }
+
+    fn kick(&mut self, engine: &mut Engine, cpu: u32, flags: u64) {
+        if flags & KICK_IDLE != 0 && !engine.is_idle(cpu) {
+            return;
+        }
+        if flags & KICK_PREEMPT != 0 {
+            self.expire(engine, cpu);
+        }
+        self.look(engine, cpu);
+    }
+
+    fn timer(&mut self, _engine: &mut Engine, _token: u64) {}
+
+    fn change_cpus(&mut self, engine: &mut Engine, id: TaskId) {
+        self.entities[id.index()].update(engine.task(id));
+        let (state, lane) = (engine.task(id).state, engine.task(id).lane);
+        let may_stay = engine.task(id).may_use(lane) && engine.lane(lane).is_some();
+        match state {
+            State::Waiting => {
+                self.leave_queue(id);
+                self.enqueue_elsewhere(engine, id);
+            }
+            State::Running(cpu) if !may_stay => {
+                self.charge(engine, cpu);
+                self.stopping(engine, cpu, id, true);
+                self.enqueue_elsewhere(engine, id);
+                self.choose_next(engine, cpu);
+            }
+            _ => {}
+        }
+    }
+
+    /// The scheduler finds out by itself.
+    fn change_class(&mut self, engine: &mut Engine, id: TaskId) {
+        self.entities[id.index()].update(engine.task(id));
+    }
+
+    fn exit(&mut self, _engine: &mut Engine, id: TaskId) {
+        self.leave_queue(id);
+        self.entities[id.index()].storage = None;
+    }
+
+    /// The source has no operations for lanes that come and go: the kernel ends it, and the loader
+    /// attaches it again to the machine as it is then.
+    fn set_online(&mut self, engine: &mut Engine, cpus: &[u32], online: bool) {
+        for cpu in 0..engine.lanes.len() as u32 {
+            if let Some(id) = engine.current(cpu) {
+                engine.this_lane = cpu;
+                self.stopping(engine, cpu, id, true);
+            }
+        }
+        for &cpu in cpus {
+            engine.set_online(cpu, online);
+        }
+        let first = engine.lanes.iter().position(|lane| lane.online);
+        engine.this_lane = first.unwrap_or(0) as u32;
+        self.earlier = self.counters();
+        self.start(engine);
+        self.attach_tasks(engine);
+    }
+
+    fn counters(&self) -> Counters {
+        let now = self.tables.counters.first().copied().unwrap_or_default();
+        Counters {
+            switches: now.switches,
+            evictions: now.evictions,
+            evict_wait_ns: now.evict_wait_ns,
+            overdue: now.overdue,
+            steals: now.steals,
+            openings: now.openings,
+        }
+        .plus(&self.earlier)
+    }
+
+    fn check(&mut self, _engine: &Engine) -> Result<()> {
+        self.violation.take().map_or(Ok(()), Err)
+    }
+}
+
+impl SchedExt {
+    /// A task is about to be placed: it is in no queue, and on a lane that it may use. The lane,
+    /// and whether there is no other.
+    fn prepare(&mut self, engine: &mut Engine, id: TaskId) -> (u32, bool) {
+        let lane = engine.task(id).lane;
+        if !engine.task(id).may_use(lane) || engine.lane(lane).is_none() {
+            let first = engine.first_allowed(id);
+            engine.task_mut(id).lane = first.unwrap_or(lane);
+        }
+        let entity = &mut self.entities[id.index()];
+        entity.native.scx.flags |= native::SCX_TASK_QUEUED;
+        (engine.task(id).lane, entity.native.nr_cpus_allowed == 1)
+    }
+
+    /// All tasks meet the scheduler anew; those that wait are put into its queues.
+    fn attach_tasks(&mut self, engine: &mut Engine) {
+        let ids: Vec<TaskId> = (0..self.entities.len() as u32).map(TaskId).collect();
+        for &id in &ids {
+            self.entities[id.index()] = Entity::new(id, engine.task(id));
+            if engine.task(id).state != State::Exited {
+                self.adopt(engine, id);
+            }
+        }
+        for id in ids {
+            if engine.task(id).state == State::Waiting {
+                self.enqueue_elsewhere(engine, id);
+            }
+        }
+    }
+
+    /// Takes the lane that select_cpu returned.
+    fn choose(&mut self, engine: &mut Engine, id: TaskId, chosen: i32) {
+        match u32::try_from(chosen) {
+            Ok(cpu) if engine.lane(cpu).is_some() && engine.task(id).may_use(cpu) => {
+                engine.task_mut(id).lane = cpu;
+            }
+            _ => self.broke(
+                engine,
+                format!("chose lane {chosen}, which {id} may not use"),
+            ),
+        }
+    }
+
+    /// Asks the scheduler where a task waits that may have to leave its lane.
+    fn enqueue_elsewhere(&mut self, engine: &mut Engine, id: TaskId) {
+        self.prepare(engine, id);
+        self.enqueue(engine, id, 0);
+        let cpu = engine.task(id).lane;
+        if engine.is_idle(cpu) {
+            engine.look(cpu);
+        }
+    }
+
+    /// Asks the scheduler where a task waits.
+    fn enqueue(&mut self, engine: &mut Engine, id: TaskId, flags: u64) {
+        let p = self.pointer(id);
+        self.placing = Some(id);
+        // SAFETY: see `wake`.
+        operate(self, engine, || unsafe {
+            native::sidelane_enqueue(p, flags)
+        });
+        match self.insertion.is_some() {
+            true => self.apply_insertion(engine, id),
+            false => self.broke(engine, format!("lost {id}: it is in no queue")),
+        }
+    }
+
+    /// Puts a task where the scheduler said, after the operation.
+    fn apply_insertion(&mut self, engine: &mut Engine, id: TaskId) {
+        self.placing = None;
+        let Some(insertion) = self.insertion.take() else {
+            return;
+        };
+        *self.slice_ns(id) = insertion.slice_ns;
+        if insertion.dsq == DSQ_LOCAL {
+            let (cpu, first) = (engine.task(id).lane, insertion.flags & ENQ_PREEMPT != 0);
+            self.join_local(engine, id, cpu, first);
+            if first {
+                self.expire(engine, cpu);
+            }
+            if first || engine.is_idle(cpu) {
+                engine.look(cpu);
+            }
+            return;
+        }
+        let Some(queue) = self.queues.get_mut(&insertion.dsq) else {
+            return self.broke(
+                engine,
+                format!("sent {id} to unknown queue {:#x}", insertion.dsq),
+            );
+        };
+        let place = match insertion.vtime_ns {
+            Some(vtime_ns) => queue.insert_vtime(id, vtime_ns),
+            None => queue.insert(id, false),
+        };
+        let entity = &mut self.entities[id.index()];
+        entity.queue = Some((Queue::Custom(insertion.dsq), place));
+        if let Some(vtime_ns) = insertion.vtime_ns {
+            entity.native.scx.dsq_vtime = vtime_ns;
+        }
+        engine.record(Step::Queue {
+            task: id,
+            queue: insertion.dsq,
+        });
+    }
+
+    /// Ends the slice of what runs on the lane.
+    fn expire(&mut self, engine: &Engine, cpu: u32) {
+        if let Some(id) = engine.current(cpu) {
+            *self.slice_ns(id) = 0;
+        }
+    }
+
+    /// Charges the running task's slice.
+    fn charge(&mut self, engine: &Engine, cpu: u32) {
+        let Some(id) = engine.current(cpu) else {
+            return;
+        };
+        let ran_ns = engine.running_ns(id);
+        let entity = &mut self.entities[id.index()];
+        let passed_ns = ran_ns - std::mem::replace(&mut entity.charged_ns, ran_ns);
+        entity.native.scx.slice = entity.native.scx.slice.saturating_sub(passed_ns);
+    }
+
+    /// Sees to it that the lane's own queue has what comes next; false if `prev` goes on.
+    fn balance(&mut self, engine: &mut Engine, cpu: u32, prev: Option<TaskId>) -> bool {
+        if prev.is_some_and(|id| *self.slice_ns(id) > 0) {
+            return false;
+        }
+        if !self.local[cpu as usize].is_empty() {
+            return true;
+        }
+        let p = prev.map_or(null_mut(), |id| self.pointer(id));
+        // SAFETY: see `wake`; no task is a null pointer in the kernel too. The source inserts
+        // nothing from dispatch, so there is nothing to call it again for.
+        operate(self, engine, || unsafe {
+            native::sidelane_dispatch(cpu as i32, p)
+        });
+        let goes_on =
+            self.local[cpu as usize].is_empty() && prev.is_some_and(|id| *self.slice_ns(id) > 0);
+        !goes_on
+    }
+
+    /// The task leaves its lane.
+    fn stopping(&mut self, engine: &mut Engine, cpu: u32, id: TaskId, runnable: bool) {
+        let p = self.pointer(id);
+        // SAFETY: see `wake`.
+        operate(self, engine, || unsafe {
+            native::sidelane_stopping(p, runnable)
+        });
+        engine.stop(cpu, !runnable);
+    }
+
+    /// The lane, which was busy, chooses what runs next.
+    fn choose_next(&mut self, engine: &mut Engine, cpu: u32) {
+        let here = std::mem::replace(&mut engine.this_lane, cpu);
+        self.balance(engine, cpu, None);
+        let next = self.local[cpu as usize].first();
+        self.go_on(engine, cpu, next, false);
+        engine.this_lane = here;
+    }
+
+    /// The lane goes on with a task, or with nothing.
+    fn go_on(&mut self, engine: &mut Engine, cpu: u32, next: Option<TaskId>, was_idle: bool) {
+        let Some(id) = next else {
+            if !was_idle {
+                self.update_idle(engine, cpu, true);
+            }
+            // What was put back may have gone to this lane's own queue.
+            if !self.local[cpu as usize].is_empty() {
+                engine.look(cpu);
+            }
+            return;
+        };
+        if !engine.task(id).may_use(cpu) {
+            return self.broke(
+                engine,
+                format!("sent {id} to lane {cpu}, which it may not use"),
+            );
+        }
+        self.leave_queue(id);
+        if was_idle {
+            self.update_idle(engine, cpu, false);
+        }
+        engine.start(cpu, id);
+        self.entities[id.index()].charged_ns = 0;
+        let p = self.pointer(id);
+        // SAFETY: see `wake`.
+        operate(self, engine, || unsafe { native::sidelane_running(p) });
+    }
+
+    fn update_idle(&mut self, engine: &mut Engine, cpu: u32, idle: bool) {
+        // SAFETY: see `wake`.
+        operate(self, engine, || unsafe {
+            native::sidelane_update_idle(cpu as i32, idle)
+        });
+    }
+}

@@ -1,0 +1,246 @@
+//! The scheduler's own source under a simulated subset of sched_ext.
+//!
+//! In the kernel's order: waking (select_cpu, then enqueue unless the task was sent somewhere),
+//! scheduling (dispatch until there is something; stopping and enqueue of what ran; running of what
+//! comes next), ticks, kicks, idle notifications on changes. Not simulated: the built-in idle masks
+//! (the source keeps its own), cgroups (a task's class is told by its user), other scheduling
+//! classes, and the moments in which the kernel's default scheduler rules between two attachments.
+
+mod calls;
+mod cycle;
+mod entity;
+mod native;
+mod queues;
+mod settings;
+mod tables;
+
+pub use settings::Settings;
+
+use crate::engine::Engine;
+use crate::record::Step;
+use crate::scheduler::Counters;
+use crate::task::TaskId;
+use crate::{Error, Result};
+use calls::operate;
+use entity::{Entity, Queue};
+use queues::Dsq;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use tables::Tables;
+
+/// The kernel's flags, as in `native/kernel.h`.
+const ENQ_WAKEUP: u64 = 1;
+const ENQ_PREEMPT: u64 = 1 << 32;
+const ENQ_LAST: u64 = 1 << 41;
+const DSQ_LOCAL: u64 = 1 << 63 | 2;
+const WAKE_SYNC: u64 = 0x10;
+const KICK_IDLE: u64 = 1;
+const KICK_PREEMPT: u64 = 2;
+
+thread_local! {
+    /// Whether this thread's copy of the scheduler's globals is in use.
+    static ATTACHED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Where the scheduler sends a task.
+struct Insertion {
+    dsq: u64,
+    slice_ns: u64,
+    vtime_ns: Option<u64>,
+    flags: u64,
+}
+
+/// The attached scheduler.
+pub(crate) struct SchedExt {
+    settings: Settings,
+    tables: Tables,
+    entities: Vec<Entity>,
+    /// The lanes' own queues, by CPU number.
+    local: Vec<Dsq>,
+    queues: HashMap<u64, Dsq>,
+    /// The task that a placing operation is about.
+    placing: Option<TaskId>,
+    /// What the placing operation said.
+    insertion: Option<Insertion>,
+    violation: Option<Error>,
+    /// Counted in attachments before this one.
+    earlier: Counters,
+    /// What stands for the idle task of any lane.
+    idle_task: Box<native::task_struct>,
+}
+
+impl Drop for SchedExt {
+    fn drop(&mut self) {
+        ATTACHED.set(false);
+    }
+}
+
+impl SchedExt {
+    /// Attaches the scheduler of this thread to a machine on which nothing runs.
+    pub fn attach(engine: &mut Engine, settings: &Settings) -> Result<SchedExt> {
+        if ATTACHED.replace(true) {
+            return Err(Error::Busy);
+        }
+        let mut scheduler = SchedExt {
+            settings: settings.clone(),
+            tables: Tables::of(engine),
+            entities: Vec::new(),
+            local: Vec::new(),
+            queues: HashMap::new(),
+            placing: None,
+            insertion: None,
+            violation: None,
+            earlier: Counters::default(),
+            idle_task: Box::default(),
+        };
+        scheduler.start(engine);
+        scheduler.violation.take().map_or(Ok(scheduler), Err)
+    }
+
+    /// Empty queues, fresh tables, and the scheduler's `init`.
+    fn start(&mut self, engine: &mut Engine) {
+        self.local = (0..engine.machine.nr_lanes)
+            .map(|_| Dsq::default())
+            .collect();
+        self.queues.clear();
+        self.tables = Tables::of(engine);
+        self.tables.lend();
+        let native_settings = self.settings.native(self.tables.widest);
+        let (nr_cores, nr_lanes) = (self.tables.nr_cores(), engine.machine.nr_lanes as u32);
+        let status = operate(self, engine, || {
+            // SAFETY: the settings are copied; the scheduler's globals are this thread's own.
+            unsafe {
+                native::native_reset(nr_cores, nr_lanes, &native_settings);
+                native::sidelane_init()
+            }
+        });
+        if status != 0 {
+            self.broke(engine, format!("did not attach: error {status}"));
+        }
+    }
+
+    /// Makes a task known to the scheduler.
+    fn adopt(&mut self, engine: &mut Engine, id: TaskId) {
+        let p = self.pointer(id);
+        let status = operate(self, engine, || {
+            let mut arguments = native::scx_init_task_args::default();
+            // SAFETY: the task stays where it is as long as the simulation.
+            unsafe {
+                let status = native::sidelane_init_task(p, &mut arguments);
+                native::sidelane_enable(p);
+                status
+            }
+        });
+        if status != 0 {
+            self.broke(engine, format!("refused {id}: error {status}"));
+        }
+    }
+
+    fn pointer(&mut self, id: TaskId) -> *mut native::task_struct {
+        &mut *self.entities[id.index()].native
+    }
+
+    fn idle_task(&mut self) -> *mut native::task_struct {
+        &mut *self.idle_task
+    }
+
+    fn slice_ns(&mut self, id: TaskId) -> &mut u64 {
+        &mut self.entities[id.index()].native.scx.slice
+    }
+
+    /// Notes that a rule was broken; the first one counts.
+    fn broke(&mut self, engine: &Engine, what: String) {
+        if self.violation.is_none() {
+            self.violation = Some(Error::Violation {
+                at_ns: engine.now_ns(),
+                what,
+                steps: engine.recorder.last(),
+            });
+        }
+    }
+}
+
+/// What the scheduler's calls do.
+impl SchedExt {
+    /// False if there is such a queue already.
+    fn create_queue(&mut self, dsq: u64) -> bool {
+        self.queues.insert(dsq, Dsq::default()).is_none()
+    }
+
+    fn queue_length(&self, dsq: u64) -> usize {
+        self.queues.get(&dsq).map_or(0, Dsq::len)
+    }
+
+    fn insert(&mut self, engine: &Engine, id: TaskId, insertion: Insertion) {
+        if self.placing != Some(id) {
+            self.broke(engine, format!("sent {id}, which is not being placed"));
+        } else if self.insertion.replace(insertion).is_some() {
+            self.broke(engine, format!("sent {id} twice"));
+        }
+    }
+
+    /// Moves the first task of a queue that may run on this lane to its own queue.
+    fn move_to_local(&mut self, engine: &mut Engine, dsq: u64) -> bool {
+        let cpu = engine.this_lane;
+        let Some(queue) = self.queues.get(&dsq) else {
+            self.broke(
+                engine,
+                format!("took from queue {dsq:#x}, which does not exist"),
+            );
+            return false;
+        };
+        let fits = |id: &TaskId| engine.task(*id).may_use(cpu);
+        let Some(id) = queue.iter().find(fits) else {
+            return false;
+        };
+        self.leave_queue(id);
+        self.join_local(engine, id, cpu, false);
+        true
+    }
+
+    fn join_local(&mut self, engine: &mut Engine, id: TaskId, cpu: u32, first: bool) {
+        let place = self.local[cpu as usize].insert(id, first);
+        self.entities[id.index()].queue = Some((Queue::Local(cpu), place));
+        engine.record(Step::QueueLocal {
+            task: id,
+            lane: cpu,
+        });
+    }
+
+    fn leave_queue(&mut self, id: TaskId) {
+        let Some((queue, place)) = self.entities[id.index()].queue.take() else {
+            return;
+        };
+        let queue = match queue {
+            Queue::Local(cpu) => self.local.get_mut(cpu as usize),
+            Queue::Custom(dsq) => self.queues.get_mut(&dsq),
+        };
+        if let Some(queue) = queue {
+            queue.remove(place);
+        }
+    }
+
+    fn peek(&mut self, dsq: u64) -> *mut native::task_struct {
+        let first = self.queues.get(&dsq).and_then(Dsq::first);
+        first.map_or(null_mut(), |id| self.pointer(id))
+    }
+
+    fn kick_cpu(&mut self, engine: &mut Engine, cpu: i32, flags: u64) {
+        match u32::try_from(cpu) {
+            Ok(cpu) if engine.lane(cpu).is_some() => engine.kick(cpu, flags),
+            _ => self.broke(engine, format!("kicked lane {cpu}, which is not online")),
+        }
+    }
+
+    fn storage(&mut self, id: TaskId, size: usize, create: bool) -> *mut c_void {
+        let storage = &mut self.entities[id.index()].storage;
+        if storage.is_none() && create {
+            *storage = Some(vec![0; size.div_ceil(size_of::<u64>())].into_boxed_slice());
+        }
+        storage
+            .as_mut()
+            .map_or(null_mut(), |words| words.as_mut_ptr().cast())
+    }
+}

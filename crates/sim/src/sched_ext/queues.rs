@@ -1,0 +1,86 @@
+//! Dispatch queues: first in, first out, or by virtual time.
+
+use crate::task::TaskId;
+use std::collections::BTreeMap;
+
+/// A queue of the kernel. Each task has a place: what it is ordered by, and a number that only
+/// counts up.
+#[derive(Debug, Default)]
+pub struct Dsq {
+    tasks: BTreeMap<Place, TaskId>,
+    came: i64,
+}
+
+/// Where a task stands in its queue.
+pub type Place = (i64, i64);
+
+impl Dsq {
+    /// Puts a task at the end, or before all others.
+    pub fn insert(&mut self, task: TaskId, first: bool) -> Place {
+        self.came += 1;
+        let place = (0, if first { -self.came } else { self.came });
+        self.tasks.insert(place, task);
+        place
+    }
+
+    /// Puts a task by virtual time, ns; equal ones in the order of their coming. Times are compared
+    /// as the kernel does, by the sign of their difference: they may wrap.
+    pub fn insert_vtime(&mut self, task: TaskId, vtime_ns: u64) -> Place {
+        self.came += 1;
+        let place = (vtime_ns as i64, self.came);
+        self.tasks.insert(place, task);
+        place
+    }
+
+    /// Removes the task at a place.
+    pub fn remove(&mut self, place: Place) {
+        self.tasks.remove(&place);
+    }
+
+    /// The tasks in order.
+    pub fn iter(&self) -> impl Iterator<Item = TaskId> + '_ {
+        self.tasks.values().copied()
+    }
+
+    /// The first task.
+    pub fn first(&self) -> Option<TaskId> {
+        self.tasks.first_key_value().map(|(_, &task)| task)
+    }
+
+    /// How many tasks there are.
+    pub fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_keep_their_order() {
+        let mut queue = Dsq::default();
+        let [a, b, c] = [0, 1, 2].map(TaskId);
+        queue.insert(a, false);
+        let place = queue.insert(b, false);
+        queue.insert(c, true);
+        assert_eq!(queue.iter().collect::<Vec<_>>(), [c, a, b]);
+        queue.remove(place);
+        assert_eq!((queue.len(), queue.first()), (2, Some(c)));
+    }
+
+    #[test]
+    fn virtual_times_may_wrap() {
+        let mut queue = Dsq::default();
+        let [late, early, tie] = [0, 1, 2].map(TaskId);
+        queue.insert_vtime(late, 5);
+        queue.insert_vtime(early, 0_u64.wrapping_sub(5));
+        queue.insert_vtime(tie, 5);
+        assert_eq!(queue.iter().collect::<Vec<_>>(), [early, late, tie]);
+    }
+}

@@ -1,0 +1,74 @@
+//! What the scheduler's maps hold, as its loader lays a machine out.
+
+use super::native;
+use super::settings::rules;
+use crate::engine::Engine;
+
+pub(super) struct Tables {
+    pub lanes: Vec<native::lane_ctx>,
+    cores: Vec<native::core_ctx>,
+    core_lanes: Vec<u32>,
+    pub counters: Vec<native::counters>,
+    rules: Vec<native::rule>,
+    /// Most online lanes of any core.
+    pub widest: u32,
+}
+
+impl Tables {
+    /// Lays out the lanes that are online, all of them idle.
+    pub fn of(engine: &Engine) -> Tables {
+        let mut tables = Tables {
+            lanes: vec![native::lane_ctx::default(); engine.machine.nr_lanes],
+            cores: Vec::new(),
+            core_lanes: Vec::new(),
+            counters: vec![native::counters::default()],
+            rules: rules(),
+            widest: 1,
+        };
+        for core in &engine.machine.cores {
+            let is_online = |cpu: &u32| engine.lanes[*cpu as usize].online;
+            let online: Vec<u32> = core.lanes.iter().copied().filter(is_online).collect();
+            if online.is_empty() {
+                continue;
+            }
+            let index = tables.cores.len() as u32;
+            tables.cores.push(native::core_ctx {
+                first_lane: tables.core_lanes.len() as u32,
+                nr_lanes: online.len() as u32,
+                capacity: core.capacity,
+                cache: core.cache,
+                node: core.node,
+                ..native::core_ctx::default()
+            });
+            for &cpu in &online {
+                let lane = &mut tables.lanes[cpu as usize];
+                lane.core = index;
+                lane.online = 1;
+                lane.state = native::lane_state_LANE_IDLE;
+            }
+            tables.widest = tables.widest.max(online.len() as u32);
+            tables.core_lanes.extend_from_slice(&online);
+        }
+        tables
+    }
+
+    /// Number of cores with a lane that is online.
+    pub fn nr_cores(&self) -> u32 {
+        self.cores.len() as u32
+    }
+
+    /// Lends the tables to this thread's scheduler; they must stay where they are.
+    pub fn lend(&mut self) {
+        fn lend<T>(map: native::native_map, table: &mut [T]) {
+            // SAFETY: the scheduler uses the table only while the simulation that owns it operates.
+            unsafe {
+                native::native_set_table(map, table.as_mut_ptr().cast(), table.len() as u32);
+            }
+        }
+        lend(native::native_map_LANES, &mut self.lanes);
+        lend(native::native_map_CORES, &mut self.cores);
+        lend(native::native_map_CORE_LANES, &mut self.core_lanes);
+        lend(native::native_map_COUNTERS, &mut self.counters);
+        lend(native::native_map_RULES, &mut self.rules);
+    }
+}

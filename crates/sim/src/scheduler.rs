@@ -1,0 +1,84 @@
+//! What a scheduler is to the simulated machine.
+
+use crate::Result;
+use crate::engine::Engine;
+use crate::task::TaskId;
+
+/// Decides which task runs where. Each operation may start and stop tasks on lanes, and asks lanes
+/// to look ([`Engine::look`]).
+pub(crate) trait Scheduler {
+    /// A task was created; it sleeps.
+    fn create(&mut self, engine: &mut Engine, id: TaskId);
+
+    /// A task has work now and is waiting; `engine.this_lane` is its waker's lane. `sync`: the
+    /// waker is about to sleep.
+    fn wake(&mut self, engine: &mut Engine, id: TaskId, sync: bool);
+
+    /// The lane chooses what runs next; what runs may go on.
+    fn look(&mut self, engine: &mut Engine, cpu: u32);
+
+    /// The task on the lane has nothing to do any more: it is to be stopped, and the lane chooses
+    /// what runs next.
+    fn sleep(&mut self, engine: &mut Engine, cpu: u32);
+
+    /// A tick of a busy lane.
+    fn tick(&mut self, engine: &mut Engine, cpu: u32);
+
+    /// The lane was asked to look, with flags of the kernel.
+    fn kick(&mut self, engine: &mut Engine, cpu: u32, flags: u64);
+
+    /// A timer of the scheduler's own.
+    fn timer(&mut self, engine: &mut Engine, token: u64);
+
+    /// The CPUs of a task have changed, which may wait or run where it now may not.
+    fn change_cpus(&mut self, engine: &mut Engine, id: TaskId);
+
+    /// The class, policy or nice value of a task has changed.
+    fn change_class(&mut self, engine: &mut Engine, id: TaskId);
+
+    /// The task exits: forget it; it is not running.
+    fn exit(&mut self, engine: &mut Engine, id: TaskId);
+
+    /// Lanes appear or disappear, those that disappear with what runs there.
+    fn set_online(&mut self, engine: &mut Engine, cpus: &[u32], online: bool);
+
+    /// Totals of what it did.
+    fn counters(&self) -> Counters;
+
+    /// Checks its own rules and the kernel's; the first that was broken.
+    fn check(&mut self, engine: &Engine) -> Result<()>;
+}
+
+/// Totals of what a scheduler did; what it does not know is 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counters {
+    /// Times that a task of each class began to run, in the order of [`Class::ALL`](crate::Class).
+    pub switches: [u64; 3],
+    /// Batch asked to leave because its core closed.
+    pub evictions: u64,
+    /// Sum, ns, from being asked to being gone.
+    pub evict_wait_ns: u64,
+    /// Runs by the starvation bound, by class.
+    pub overdue: [u64; 3],
+    /// Tasks taken from another core's vector, by distance: same core, cache, node, further.
+    pub steals: [u64; 4],
+    /// Cores opened to batch again.
+    pub openings: u64,
+}
+
+impl Counters {
+    /// The sum of two.
+    pub fn plus(&self, other: &Counters) -> Counters {
+        fn sum<const N: usize>(a: &[u64; N], b: &[u64; N]) -> [u64; N] {
+            std::array::from_fn(|i| a[i] + b[i])
+        }
+        Counters {
+            switches: sum(&self.switches, &other.switches),
+            evictions: self.evictions + other.evictions,
+            evict_wait_ns: self.evict_wait_ns + other.evict_wait_ns,
+            overdue: sum(&self.overdue, &other.overdue),
+            steals: sum(&self.steals, &other.steals),
+            openings: self.openings + other.openings,
+        }
+    }
+}

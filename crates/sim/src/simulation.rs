@@ -1,0 +1,333 @@
+//! A simulation: a machine, a scheduler, and the time that passes.
+
+use crate::engine::{CoreTotals, Engine, Event, LaneTotals};
+use crate::record::{Record, Step};
+use crate::scheduler::{Counters, Scheduler};
+use crate::task::{Class, State, TaskId, TaskSpec, TaskTotals, cpu_bits};
+use crate::{Baseline, Error, Machine, Result, Settings, baseline, sched_ext};
+
+/// What the workload has to react to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occurrence {
+    /// A task has done its work. Unless it is given more before the next step, it sleeps.
+    Done(TaskId),
+    /// A timer rang.
+    Timer(u64),
+}
+
+/// Which scheduler decides.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    /// Sidelane's own source.
+    Sidelane(Settings),
+    /// Something to compare with.
+    Baseline(Baseline),
+}
+
+/// A simulated machine under a scheduler, all lanes idle at time 0.
+pub struct Simulation {
+    engine: Engine,
+    scheduler: Box<dyn Scheduler>,
+    /// The task that has done its work, until it is known what it does next.
+    done: Option<TaskId>,
+}
+
+impl Simulation {
+    /// A machine with the scheduler attached. With Sidelane's own source, a thread can have one at a
+    /// time.
+    ///
+    /// # Errors
+    /// If the scheduler does not attach, or the thread has one attached.
+    pub fn new(machine: Machine, kind: &Kind) -> Result<Simulation> {
+        let mut engine = Engine::new(machine);
+        let scheduler: Box<dyn Scheduler> = match kind {
+            Kind::Sidelane(settings) => {
+                Box::new(sched_ext::SchedExt::attach(&mut engine, settings)?)
+            }
+            Kind::Baseline(baseline) => baseline::scheduler(*baseline, &mut engine),
+        };
+        Ok(Simulation {
+            engine,
+            scheduler,
+            done: None,
+        })
+    }
+
+    /// Keeps all steps from here on, for [`take_records`](Self::take_records).
+    pub fn keep_records(&mut self) {
+        self.engine.recorder.keep_all();
+    }
+
+    /// The steps that were kept.
+    pub fn take_records(&mut self) -> Vec<Record> {
+        self.engine.recorder.take()
+    }
+
+    /// Simulated time, ns.
+    pub fn now_ns(&self) -> u64 {
+        self.engine.now_ns()
+    }
+
+    /// Creates a task that sleeps.
+    ///
+    /// # Errors
+    /// If it may use no lane that is online, or the scheduler refuses it.
+    pub fn create(&mut self, spec: &TaskSpec) -> Result<TaskId> {
+        let id = self.engine.create(spec).ok_or_else(|| {
+            Error::BadWorkload(format!(
+                "task {:?} may use no lane that is online",
+                spec.name
+            ))
+        })?;
+        self.scheduler.create(&mut self.engine, id);
+        self.checked().map(|()| id)
+    }
+
+    /// Gives a task work, in ns of an unshared lane of the fastest core, and wakes it if it sleeps.
+    ///
+    /// # Errors
+    /// If the scheduler broke a rule.
+    pub fn give(&mut self, id: TaskId, work_ns: f64) -> Result<()> {
+        self.engine.add_work(id, work_ns);
+        if self.done == Some(id) {
+            self.done = None;
+        } else if self.engine.task(id).state == State::Sleeping {
+            let sync = self.done.is_some();
+            self.engine.waits(id);
+            self.engine.record(Step::Wake { task: id });
+            self.scheduler.wake(&mut self.engine, id, sync);
+        }
+        self.checked()
+    }
+
+    /// Takes away what is left of a task's work, ns, and returns it. If the task runs, it is done
+    /// now; if it waits, as soon as it runs.
+    pub fn cut(&mut self, id: TaskId) -> f64 {
+        self.engine.cut_work(id)
+    }
+
+    /// Rings at a time, ns.
+    pub fn set_timer(&mut self, at_ns: u64, token: u64) {
+        self.engine.events.add(at_ns, Event::Timer { token });
+    }
+
+    /// Goes on until the workload has to react, or until a time, ns.
+    ///
+    /// # Errors
+    /// If the scheduler broke a rule of the kernel, with the steps up to there.
+    pub fn next(&mut self, until_ns: u64) -> Result<Option<Occurrence>> {
+        self.settle()?;
+        while let Some(event) = self.engine.events.take(until_ns) {
+            let occurrence = self.handle(event);
+            self.checked()?;
+            if occurrence.is_some() {
+                return Ok(occurrence);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lets the task that was done sleep, if it was given nothing.
+    fn settle(&mut self) -> Result<()> {
+        let Some(id) = self.done.take() else {
+            return Ok(());
+        };
+        if let State::Running(cpu) = self.engine.task(id).state {
+            self.scheduler.sleep(&mut self.engine, cpu);
+        }
+        self.checked()
+    }
+
+    fn handle(&mut self, event: Event) -> Option<Occurrence> {
+        let (engine, scheduler) = (&mut self.engine, &mut self.scheduler);
+        match event {
+            Event::Timer { token } => return Some(Occurrence::Timer(token)),
+            Event::SchedulerTimer { token } => scheduler.timer(engine, token),
+            Event::Complete { lane, generation } => {
+                let id = engine.completed(lane, generation)?;
+                engine.this_lane = lane;
+                self.done = Some(id);
+                return Some(Occurrence::Done(id));
+            }
+            Event::Tick { lane } => {
+                if engine.ticks(lane) {
+                    engine.this_lane = lane;
+                    scheduler.tick(engine, lane);
+                }
+            }
+            Event::Look { lane } => {
+                if engine.take_look(lane) {
+                    engine.this_lane = lane;
+                    scheduler.look(engine, lane);
+                }
+            }
+            Event::Kick { lane, flags } => {
+                if engine.lane(lane).is_some() {
+                    engine.this_lane = lane;
+                    scheduler.kick(engine, lane, flags);
+                }
+            }
+        }
+        None
+    }
+
+    fn checked(&mut self) -> Result<()> {
+        self.scheduler.check(&self.engine)
+    }
+}
+
+/// Things that can happen to a running system.
+impl Simulation {
+    /// Changes which CPUs a task may use.
+    ///
+    /// # Errors
+    /// If none of them is online, or the scheduler broke a rule.
+    pub fn set_cpus(&mut self, id: TaskId, cpus: Option<&[u32]>) -> Result<()> {
+        self.settle()?;
+        let nr_lanes = self.engine.machine.nr_lanes;
+        let bits = cpu_bits(cpus, nr_lanes);
+        let online =
+            |cpu: usize| self.engine.lanes[cpu].online && bits[cpu / 64] >> (cpu % 64) & 1 == 1;
+        if !(0..nr_lanes).any(online) {
+            return Err(Error::BadWorkload(format!(
+                "{id} would have no lane that is online"
+            )));
+        }
+        let task = self.engine.task_mut(id);
+        if task.state == State::Exited {
+            return Ok(());
+        }
+        task.allowed = bits;
+        task.spec.cpus = cpus.map(<[u32]>::to_vec);
+        self.engine.record(Step::Change { task: id });
+        self.scheduler.change_cpus(&mut self.engine, id);
+        self.checked()
+    }
+
+    /// Changes the class of a task, as when it moves to another cgroup.
+    ///
+    /// # Errors
+    /// If the scheduler broke a rule.
+    pub fn set_class(&mut self, id: TaskId, class: Class) -> Result<()> {
+        self.settle()?;
+        if let State::Running(cpu) = self.engine.task(id).state {
+            let core = self.engine.lanes[cpu as usize].core;
+            self.engine.account(core);
+        }
+        let task = self.engine.task_mut(id);
+        if task.state == State::Exited {
+            return Ok(());
+        }
+        task.spec.class = class;
+        self.engine.record(Step::Change { task: id });
+        self.scheduler.change_class(&mut self.engine, id);
+        self.checked()
+    }
+
+    /// Ends a task, wherever it is.
+    ///
+    /// # Errors
+    /// If the scheduler broke a rule.
+    pub fn exit(&mut self, id: TaskId) -> Result<()> {
+        self.settle()?;
+        match self.engine.task(id).state {
+            State::Exited => return Ok(()),
+            State::Running(cpu) => {
+                self.engine.this_lane = cpu;
+                self.scheduler.sleep(&mut self.engine, cpu);
+            }
+            _ => {}
+        }
+        self.scheduler.exit(&mut self.engine, id);
+        let task = self.engine.task_mut(id);
+        task.state = State::Exited;
+        task.work_ns = 0.0;
+        self.engine.record(Step::Exit { task: id });
+        self.checked()
+    }
+
+    /// Takes lanes online or offline, as one change. Lanes that are so already do not count.
+    ///
+    /// # Errors
+    /// If no lane would be left, or none that some task may use, or the scheduler broke a rule.
+    pub fn set_online(&mut self, cpus: &[u32], online: bool) -> Result<()> {
+        self.settle()?;
+        let lanes = &self.engine.lanes;
+        let known = |cpu: &u32| {
+            self.engine
+                .machine
+                .cores
+                .iter()
+                .any(|core| core.lanes.contains(cpu))
+        };
+        let changed: Vec<u32> = cpus
+            .iter()
+            .copied()
+            .filter(|cpu| known(cpu) && lanes[*cpu as usize].online != online)
+            .collect();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        if !online {
+            self.check_offline(&changed)?;
+        }
+        self.scheduler
+            .set_online(&mut self.engine, &changed, online);
+        self.checked()
+    }
+
+    fn check_offline(&self, going: &[u32]) -> Result<()> {
+        let stays = |cpu: &u32| self.engine.lanes[*cpu as usize].online && !going.contains(cpu);
+        let left: Vec<u32> = (0..self.engine.lanes.len() as u32).filter(stays).collect();
+        for task in &self.engine.tasks {
+            if task.state != State::Exited && !left.iter().any(|&cpu| task.may_use(cpu)) {
+                return Err(Error::BadWorkload(format!(
+                    "task {:?} would have no lane that is online",
+                    task.spec.name
+                )));
+            }
+        }
+        match left.is_empty() {
+            true => Err(Error::BadWorkload("no lane would be online".into())),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What came out so far.
+impl Simulation {
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        &self.engine.machine
+    }
+
+    /// Where a task is.
+    pub fn state(&self, id: TaskId) -> State {
+        self.engine.task(id).state
+    }
+
+    /// Brings all totals up to now.
+    pub fn account(&mut self) {
+        self.engine.account_all();
+    }
+
+    /// Of a task, as of the last [`account`](Self::account).
+    pub fn task_totals(&self, id: TaskId) -> TaskTotals {
+        self.engine.task(id).totals
+    }
+
+    /// Of a lane, as of the last [`account`](Self::account).
+    pub fn lane_totals(&self, cpu: u32) -> LaneTotals {
+        self.engine.lanes[cpu as usize].totals
+    }
+
+    /// Of each core, as of the last [`account`](Self::account).
+    pub fn core_totals(&self) -> &[CoreTotals] {
+        &self.engine.cores
+    }
+
+    /// What the scheduler counted.
+    pub fn counters(&self) -> Counters {
+        self.scheduler.counters()
+    }
+}

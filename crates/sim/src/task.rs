@@ -1,0 +1,170 @@
+//! Tasks: what they are asked to be, and how far they are.
+
+use std::fmt;
+
+/// A task of a simulation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub u32);
+
+impl TaskId {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "task {}", self.0)
+    }
+}
+
+/// A scheduling policy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// `SCHED_OTHER`.
+    #[default]
+    Normal,
+    /// `SCHED_BATCH`.
+    Batch,
+    /// `SCHED_IDLE`.
+    Idle,
+}
+
+/// The task classes (DESIGN "Classes"), as the scheduler numbers them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Somebody waits for it.
+    Critical,
+    /// Neither.
+    Normal,
+    /// It may wait.
+    Batch,
+}
+
+impl Class {
+    /// All classes, highest first.
+    pub const ALL: [Class; 3] = [Class::Critical, Class::Normal, Class::Batch];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Critical => "critical",
+            Class::Normal => "normal",
+            Class::Batch => "batch",
+        }
+    }
+}
+
+/// A task to create.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskSpec {
+    /// Thread name.
+    pub name: String,
+    /// What the configuration's rules make of it. A scheduler without classes goes by policy and
+    /// nice value alone.
+    pub class: Class,
+    /// Scheduling policy.
+    pub policy: Policy,
+    /// Nice value, -20..=19.
+    pub nice: i32,
+    /// The CPUs it may use; none: all.
+    pub cpus: Option<Vec<u32>>,
+    /// Its row in [`Interference::Kinds`](crate::Interference); 0 elsewhere.
+    pub kind: usize,
+}
+
+impl TaskSpec {
+    /// A task of a class that may run everywhere, nice 0.
+    pub fn new(name: impl Into<String>, class: Class) -> TaskSpec {
+        TaskSpec {
+            name: name.into(),
+            class,
+            policy: Policy::Normal,
+            nice: 0,
+            cpus: None,
+            kind: 0,
+        }
+    }
+}
+
+/// Where a task is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It has nothing to do.
+    Sleeping,
+    /// It could run, and the scheduler has it.
+    Waiting,
+    /// It is on this lane.
+    Running(u32),
+    /// It is no more.
+    Exited,
+}
+
+/// A task in motion.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub spec: TaskSpec,
+    /// CPUs that it may use: one bit each.
+    pub allowed: Box<[u64]>,
+    pub state: State,
+    /// The lane it runs on, or ran on last.
+    pub lane: u32,
+    /// Whether it ran at all: before that no migration costs anything.
+    pub has_run: bool,
+    /// What is left of its work, ns of an unshared lane of the fastest core.
+    pub work_ns: f64,
+    /// Since when it waits, ns.
+    pub since_ns: u64,
+    /// Totals, up to when its core was accounted last.
+    pub totals: TaskTotals,
+}
+
+/// What a task got, ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct TaskTotals {
+    /// Time on lanes.
+    pub lane_ns: u64,
+    /// Of that, time spent switching and migrating.
+    pub overhead_ns: u64,
+    /// Time waiting for a lane.
+    pub wait_ns: u64,
+    /// Work done, ns of an unshared lane of the fastest core.
+    pub work_ns: f64,
+    /// MT1-equivalent time: what the same work would have taken on the same cores unshared.
+    pub mt1_ns: f64,
+}
+
+impl Task {
+    pub fn new(spec: &TaskSpec, nr_lanes: usize, lane: u32) -> Task {
+        Task {
+            spec: spec.clone(),
+            allowed: cpu_bits(spec.cpus.as_deref(), nr_lanes),
+            state: State::Sleeping,
+            lane,
+            has_run: false,
+            work_ns: 0.0,
+            since_ns: 0,
+            totals: TaskTotals::default(),
+        }
+    }
+
+    pub fn may_use(&self, lane: u32) -> bool {
+        let word = self.allowed.get(lane as usize / 64);
+        word.is_some_and(|word| word >> (lane % 64) & 1 == 1)
+    }
+}
+
+/// One bit for each CPU; all of them unless some are named.
+pub(crate) fn cpu_bits(cpus: Option<&[u32]>, nr_lanes: usize) -> Box<[u64]> {
+    let mut bits = vec![0; nr_lanes.div_ceil(64)].into_boxed_slice();
+    let mut set = |cpu: u32| {
+        if (cpu as usize) < nr_lanes {
+            bits[cpu as usize / 64] |= 1 << (cpu % 64);
+        }
+    };
+    match cpus {
+        Some(cpus) => cpus.iter().copied().for_each(&mut set),
+        None => (0..nr_lanes as u32).for_each(&mut set),
+    }
+    bits
+}

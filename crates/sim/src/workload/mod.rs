@@ -1,0 +1,110 @@
+//! Workloads: what tasks there are, and what they have to do.
+//!
+//! All times are ns; demands are ns of an unshared lane of the fastest core.
+
+use crate::random::Distribution;
+use crate::task::{Class, Policy};
+
+/// A group of tasks that behave alike.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Workload {
+    /// Its name, and its tasks' thread name.
+    pub name: String,
+    /// Class of its tasks.
+    pub class: Class,
+    /// Their scheduling policy.
+    pub policy: Policy,
+    /// Their nice value, -20..=19.
+    pub nice: i32,
+    /// The CPUs they may use; none: all.
+    pub cpus: Option<Vec<u32>>,
+    /// Their row in [`Interference::Kinds`](crate::Interference).
+    pub kind: usize,
+    /// What they do.
+    pub behaviour: Behaviour,
+}
+
+/// What a group of tasks does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Behaviour {
+    /// Requests arrive and pass through stages, each with a queue and workers of its own.
+    Requests {
+        /// When.
+        arrivals: Arrivals,
+        /// Where to, in order; at least one. One stage with one worker is a serial stage.
+        stages: Vec<Stage>,
+        /// A request that is not complete so long after its arrival ends there, as far as it is.
+        deadline_ns: Option<u64>,
+        /// What a request is worth that ends before it is complete.
+        quality: Quality,
+    },
+    /// Tasks that always have work.
+    Batch {
+        /// How many.
+        tasks: usize,
+    },
+    /// Tasks that compute, then wait for a device, over and over: a request is one round.
+    Io {
+        /// How many.
+        tasks: usize,
+        /// Demand of a computation.
+        burst: Distribution,
+        /// How long the device takes.
+        wait: Distribution,
+    },
+}
+
+/// When requests arrive.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Arrivals {
+    /// Whatever happens to earlier ones: time from one arrival to the next.
+    Open {
+        /// ns.
+        interarrival: Distribution,
+    },
+    /// Each of so many clients thinks, sends a request, waits for its end, and thinks again.
+    Closed {
+        /// How many.
+        clients: usize,
+        /// ns.
+        think: Distribution,
+    },
+    /// At these moments, with these demands, which are shared among the stages in proportion to
+    /// their mean demand.
+    Trace(Vec<TraceRequest>),
+}
+
+/// A request of a trace.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TraceRequest {
+    /// When, ns.
+    pub at_ns: u64,
+    /// How much, ns of an unshared lane of the fastest core.
+    pub demand_ns: f64,
+}
+
+/// A stage of a service.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stage {
+    /// Worker tasks, at least 1.
+    pub workers: usize,
+    /// Demand of a request here.
+    pub demand: Distribution,
+}
+
+/// What a request is worth that ends before it is complete; complete ones are worth 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Quality {
+    /// Nothing.
+    AllOrNothing,
+    /// The share of its demand that was served.
+    Proportional,
+    /// FOF: q(x) = (1 − e^(−c·x)) / (1 − e^(−c)), with x the part of `full_ns` that was
+    /// served, at most 1.
+    Exponential {
+        /// c, above 0.
+        concavity: f64,
+        /// Demand from which on quality is 1, ns.
+        full_ns: f64,
+    },
+}
