@@ -1,0 +1,50 @@
+//! What to simulate: a machine, workloads, and the configurations to compare.
+
+use crate::machine::Machine;
+use crate::simulation::Kind;
+use crate::workload::Workload;
+
+/// A scenario.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// What it is called.
+    pub name: String,
+    /// One sentence about it; may be empty.
+    pub about: String,
+    /// What rests on neither a measurement nor a publication; shown with every result.
+    pub assumptions: Vec<String>,
+    /// The machine, with the lanes that are online.
+    pub machine: Machine,
+    /// What runs.
+    pub workloads: Vec<Workload>,
+    /// What is compared, at least one; the first is what the others are compared with.
+    pub configurations: Vec<Configuration>,
+    /// How it is run.
+    pub run: Run,
+}
+
+/// A way to run the workloads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Configuration {
+    /// Its name.
+    pub name: String,
+    /// Which scheduler decides.
+    pub scheduler: Kind,
+    /// Only the first online lane of each core is there.
+    pub smt_off: bool,
+    /// Indices of the workloads that take part.
+    pub workloads: Vec<usize>,
+}
+
+/// How long, how often, and from which seed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Start of all random numbers.
+    pub seed: u64,
+    /// Independent replications, at least 1.
+    pub replications: u32,
+    /// Measured time of each, ns.
+    pub length_ns: u64,
+    /// Time before it that does not count, ns.
+    pub warmup_ns: u64,
+}
