@@ -453,11 +453,34 @@ impl Engine {
 }
 
 impl LaneTotals {
+    /// What was added to an earlier value.
+    pub(crate) fn since(&self, earlier: &LaneTotals) -> LaneTotals {
+        LaneTotals {
+            class_ns: std::array::from_fn(|i| self.class_ns[i] - earlier.class_ns[i]),
+            idle_ns: self.idle_ns - earlier.idle_ns,
+            offline_ns: self.offline_ns - earlier.offline_ns,
+        }
+    }
+
     fn add_idle(&mut self, online: bool, passed_ns: u64) {
         if online {
             self.idle_ns += passed_ns;
         } else {
             self.offline_ns += passed_ns;
+        }
+    }
+}
+
+impl CoreTotals {
+    /// What was added to an earlier value.
+    pub(crate) fn since(&self, earlier: &CoreTotals) -> CoreTotals {
+        let times = self.density_ns.iter().zip(&earlier.density_ns);
+        let work = self.density_work_ns.iter().zip(&earlier.density_work_ns);
+        CoreTotals {
+            density_ns: times.map(|(now, then)| now - then).collect(),
+            density_work_ns: work.map(|(now, then)| now - then).collect(),
+            batch_beside_critical_ns: self.batch_beside_critical_ns
+                - earlier.batch_beside_critical_ns,
         }
     }
 }

@@ -26,5 +26,16 @@ pub enum Error {
     Busy,
 }
 
+impl Error {
+    /// The last steps before a violation, one a line; empty for other errors.
+    pub fn steps(&self) -> String {
+        let Error::Violation { steps, .. } = self else {
+            return String::new();
+        };
+        let line = |record: &Record| format!("  {:>12} ns  {}\n", record.at_ns, record.step);
+        steps.iter().map(line).collect()
+    }
+}
+
 /// The crate's result.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -145,6 +145,26 @@ impl Machine {
         })
     }
 
+    /// The same with only the first online lane of each core.
+    pub fn with_smt_off(&self) -> Machine {
+        let mut machine = self.clone();
+        for core in &machine.cores {
+            let mut online = core.lanes.iter().filter(|cpu| self.online[**cpu as usize]);
+            online.next();
+            for &cpu in online {
+                machine.online[cpu as usize] = false;
+            }
+        }
+        machine
+    }
+
+    /// What whole cores with a lane that is online can do together, in fastest cores.
+    pub fn capacity(&self) -> f64 {
+        let is_online = |core: &&Core| core.lanes.iter().any(|cpu| self.online[*cpu as usize]);
+        let online = self.cores.iter().filter(is_online);
+        online.map(|core| f64::from(core.capacity) / 1024.0).sum()
+    }
+
     /// What a switch to a task costs that ran on another lane last: the two cores, and whether the
     /// lanes are the same.
     pub(crate) fn migration_ns(&self, from: usize, to: usize) -> u64 {

@@ -2,6 +2,7 @@
 
 use crate::task::TaskId;
 use std::collections::VecDeque;
+use std::fmt;
 
 /// One step of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,24 @@ pub enum Step {
     Change { task: TaskId },
     /// A task is no more.
     Exit { task: TaskId },
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Step::Wake { task } => write!(f, "{task} wakes"),
+            Step::Queue { task, queue } => write!(f, "{task} waits in queue {queue:#x}"),
+            Step::QueueLocal { task, lane } => write!(f, "{task} waits for lane {lane}"),
+            Step::Run { task, lane } => write!(f, "{task} runs on lane {lane}"),
+            Step::Preempt { task, lane } => write!(f, "{task} leaves lane {lane}"),
+            Step::Sleep { task, lane } => write!(f, "{task} sleeps, lane {lane} chooses"),
+            Step::Kick { lane, flags } => write!(f, "lane {lane} is kicked, flags {flags:#x}"),
+            Step::Online { lane } => write!(f, "lane {lane} comes online"),
+            Step::Offline { lane } => write!(f, "lane {lane} goes offline"),
+            Step::Change { task } => write!(f, "{task} changes its CPUs or its class"),
+            Step::Exit { task } => write!(f, "{task} exits"),
+        }
+    }
 }
 
 /// How many of the last steps a violation shows.

@@ -68,17 +68,26 @@ pub struct Counters {
 
 impl Counters {
     /// The sum of two.
-    pub fn plus(&self, other: &Counters) -> Counters {
-        fn sum<const N: usize>(a: &[u64; N], b: &[u64; N]) -> [u64; N] {
-            std::array::from_fn(|i| a[i] + b[i])
+    pub(crate) fn plus(&self, other: &Counters) -> Counters {
+        self.with(other, |a, b| a + b)
+    }
+
+    /// What was added to an earlier value.
+    pub(crate) fn since(&self, earlier: &Counters) -> Counters {
+        self.with(earlier, |a, b| a - b)
+    }
+
+    fn with(&self, other: &Counters, join: fn(u64, u64) -> u64) -> Counters {
+        fn all<const N: usize>(a: &[u64; N], b: &[u64; N], join: fn(u64, u64) -> u64) -> [u64; N] {
+            std::array::from_fn(|i| join(a[i], b[i]))
         }
         Counters {
-            switches: sum(&self.switches, &other.switches),
-            evictions: self.evictions + other.evictions,
-            evict_wait_ns: self.evict_wait_ns + other.evict_wait_ns,
-            overdue: sum(&self.overdue, &other.overdue),
-            steals: sum(&self.steals, &other.steals),
-            openings: self.openings + other.openings,
+            switches: all(&self.switches, &other.switches, join),
+            evictions: join(self.evictions, other.evictions),
+            evict_wait_ns: join(self.evict_wait_ns, other.evict_wait_ns),
+            overdue: all(&self.overdue, &other.overdue, join),
+            steals: all(&self.steals, &other.steals, join),
+            openings: join(self.openings, other.openings),
         }
     }
 }

@@ -134,6 +134,29 @@ pub struct TaskTotals {
     pub mt1_ns: f64,
 }
 
+impl TaskTotals {
+    pub(crate) fn plus(&self, other: &TaskTotals) -> TaskTotals {
+        TaskTotals {
+            lane_ns: self.lane_ns + other.lane_ns,
+            overhead_ns: self.overhead_ns + other.overhead_ns,
+            wait_ns: self.wait_ns + other.wait_ns,
+            work_ns: self.work_ns + other.work_ns,
+            mt1_ns: self.mt1_ns + other.mt1_ns,
+        }
+    }
+
+    /// What was added to an earlier value.
+    pub(crate) fn since(&self, earlier: &TaskTotals) -> TaskTotals {
+        TaskTotals {
+            lane_ns: self.lane_ns - earlier.lane_ns,
+            overhead_ns: self.overhead_ns - earlier.overhead_ns,
+            wait_ns: self.wait_ns - earlier.wait_ns,
+            work_ns: self.work_ns - earlier.work_ns,
+            mt1_ns: self.mt1_ns - earlier.mt1_ns,
+        }
+    }
+}
+
 impl Task {
     pub fn new(spec: &TaskSpec, nr_lanes: usize, lane: u32) -> Task {
         Task {

@@ -2,6 +2,11 @@
 //!
 //! All times are ns; demands are ns of an unshared lane of the fastest core.
 
+mod driver;
+mod requests;
+
+pub(crate) use driver::Driver;
+
 use crate::random::Distribution;
 use crate::task::{Class, Policy};
 

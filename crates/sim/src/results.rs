@@ -1,0 +1,154 @@
+//! What came out of a simulation.
+
+use crate::engine::{CoreTotals, LaneTotals};
+use crate::scheduler::Counters;
+use crate::task::{Class, TaskTotals};
+use crate::workload::Workload;
+use hdrhistogram::Histogram;
+
+/// Significant digits of latencies.
+const DIGITS: u8 = 3;
+
+/// What was measured of a workload in one replication.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    /// Name of the workload.
+    pub name: String,
+    /// Its class.
+    pub class: Class,
+    /// Requests that arrived.
+    pub arrived: u64,
+    /// Requests that were answered, in part or completely.
+    pub completed: u64,
+    /// Requests that were on their way at the end.
+    pub unfinished: u64,
+    /// Requests whose time was up.
+    pub deadline_misses: u64,
+    /// Sum of the qualities of the answers.
+    pub quality_sum: f64,
+    /// From arrival to answer, ns.
+    pub latency: Option<Histogram<u64>>,
+    /// The exact sum of the same.
+    pub latency_sum_ns: u128,
+    /// What its tasks got.
+    pub totals: TaskTotals,
+    pub(crate) totals_before: TaskTotals,
+}
+
+impl Measured {
+    pub(crate) fn new(workload: &Workload) -> Measured {
+        Measured {
+            name: workload.name.clone(),
+            class: workload.class,
+            arrived: 0,
+            completed: 0,
+            unfinished: 0,
+            deadline_misses: 0,
+            quality_sum: 0.0,
+            latency: Histogram::new(DIGITS).ok(),
+            latency_sum_ns: 0,
+            totals: TaskTotals::default(),
+            totals_before: TaskTotals::default(),
+        }
+    }
+
+    pub(crate) fn complete(&mut self, latency_ns: u64, quality: f64) {
+        self.completed += 1;
+        self.quality_sum += quality;
+        self.latency_sum_ns += u128::from(latency_ns);
+        if let Some(latency) = &mut self.latency {
+            let _ = latency.record(latency_ns); // it grows as needed
+        }
+    }
+
+    /// Mean latency, ns; none without an answer.
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.completed > 0).then(|| self.latency_sum_ns as f64 / self.completed as f64)
+    }
+
+    /// A quantile of latency, ns; none without an answer.
+    pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
+        let latency = self.latency.as_ref().filter(|latency| !latency.is_empty())?;
+        Some(latency.value_at_quantile(quantile))
+    }
+}
+
+/// One replication of one configuration.
+#[derive(Debug, Clone)]
+pub struct Replication {
+    /// Measured time, ns.
+    pub length_ns: u64,
+    /// Σ capacity of the cores that are online, in fastest cores.
+    pub capacity: f64,
+    /// By workload that took part.
+    pub workloads: Vec<Measured>,
+    /// By core.
+    pub cores: Vec<CoreTotals>,
+    /// By CPU number, those that do not exist left out.
+    pub lanes: Vec<(u32, LaneTotals)>,
+    /// What the scheduler did.
+    pub counters: Counters,
+}
+
+impl Replication {
+    /// Work that all batch did, as a share of what whole cores could have done beside all other
+    /// work: none without batch.
+    pub fn batch_share(&self) -> Option<f64> {
+        let sum = |batch: bool| -> f64 {
+            let of_class = |m: &&Measured| (m.class == Class::Batch) == batch;
+            let work = self.workloads.iter().filter(of_class).map(|m| m.totals.work_ns);
+            work.sum()
+        };
+        let left_ns = self.capacity * self.length_ns as f64 - sum(false);
+        let any = self.workloads.iter().any(|m| m.class == Class::Batch);
+        (any && left_ns > 0.0).then(|| sum(true) / left_ns)
+    }
+
+    /// Share of lane time, of the lanes that are online, spent on tasks.
+    pub fn utilization(&self) -> f64 {
+        let busy_ns: u64 = self.lanes.iter().flat_map(|(_, lane)| lane.class_ns).sum();
+        let idle_ns: u64 = self.lanes.iter().map(|(_, lane)| lane.idle_ns).sum();
+        ratio(busy_ns as f64, (busy_ns + idle_ns) as f64)
+    }
+
+    /// Core time with exactly n busy lanes, and the work done in it, both ns, by n.
+    pub fn densities(&self) -> Vec<(u64, f64)> {
+        let widest = self.cores.iter().map(|core| core.density_ns.len()).max();
+        let sum = |n: usize| {
+            let core = |core: &CoreTotals| {
+                let time_ns = core.density_ns.get(n).copied().unwrap_or(0);
+                (time_ns, core.density_work_ns.get(n).copied().unwrap_or(0.0))
+            };
+            self.cores.iter().map(core).fold((0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1))
+        };
+        (0..widest.unwrap_or(0)).map(sum).collect()
+    }
+
+    /// Thread density: busy lanes of a busy core (DESIGN "Metrics").
+    pub fn thread_density(&self) -> f64 {
+        let densities = self.densities();
+        let busy_ns: u64 = densities.iter().skip(1).map(|d| d.0).sum();
+        let lanes_ns: u64 = densities.iter().enumerate().map(|(n, d)| n as u64 * d.0).sum();
+        ratio(lanes_ns as f64, busy_ns as f64)
+    }
+
+    /// Share of core time with a busy lane.
+    pub fn core_utilization(&self) -> f64 {
+        let densities = self.densities();
+        let all_ns: u64 = densities.iter().map(|d| d.0).sum();
+        let idle_ns = densities.first().map_or(0, |d| d.0);
+        ratio((all_ns - idle_ns) as f64, all_ns as f64)
+    }
+
+    /// Lane time of batch beside running critical work, as a share of all lane time of batch.
+    pub fn batch_beside_critical(&self) -> f64 {
+        let beside_ns: u64 = self.cores.iter().map(|core| core.batch_beside_critical_ns).sum();
+        let batch = |lane: &(u32, LaneTotals)| lane.1.class_ns[Class::Batch as usize];
+        let batch_ns: u64 = self.lanes.iter().map(batch).sum();
+        ratio(beside_ns as f64, batch_ns as f64)
+    }
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}

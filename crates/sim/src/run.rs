@@ -1,0 +1,157 @@
+//! Runs the configurations of a scenario, in parallel, one replication a thread.
+
+use crate::engine::{CoreTotals, LaneTotals};
+use crate::machine::Machine;
+use crate::record::Record;
+use crate::results::Replication;
+use crate::scenario::{Configuration, Scenario};
+use crate::scheduler::Counters;
+use crate::simulation::Simulation;
+use crate::task::Class;
+use crate::workload::{Driver, Workload};
+use crate::Result;
+use rayon::prelude::*;
+
+/// What came out of a configuration.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Its name.
+    pub configuration: String,
+    /// The machine as it was at the start.
+    pub machine: Machine,
+    /// Its replications, in order.
+    pub replications: Vec<Replication>,
+}
+
+/// One replication, step by step.
+#[derive(Debug, Clone)]
+pub struct Traced {
+    /// What came out.
+    pub replication: Replication,
+    /// All steps, from the beginning.
+    pub records: Vec<Record>,
+    /// Name and class of each task, by its number.
+    pub tasks: Vec<(String, Class)>,
+    /// The machine.
+    pub machine: Machine,
+}
+
+/// Runs all replications of all configurations. The same scenario gives the same results, however
+/// many threads there are. `progress` is told of each replication that has ended.
+///
+/// # Errors
+/// The first error, in the order of configurations and replications.
+pub fn run(scenario: &Scenario, progress: &(dyn Fn() + Sync)) -> Result<Vec<Outcome>> {
+    let replications = scenario.run.replications.max(1);
+    let jobs: Vec<(&Configuration, u32)> = scenario
+        .configurations
+        .iter()
+        .flat_map(|configuration| (0..replications).map(move |n| (configuration, n)))
+        .collect();
+    let results: Vec<Result<Replication>> = jobs
+        .par_iter()
+        .map(|&(configuration, n)| {
+            let result = replicate(scenario, configuration, n, false);
+            progress();
+            result.map(|traced| traced.replication)
+        })
+        .collect();
+    let mut results = results.into_iter();
+    let mut outcomes = Vec::new();
+    for configuration in &scenario.configurations {
+        let own = results.by_ref().take(replications as usize);
+        outcomes.push(Outcome {
+            configuration: configuration.name.clone(),
+            machine: scenario.machine_of(configuration),
+            replications: own.collect::<Result<_>>()?,
+        });
+    }
+    Ok(outcomes)
+}
+
+/// Runs the first replication of a configuration and keeps all its steps.
+///
+/// # Errors
+/// As [`run`].
+pub fn trace(scenario: &Scenario, configuration: &Configuration) -> Result<Traced> {
+    replicate(scenario, configuration, 0, true)
+}
+
+fn replicate(
+    scenario: &Scenario,
+    configuration: &Configuration,
+    replication: u32,
+    keep_records: bool,
+) -> Result<Traced> {
+    let machine = scenario.machine_of(configuration);
+    let workloads: Vec<(usize, &Workload)> = configuration
+        .workloads
+        .iter()
+        .filter_map(|&index| Some((index, scenario.workloads.get(index)?)))
+        .collect();
+    let mut sim = Simulation::new(machine, &configuration.scheduler)?;
+    if keep_records {
+        sim.keep_records();
+    }
+    let seed = [scenario.run.seed, u64::from(replication)];
+    let mut driver = Driver::new(&mut sim, &workloads, &seed)?;
+    driver.run(&mut sim, scenario.run.warmup_ns)?;
+    driver.reset(&mut sim);
+    let before = Totals::of(&sim);
+    let end_ns = scenario.run.warmup_ns.saturating_add(scenario.run.length_ns);
+    driver.run(&mut sim, end_ns)?;
+    let tasks = driver.names();
+    let workloads = driver.finish(&mut sim);
+    let totals = Totals::of(&sim).since(&before);
+    Ok(Traced {
+        records: sim.take_records(),
+        tasks,
+        replication: Replication {
+            length_ns: scenario.run.length_ns,
+            capacity: sim.machine().capacity(),
+            workloads,
+            cores: totals.cores,
+            lanes: totals.lanes,
+            counters: totals.counters,
+        },
+        machine: sim.machine().clone(),
+    })
+}
+
+impl Scenario {
+    /// The machine as a configuration has it.
+    pub(crate) fn machine_of(&self, configuration: &Configuration) -> Machine {
+        match configuration.smt_off {
+            true => self.machine.with_smt_off(),
+            false => self.machine.clone(),
+        }
+    }
+}
+
+/// All totals of a simulation at a moment.
+struct Totals {
+    cores: Vec<CoreTotals>,
+    lanes: Vec<(u32, LaneTotals)>,
+    counters: Counters,
+}
+
+impl Totals {
+    fn of(sim: &Simulation) -> Totals {
+        let cpus = sim.machine().cores.iter().flat_map(|core| &core.lanes);
+        Totals {
+            cores: sim.core_totals().to_vec(),
+            lanes: cpus.map(|&cpu| (cpu, sim.lane_totals(cpu))).collect(),
+            counters: sim.counters(),
+        }
+    }
+
+    fn since(&self, earlier: &Totals) -> Totals {
+        let cores = self.cores.iter().zip(&earlier.cores);
+        let lanes = self.lanes.iter().zip(&earlier.lanes);
+        Totals {
+            cores: cores.map(|(now, then)| now.since(then)).collect(),
+            lanes: lanes.map(|((cpu, now), (_, then))| (*cpu, now.since(then))).collect(),
+            counters: self.counters.since(&earlier.counters),
+        }
+    }
+}

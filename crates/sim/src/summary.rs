@@ -1,0 +1,383 @@
+//! Results of replications as estimates, and as tables.
+
+use crate::machine::{Core, Interference, Machine};
+use crate::results::{Measured, Replication};
+use crate::run::Outcome;
+use crate::scenario::Scenario;
+use crate::statistics::Estimate;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Confidence of all intervals.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// Quantiles of latency that are reported: name and quantile.
+const QUANTILES: [(&str, f64); 5] = [
+    ("p50_ms", 0.5),
+    ("p90_ms", 0.9),
+    ("p95_ms", 0.95),
+    ("p99_ms", 0.99),
+    ("p999_ms", 0.999),
+];
+
+const NS_PER_MS: f64 = 1e6;
+const NS_PER_S: f64 = 1e9;
+
+/// What came out of a scenario.
+#[derive(Debug, Clone, Serialize)]
+pub struct Summary {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// What it is about.
+    pub about: String,
+    /// What the results rest on that nobody measured or published.
+    pub assumptions: Vec<String>,
+    /// Start of all random numbers.
+    pub seed: u64,
+    /// Replications of each configuration.
+    pub replications: u32,
+    /// Measured time of each, s of simulated time.
+    pub seconds: f64,
+    /// Of the intervals.
+    pub confidence: f64,
+    /// By configuration.
+    pub configurations: Vec<ConfigurationSummary>,
+}
+
+/// What came out of a configuration.
+#[derive(Debug, Clone, Serialize)]
+pub struct ConfigurationSummary {
+    /// Its name.
+    pub name: String,
+    /// By workload that took part.
+    pub workloads: Vec<WorkloadSummary>,
+    /// Of the machine and the scheduler.
+    pub machine: Vec<Metric>,
+}
+
+/// What came out of a workload.
+#[derive(Debug, Clone, Serialize)]
+pub struct WorkloadSummary {
+    /// Its name.
+    pub name: String,
+    /// Its class.
+    pub class: &'static str,
+    /// What was measured.
+    pub metrics: Vec<Metric>,
+}
+
+/// A metric over all replications.
+#[derive(Debug, Clone, Serialize)]
+pub struct Metric {
+    /// Its name; the unit is at its end.
+    pub name: &'static str,
+    /// Its estimate.
+    #[serde(flatten)]
+    pub estimate: Estimate,
+}
+
+/// A named value of one replication; none where it has no meaning.
+type Value = (&'static str, Option<f64>);
+
+impl Measured {
+    /// All metrics of a workload in one replication. `work_rate` is the work done per time, in
+    /// fastest unshared cores; the others are named by what they are and their unit.
+    fn values(&self, length_ns: u64) -> Vec<Value> {
+        let seconds = length_ns as f64 / NS_PER_S;
+        let answered = |value: f64| (self.completed > 0).then_some(value);
+        let share = |value: f64| answered(value / self.completed.max(1) as f64);
+        let mut values = vec![("mean_ms", self.mean_ns().map(|ns| ns / NS_PER_MS))];
+        for (name, quantile) in QUANTILES {
+            let ns = self.quantile_ns(quantile);
+            values.push((name, ns.map(|ns| ns as f64 / NS_PER_MS)));
+        }
+        values.extend([
+            ("throughput_per_s", answered(self.completed as f64 / seconds)),
+            ("quality", share(self.quality_sum)),
+            ("deadline_misses", share(self.deadline_misses as f64)),
+            ("work_rate", Some(self.totals.work_ns / length_ns as f64)),
+            ("lane_rate", Some(self.totals.lane_ns as f64 / length_ns as f64)),
+            ("mt1_rate", Some(self.totals.mt1_ns / length_ns as f64)),
+            ("wait_rate", Some(self.totals.wait_ns as f64 / length_ns as f64)),
+        ]);
+        values
+    }
+}
+
+impl Replication {
+    /// All metrics of the machine in one replication.
+    fn values(&self, machine: &Machine) -> Vec<Value> {
+        let per_s = |count: u64| Some(count as f64 * NS_PER_S / self.length_ns as f64);
+        let capacity_factor = self.capacity_factor(machine);
+        let max = max_capacity_factor(machine);
+        let productivity = capacity_factor.zip(max).map(|(factor, max)| factor / max);
+        let counters = &self.counters;
+        let evict_us = counters.evict_wait_ns as f64 / counters.evictions.max(1) as f64 / 1e3;
+        vec![
+            ("batch_share", self.batch_share()),
+            ("batch_beside_critical", self.batch_beside_critical()),
+            ("utilization", Some(self.utilization())),
+            ("core_utilization", Some(self.core_utilization())),
+            ("density", Some(self.thread_density())),
+            ("capacity_factor", capacity_factor),
+            ("max_capacity_factor", max),
+            ("productivity", productivity),
+            ("mt_utilization", productivity.map(|p| p * self.core_utilization())),
+            ("switches_per_s", per_s(counters.switches.iter().sum())),
+            ("evictions_per_s", per_s(counters.evictions)),
+            ("eviction_us", (counters.evictions > 0).then_some(evict_us)),
+            ("overdue_per_s", per_s(counters.overdue.iter().sum())),
+            ("steals_per_s", per_s(counters.steals.iter().sum())),
+        ]
+    }
+
+    /// Capacity factor: work done in busy core time, relative to what the cores would have done
+    /// with one busy lane each (DESIGN "Metrics").
+    fn capacity_factor(&self, machine: &Machine) -> Option<f64> {
+        let (mut work_ns, mut alone_ns) = (0.0, 0.0);
+        for (core, place) in self.cores.iter().zip(&machine.cores) {
+            let busy_ns: u64 = core.density_ns.iter().skip(1).sum();
+            work_ns += core.density_work_ns.iter().sum::<f64>();
+            alone_ns += busy_ns as f64 * f64::from(place.capacity) / 1024.0;
+        }
+        (alone_ns > 0.0).then(|| work_ns / alone_ns)
+    }
+}
+
+/// T × threadPerf[T], T being the most lanes of a core that are online; none with an interference table, where it depends on what
+/// runs.
+fn max_capacity_factor(machine: &Machine) -> Option<f64> {
+    let online = |core: &Core| {
+        let lanes = core.lanes.iter();
+        lanes.filter(|cpu| machine.online[**cpu as usize]).count()
+    };
+    let widest = machine.cores.iter().map(online).max()?;
+    match &machine.interference {
+        Interference::ThreadPerf(speeds) => Some(widest as f64 * speeds.get(widest.checked_sub(1)?)?),
+        Interference::Kinds(_) => None,
+    }
+}
+
+/// Metrics over replications: those that all replications have.
+fn estimates(replications: &[Vec<Value>]) -> Vec<Metric> {
+    let Some(first) = replications.first() else {
+        return Vec::new();
+    };
+    let metric = |(index, (name, _)): (usize, &Value)| {
+        let values: Option<Vec<f64>> = replications.iter().map(|values| values[index].1).collect();
+        Some(Metric {
+            name,
+            estimate: Estimate::of(&values?, CONFIDENCE),
+        })
+    };
+    first.iter().enumerate().filter_map(metric).collect()
+}
+
+impl Summary {
+    /// Summarises the outcomes of a scenario.
+    pub fn new(scenario: &Scenario, outcomes: &[Outcome]) -> Summary {
+        Summary {
+            scenario: scenario.name.clone(),
+            about: scenario.about.clone(),
+            assumptions: scenario.assumptions.clone(),
+            seed: scenario.run.seed,
+            replications: scenario.run.replications,
+            seconds: scenario.run.length_ns as f64 / NS_PER_S,
+            confidence: CONFIDENCE,
+            configurations: outcomes
+                .iter()
+                .map(ConfigurationSummary::new)
+                .collect(),
+        }
+    }
+
+    /// A configuration by its name.
+    pub fn configuration(&self, name: &str) -> Option<&ConfigurationSummary> {
+        self.configurations.iter().find(|configuration| configuration.name == name)
+    }
+}
+
+impl ConfigurationSummary {
+    fn new(outcome: &Outcome) -> ConfigurationSummary {
+        let replications = &outcome.replications;
+        let first = replications.first().map_or(&[][..], |first| &first.workloads);
+        let workload = |(index, measured): (usize, &Measured)| {
+            let values: Vec<_> = replications
+                .iter()
+                .map(|replication| replication.workloads[index].values(replication.length_ns))
+                .collect();
+            WorkloadSummary {
+                name: measured.name.clone(),
+                class: measured.class.name(),
+                metrics: estimates(&values),
+            }
+        };
+        let values: Vec<_> = replications.iter().map(|r| r.values(&outcome.machine)).collect();
+        ConfigurationSummary {
+            name: outcome.configuration.clone(),
+            workloads: first.iter().enumerate().map(workload).collect(),
+            machine: estimates(&values),
+        }
+    }
+
+    /// A metric of the machine.
+    pub fn metric(&self, name: &str) -> Option<&Estimate> {
+        find(&self.machine, name)
+    }
+
+    /// A workload by its name.
+    pub fn workload(&self, name: &str) -> Option<&WorkloadSummary> {
+        self.workloads.iter().find(|workload| workload.name == name)
+    }
+}
+
+impl WorkloadSummary {
+    /// A metric of the workload.
+    pub fn metric(&self, name: &str) -> Option<&Estimate> {
+        find(&self.metrics, name)
+    }
+}
+
+fn find<'a>(metrics: &'a [Metric], name: &str) -> Option<&'a Estimate> {
+    let metric = metrics.iter().find(|metric| metric.name == name)?;
+    Some(&metric.estimate)
+}
+
+/// Columns of the tables: heading and metric.
+const WORKLOAD_COLUMNS: [(&str, &str); 5] = [
+    ("requests/s", "throughput_per_s"),
+    ("mean ms", "mean_ms"),
+    ("p50 ms", "p50_ms"),
+    ("p99 ms", "p99_ms"),
+    ("work", "work_rate"),
+];
+const MACHINE_COLUMNS: [(&str, &str); 6] = [
+    ("batch share", "batch_share"),
+    ("lanes busy", "utilization"),
+    ("cores busy", "core_utilization"),
+    ("density", "density"),
+    ("CF", "capacity_factor"),
+    ("beside %", "batch_beside_critical"),
+];
+
+impl Summary {
+    /// Tables for people, at most 100 columns wide with names of ordinary length.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "{}: simulated; {} replications of {} s, seed {}; ± half of the {} % confidence interval",
+            self.scenario,
+            self.replications,
+            self.seconds,
+            self.seed,
+            self.confidence * 100.0
+        );
+        if !self.about.is_empty() {
+            let _ = writeln!(out, "{}", self.about);
+        }
+        let _ = writeln!(out);
+        self.write_workloads(&mut out);
+        let _ = writeln!(out);
+        self.write_machine(&mut out);
+        let _ = writeln!(
+            out,
+            "\nwork: done per time, in fastest cores unshared. batch share: batch work / what whole cores \
+             could\nhave done beside the other work. CF: work of busy cores / the same with one lane busy \
+             each.\nbeside: batch lane time on cores with a running critical task."
+        );
+        for assumption in &self.assumptions {
+            let _ = writeln!(out, "assumed: {assumption}");
+        }
+        out
+    }
+
+    fn write_workloads(&self, out: &mut String) {
+        let _ = write!(out, "{:<12} {:<10}", "", "");
+        for (heading, _) in WORKLOAD_COLUMNS {
+            let _ = write!(out, " {heading:>14}");
+        }
+        let _ = writeln!(out);
+        for configuration in &self.configurations {
+            let mut name = configuration.name.as_str();
+            for workload in &configuration.workloads {
+                let _ = write!(out, "{name:<12} {:<10}", workload.name);
+                for (_, metric) in WORKLOAD_COLUMNS {
+                    let _ = write!(out, " {:>14}", cell(workload.metric(metric), 1.0));
+                }
+                let _ = writeln!(out);
+                name = "";
+            }
+        }
+    }
+
+    fn write_machine(&self, out: &mut String) {
+        let _ = write!(out, "{:<12}", "");
+        for (heading, _) in MACHINE_COLUMNS {
+            let _ = write!(out, " {heading:>13}");
+        }
+        let _ = writeln!(out);
+        for configuration in &self.configurations {
+            let _ = write!(out, "{:<12}", configuration.name);
+            for (heading, metric) in MACHINE_COLUMNS {
+                let factor = if heading.ends_with('%') { 100.0 } else { 1.0 };
+                let _ = write!(out, " {:>13}", cell(configuration.metric(metric), factor));
+            }
+            let _ = writeln!(out);
+        }
+    }
+
+    /// One line a metric: `configuration,workload,metric,mean,half_width,replications`. Metrics of
+    /// the machine have no workload.
+    pub fn csv(&self) -> String {
+        let mut out = "configuration,workload,metric,mean,half_width,replications\n".to_string();
+        for configuration in &self.configurations {
+            let machine = configuration.machine.iter().map(|metric| ("", metric));
+            let workloads = configuration.workloads.iter().flat_map(|workload| {
+                let named = |metric| (workload.name.as_str(), metric);
+                workload.metrics.iter().map(named)
+            });
+            for (workload, metric) in workloads.chain(machine) {
+                let Estimate { mean, half_width, replications, .. } = metric.estimate;
+                let half_width = half_width.map_or(String::new(), |width| width.to_string());
+                let fields = [&quoted(&configuration.name), &quoted(workload), metric.name];
+                let _ = writeln!(
+                    out,
+                    "{},{mean},{half_width},{replications}",
+                    fields.join(",")
+                );
+            }
+        }
+        out
+    }
+}
+
+/// A field of a CSV file.
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_string(),
+    }
+}
+
+/// `8.73 ±0.05`, or a dash.
+fn cell(estimate: Option<&Estimate>, factor: f64) -> String {
+    let Some(estimate) = estimate else {
+        return "-".into();
+    };
+    let mean = digits(estimate.mean * factor);
+    match estimate.half_width {
+        Some(width) if width.is_finite() => format!("{mean} ±{}", digits(width * factor)),
+        _ => mean,
+    }
+}
+
+/// Three or so digits.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1000.0 => format!("{value:.0}"),
+        size if size >= 100.0 => format!("{value:.1}"),
+        size if size >= 10.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
