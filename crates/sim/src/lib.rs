@@ -24,7 +24,7 @@ pub use engine::{CoreTotals, LaneTotals};
 pub use error::{Error, Result};
 pub use events::Events;
 pub use machine::{Core, Costs, Interference, Machine};
-pub use random::Distribution;
+pub use random::{Distribution, Stream};
 pub use record::{Record, Step};
 pub use scenario::{Configuration, Run, Scenario};
 pub use sched_ext::Settings;
