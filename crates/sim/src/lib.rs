@@ -16,6 +16,7 @@ mod scenario;
 mod sched_ext;
 mod scheduler;
 mod simulation;
+mod statistics;
 mod task;
 mod workload;
 
@@ -30,5 +31,6 @@ pub use scenario::{Configuration, Run, Scenario};
 pub use sched_ext::Settings;
 pub use scheduler::Counters;
 pub use simulation::{Kind, Occurrence, Simulation};
+pub use statistics::Estimate;
 pub use task::{Class, Policy, State, TaskId, TaskSpec, TaskTotals};
 pub use workload::{Arrivals, Behaviour, Quality, Stage, TraceRequest, Workload};
