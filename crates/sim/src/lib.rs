@@ -5,6 +5,7 @@
 //! of sched_ext that the source uses. No clock is read and nothing is random in
 //! here but by a seed: the same calls give the same run, on every machine.
 
+pub mod analytic;
 mod baseline;
 mod engine;
 mod error;
