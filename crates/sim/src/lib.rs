@@ -5,6 +5,7 @@
 //! of sched_ext that the source uses. No clock is read and nothing is random in
 //! here but by a seed: the same calls give the same run, on every machine.
 
+pub mod analytic;
 mod baseline;
 mod engine;
 mod error;
@@ -18,6 +19,7 @@ mod scenario;
 mod sched_ext;
 mod scheduler;
 mod simulation;
+mod statistics;
 mod summary;
 mod task;
 mod workload;
@@ -35,6 +37,7 @@ pub use scenario::{Configuration, Run, Scenario};
 pub use sched_ext::Settings;
 pub use scheduler::Counters;
 pub use simulation::{Kind, Occurrence, Simulation};
+pub use statistics::Estimate;
 pub use summary::{CONFIDENCE, ConfigurationSummary, Metric, Summary, WorkloadSummary};
 pub use task::{Class, Policy, State, TaskId, TaskSpec, TaskTotals};
 pub use workload::{Arrivals, Behaviour, Quality, Stage, TraceRequest, Workload};

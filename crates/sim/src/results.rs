@@ -68,7 +68,10 @@ impl Measured {
 
     /// A quantile of latency, ns; none without an answer.
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
-        let latency = self.latency.as_ref().filter(|latency| !latency.is_empty())?;
+        let latency = self
+            .latency
+            .as_ref()
+            .filter(|latency| !latency.is_empty())?;
         Some(latency.value_at_quantile(quantile))
     }
 }
@@ -96,7 +99,11 @@ impl Replication {
     pub fn batch_share(&self) -> Option<f64> {
         let sum = |batch: bool| -> f64 {
             let of_class = |m: &&Measured| (m.class == Class::Batch) == batch;
-            let work = self.workloads.iter().filter(of_class).map(|m| m.totals.work_ns);
+            let work = self
+                .workloads
+                .iter()
+                .filter(of_class)
+                .map(|m| m.totals.work_ns);
             work.sum()
         };
         let left_ns = self.capacity * self.length_ns as f64 - sum(false);
@@ -119,7 +126,10 @@ impl Replication {
                 let time_ns = core.density_ns.get(n).copied().unwrap_or(0);
                 (time_ns, core.density_work_ns.get(n).copied().unwrap_or(0.0))
             };
-            self.cores.iter().map(core).fold((0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1))
+            self.cores
+                .iter()
+                .map(core)
+                .fold((0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1))
         };
         (0..widest.unwrap_or(0)).map(sum).collect()
     }
@@ -128,7 +138,11 @@ impl Replication {
     pub fn thread_density(&self) -> f64 {
         let densities = self.densities();
         let busy_ns: u64 = densities.iter().skip(1).map(|d| d.0).sum();
-        let lanes_ns: u64 = densities.iter().enumerate().map(|(n, d)| n as u64 * d.0).sum();
+        let lanes_ns: u64 = densities
+            .iter()
+            .enumerate()
+            .map(|(n, d)| n as u64 * d.0)
+            .sum();
         ratio(lanes_ns as f64, busy_ns as f64)
     }
 
@@ -142,7 +156,11 @@ impl Replication {
 
     /// Lane time of batch beside running critical work, as a share of all lane time of batch.
     pub fn batch_beside_critical(&self) -> f64 {
-        let beside_ns: u64 = self.cores.iter().map(|core| core.batch_beside_critical_ns).sum();
+        let beside_ns: u64 = self
+            .cores
+            .iter()
+            .map(|core| core.batch_beside_critical_ns)
+            .sum();
         let batch = |lane: &(u32, LaneTotals)| lane.1.class_ns[Class::Batch as usize];
         let batch_ns: u64 = self.lanes.iter().map(batch).sum();
         ratio(beside_ns as f64, batch_ns as f64)

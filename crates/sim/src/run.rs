@@ -1,5 +1,6 @@
 //! Runs the configurations of a scenario, in parallel, one replication a thread.
 
+use crate::Result;
 use crate::engine::{CoreTotals, LaneTotals};
 use crate::machine::Machine;
 use crate::record::Record;
@@ -9,7 +10,6 @@ use crate::scheduler::Counters;
 use crate::simulation::Simulation;
 use crate::task::Class;
 use crate::workload::{Driver, Workload};
-use crate::Result;
 use rayon::prelude::*;
 
 /// What came out of a configuration.
@@ -98,7 +98,10 @@ fn replicate(
     driver.run(&mut sim, scenario.run.warmup_ns)?;
     driver.reset(&mut sim);
     let before = Totals::of(&sim);
-    let end_ns = scenario.run.warmup_ns.saturating_add(scenario.run.length_ns);
+    let end_ns = scenario
+        .run
+        .warmup_ns
+        .saturating_add(scenario.run.length_ns);
     driver.run(&mut sim, end_ns)?;
     let tasks = driver.names();
     let workloads = driver.finish(&mut sim);
@@ -150,7 +153,9 @@ impl Totals {
         let lanes = self.lanes.iter().zip(&earlier.lanes);
         Totals {
             cores: cores.map(|(now, then)| now.since(then)).collect(),
-            lanes: lanes.map(|((cpu, now), (_, then))| (*cpu, now.since(then))).collect(),
+            lanes: lanes
+                .map(|((cpu, now), (_, then))| (*cpu, now.since(then)))
+                .collect(),
             counters: self.counters.since(&earlier.counters),
         }
     }

@@ -92,13 +92,22 @@ impl Measured {
             values.push((name, ns.map(|ns| ns as f64 / NS_PER_MS)));
         }
         values.extend([
-            ("throughput_per_s", answered(self.completed as f64 / seconds)),
+            (
+                "throughput_per_s",
+                answered(self.completed as f64 / seconds),
+            ),
             ("quality", share(self.quality_sum)),
             ("deadline_misses", share(self.deadline_misses as f64)),
             ("work_rate", Some(self.totals.work_ns / length_ns as f64)),
-            ("lane_rate", Some(self.totals.lane_ns as f64 / length_ns as f64)),
+            (
+                "lane_rate",
+                Some(self.totals.lane_ns as f64 / length_ns as f64),
+            ),
             ("mt1_rate", Some(self.totals.mt1_ns / length_ns as f64)),
-            ("wait_rate", Some(self.totals.wait_ns as f64 / length_ns as f64)),
+            (
+                "wait_rate",
+                Some(self.totals.wait_ns as f64 / length_ns as f64),
+            ),
         ]);
         values
     }
@@ -111,18 +120,24 @@ impl Replication {
         let capacity_factor = self.capacity_factor(machine);
         let max = max_capacity_factor(machine);
         let productivity = capacity_factor.zip(max).map(|(factor, max)| factor / max);
-        let counters = &self.counters;
+        let (counters, share) = (&self.counters, self.batch_share());
         let evict_us = counters.evict_wait_ns as f64 / counters.evictions.max(1) as f64 / 1e3;
         vec![
-            ("batch_share", self.batch_share()),
-            ("batch_beside_critical", self.batch_beside_critical()),
+            ("batch_share", share),
+            (
+                "batch_beside_critical",
+                share.and(Some(self.batch_beside_critical())),
+            ),
             ("utilization", Some(self.utilization())),
             ("core_utilization", Some(self.core_utilization())),
             ("density", Some(self.thread_density())),
             ("capacity_factor", capacity_factor),
             ("max_capacity_factor", max),
             ("productivity", productivity),
-            ("mt_utilization", productivity.map(|p| p * self.core_utilization())),
+            (
+                "mt_utilization",
+                productivity.map(|p| p * self.core_utilization()),
+            ),
             ("switches_per_s", per_s(counters.switches.iter().sum())),
             ("evictions_per_s", per_s(counters.evictions)),
             ("eviction_us", (counters.evictions > 0).then_some(evict_us)),
@@ -153,7 +168,9 @@ fn max_capacity_factor(machine: &Machine) -> Option<f64> {
     };
     let widest = machine.cores.iter().map(online).max()?;
     match &machine.interference {
-        Interference::ThreadPerf(speeds) => Some(widest as f64 * speeds.get(widest.checked_sub(1)?)?),
+        Interference::ThreadPerf(speeds) => {
+            Some(widest as f64 * speeds.get(widest.checked_sub(1)?)?)
+        }
         Interference::Kinds(_) => None,
     }
 }
@@ -167,7 +184,7 @@ fn estimates(replications: &[Vec<Value>]) -> Vec<Metric> {
         let values: Option<Vec<f64>> = replications.iter().map(|values| values[index].1).collect();
         Some(Metric {
             name,
-            estimate: Estimate::of(&values?, CONFIDENCE),
+            estimate: Estimate::of(&values?, CONFIDENCE)?,
         })
     };
     first.iter().enumerate().filter_map(metric).collect()
@@ -184,23 +201,24 @@ impl Summary {
             replications: scenario.run.replications,
             seconds: scenario.run.length_ns as f64 / NS_PER_S,
             confidence: CONFIDENCE,
-            configurations: outcomes
-                .iter()
-                .map(ConfigurationSummary::new)
-                .collect(),
+            configurations: outcomes.iter().map(ConfigurationSummary::new).collect(),
         }
     }
 
     /// A configuration by its name.
     pub fn configuration(&self, name: &str) -> Option<&ConfigurationSummary> {
-        self.configurations.iter().find(|configuration| configuration.name == name)
+        self.configurations
+            .iter()
+            .find(|configuration| configuration.name == name)
     }
 }
 
 impl ConfigurationSummary {
     fn new(outcome: &Outcome) -> ConfigurationSummary {
         let replications = &outcome.replications;
-        let first = replications.first().map_or(&[][..], |first| &first.workloads);
+        let first = replications
+            .first()
+            .map_or(&[][..], |first| &first.workloads);
         let workload = |(index, measured): (usize, &Measured)| {
             let values: Vec<_> = replications
                 .iter()
@@ -212,7 +230,10 @@ impl ConfigurationSummary {
                 metrics: estimates(&values),
             }
         };
-        let values: Vec<_> = replications.iter().map(|r| r.values(&outcome.machine)).collect();
+        let values: Vec<_> = replications
+            .iter()
+            .map(|r| r.values(&outcome.machine))
+            .collect();
         ConfigurationSummary {
             name: outcome.configuration.clone(),
             workloads: first.iter().enumerate().map(workload).collect(),
@@ -338,7 +359,12 @@ impl Summary {
                 workload.metrics.iter().map(named)
             });
             for (workload, metric) in workloads.chain(machine) {
-                let Estimate { mean, half_width, replications, .. } = metric.estimate;
+                let Estimate {
+                    mean,
+                    half_width,
+                    replications,
+                    ..
+                } = metric.estimate;
                 let half_width = half_width.map_or(String::new(), |width| width.to_string());
                 let fields = [&quoted(&configuration.name), &quoted(workload), metric.name];
                 let _ = writeln!(

@@ -73,7 +73,11 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// Creates the tasks of the workloads and sets the first timers.
-    pub fn new(sim: &mut Simulation, workloads: &[(usize, &Workload)], seed: &[u64; 2]) -> Result<Driver> {
+    pub fn new(
+        sim: &mut Simulation,
+        workloads: &[(usize, &Workload)],
+        seed: &[u64; 2],
+    ) -> Result<Driver> {
         let mut driver = Driver {
             groups: Vec::new(),
             roles: Vec::new(),
@@ -98,7 +102,9 @@ impl Driver {
     ) -> Result<()> {
         let stream = |what: u64, which: u64| Stream::new(seed, &[replication, number, what, which]);
         let (places, own, purpose) = match &workload.behaviour {
-            Behaviour::Requests { arrivals, stages, .. } => {
+            Behaviour::Requests {
+                arrivals, stages, ..
+            } => {
                 let places = stages.iter().enumerate();
                 let places = places.flat_map(|(stage, s)| std::iter::repeat_n(stage, s.workers));
                 let clients = match arrivals {
@@ -117,14 +123,18 @@ impl Driver {
             stages: Vec::new(),
             arrivals: stream(purpose::ARRIVALS, 0),
             demands: stream(purpose::DEMANDS, 0),
-            own: (0..own as u64).map(|which| stream(purpose, which)).collect(),
+            own: (0..own as u64)
+                .map(|which| stream(purpose, which))
+                .collect(),
             position: 0,
         };
         for place in places {
             let task = sim.create(&task_spec(workload))?;
             group.tasks.push(task);
             if let Behaviour::Requests { .. } = workload.behaviour {
-                group.stages.resize_with(group.stages.len().max(place + 1), StageState::default);
+                group
+                    .stages
+                    .resize_with(group.stages.len().max(place + 1), StageState::default);
                 group.stages[place].idle.push_back(task);
             }
             self.roles.push(Role {
@@ -143,7 +153,10 @@ impl Driver {
     fn begin(&mut self, sim: &mut Simulation, group: usize) -> Result<()> {
         let behaviour = self.groups[group].spec.behaviour.clone();
         match behaviour {
-            Behaviour::Requests { arrivals: Arrivals::Closed { clients, .. }, .. } => {
+            Behaviour::Requests {
+                arrivals: Arrivals::Closed { clients, .. },
+                ..
+            } => {
                 for client in 0..clients {
                     self.think(sim, group, client);
                 }
@@ -233,15 +246,25 @@ impl Driver {
     fn arrival(&mut self, sim: &mut Simulation, group: usize) -> Result<()> {
         let state = &mut self.groups[group];
         let demands_ns = match &state.spec.behaviour {
-            Behaviour::Requests { arrivals: Arrivals::Trace(requests), stages, .. } => {
+            Behaviour::Requests {
+                arrivals: Arrivals::Trace(requests),
+                stages,
+                ..
+            } => {
                 let mean = |stage: &super::Stage| stage.demand.mean();
                 let whole_ns: f64 = stages.iter().map(mean).sum();
                 let demand_ns = requests.get(state.position).map_or(0.0, |r| r.demand_ns);
-                stages.iter().map(|stage| demand_ns * mean(stage) / whole_ns).collect()
+                stages
+                    .iter()
+                    .map(|stage| demand_ns * mean(stage) / whole_ns)
+                    .collect()
             }
             Behaviour::Requests { stages, .. } => {
                 let stream = &mut state.demands;
-                stages.iter().map(|stage| stage.demand.sample(stream)).collect()
+                stages
+                    .iter()
+                    .map(|stage| stage.demand.sample(stream))
+                    .collect()
             }
             _ => Vec::new(),
         };
@@ -252,7 +275,10 @@ impl Driver {
 
     fn think(&mut self, sim: &mut Simulation, group: usize, client: usize) {
         let state = &mut self.groups[group];
-        let Behaviour::Requests { arrivals: Arrivals::Closed { think, .. }, .. } = &state.spec.behaviour
+        let Behaviour::Requests {
+            arrivals: Arrivals::Closed { think, .. },
+            ..
+        } = &state.spec.behaviour
         else {
             return;
         };
@@ -267,7 +293,10 @@ impl Driver {
             return Ok(());
         };
         let stream = &mut state.own[client];
-        let demands_ns = stages.iter().map(|stage| stage.demand.sample(stream)).collect();
+        let demands_ns = stages
+            .iter()
+            .map(|stage| stage.demand.sample(stream))
+            .collect();
         self.arrive(sim, group, demands_ns, Some(client))
     }
 
@@ -290,8 +319,10 @@ impl Driver {
             client,
             ended: false,
         });
-        if let Behaviour::Requests { deadline_ns: Some(deadline_ns), .. } =
-            self.groups[group].spec.behaviour
+        if let Behaviour::Requests {
+            deadline_ns: Some(deadline_ns),
+            ..
+        } = self.groups[group].spec.behaviour
         {
             let generation = self.requests.generation(slot);
             let token = Timer::Deadline { slot, generation }.token();
@@ -321,7 +352,9 @@ impl Driver {
         let role = &mut self.roles[worker.index()];
         let state = &mut self.groups[role.group].stages[role.place];
         while let Some(slot) = state.queue.pop_front() {
-            let Some(request) = self.requests.get(slot) else { continue };
+            let Some(request) = self.requests.get(slot) else {
+                continue;
+            };
             if request.ended {
                 self.requests.remove(slot);
                 continue;
@@ -399,7 +432,9 @@ impl Driver {
 
     /// A request is answered.
     fn end(&mut self, sim: &mut Simulation, group: usize, slot: usize, quality: f64) {
-        let Some(request) = self.requests.get(slot) else { return };
+        let Some(request) = self.requests.get(slot) else {
+            return;
+        };
         let (latency_ns, client) = (sim.now_ns() - request.arrived_ns, request.client);
         self.measured[group].complete(latency_ns, quality);
         if let Some(client) = client {
@@ -409,7 +444,9 @@ impl Driver {
 
     fn wait_for_device(&mut self, sim: &mut Simulation, group: usize, task: usize) {
         let state = &mut self.groups[group];
-        let Behaviour::Io { wait, .. } = &state.spec.behaviour else { return };
+        let Behaviour::Io { wait, .. } = &state.spec.behaviour else {
+            return;
+        };
         let after_ns = rounded(wait.sample(&mut state.own[task]));
         let token = Timer::Device { group, task }.token();
         sim.set_timer(sim.now_ns().saturating_add(after_ns), token);
@@ -460,9 +497,18 @@ impl Timer {
         let (a, b) = ((token >> 32 & 0x3fff_ffff) as usize, token as u32);
         match token >> 62 {
             0 => Timer::Arrival { group: a },
-            1 => Timer::Client { group: a, client: b as usize },
-            2 => Timer::Device { group: a, task: b as usize },
-            _ => Timer::Deadline { slot: a, generation: b },
+            1 => Timer::Client {
+                group: a,
+                client: b as usize,
+            },
+            2 => Timer::Device {
+                group: a,
+                task: b as usize,
+            },
+            _ => Timer::Deadline {
+                slot: a,
+                generation: b,
+            },
         }
     }
 }
@@ -475,9 +521,15 @@ mod tests {
     fn tokens_come_back_as_timers() {
         for timer in [
             Timer::Arrival { group: 7 },
-            Timer::Client { group: 3, client: 1_000_000 },
+            Timer::Client {
+                group: 3,
+                client: 1_000_000,
+            },
             Timer::Device { group: 0, task: 12 },
-            Timer::Deadline { slot: 123_456_789, generation: u32::MAX },
+            Timer::Deadline {
+                slot: 123_456_789,
+                generation: u32::MAX,
+            },
         ] {
             assert_eq!(Timer::of(timer.token()), timer);
         }

@@ -110,7 +110,7 @@ mod tests {
         };
         assert_eq!(fof.of(0.0, 500.0), 0.0);
         // (1 - e^-0.6) / (1 - e^-3)
-        assert!((fof.of(200.0, 500.0) - 0.474_830).abs() < 1e-6);
+        assert!((fof.of(200.0, 500.0) - 0.474_828_7).abs() < 1e-6);
         assert_eq!(fof.of(500.0, 500.0), 1.0);
         assert_eq!(Quality::AllOrNothing.of(499.0, 500.0), 0.0);
         assert_eq!(Quality::Proportional.of(125.0, 500.0), 0.25);
