@@ -26,7 +26,7 @@ pub use events::Events;
 pub use machine::{Core, Costs, Interference, Machine};
 pub use random::{Distribution, Stream};
 pub use record::{Record, Step};
-pub use scenario::{Configuration, Run, Scenario};
+pub use scenario::{Configuration, Run, Scenario, ScenarioError};
 pub use sched_ext::Settings;
 pub use scheduler::Counters;
 pub use simulation::{Kind, Occurrence, Simulation};
