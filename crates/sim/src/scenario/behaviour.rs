@@ -1,6 +1,6 @@
 //! What the tasks of a `[[workload]]` do.
 
-use super::distribution::{distribution, lasting, mean_ns};
+use super::distribution::{distribution, lasting};
 use super::error::Result;
 use super::limits::{LONGEST_MS, Limits, MS, SECOND, time_ns};
 use super::reader::{Section, Shape, Value};
@@ -16,31 +16,37 @@ const REQUEST_KEYS: &[&str] = &["stages", "workers", "demand_ms", "deadline_ms",
 const OPEN_KEYS: &[&str] = &["rate_per_s", "load", "interarrival_ms"];
 const OPEN: Shape = Shape {
     title: "open",
+    form: "a table such as { rate_per_s = 60 }",
     keys: OPEN_KEYS,
     elsewhere: &[],
 };
 const CLOSED: Shape = Shape {
     title: "closed",
+    form: "a table such as { clients = 50, think_ms = 1000 }",
     keys: &["clients", "think_ms"],
     elsewhere: &[],
 };
 const BATCH: Shape = Shape {
     title: "batch",
+    form: "a table such as { tasks = 4 }",
     keys: &["tasks"],
     elsewhere: &[],
 };
 const IO: Shape = Shape {
     title: "io",
+    form: "a table such as { tasks = 2, burst_ms = 1, wait_ms = 10 }",
     keys: &["tasks", "burst_ms", "wait_ms"],
     elsewhere: &[],
 };
 const STAGE: Shape = Shape {
-    title: "stages",
+    title: "a stage",
+    form: "an array such as [{ workers = 4, demand_ms = 8 }]",
     keys: &["workers", "demand_ms"],
     elsewhere: &[],
 };
 const QUALITY: Shape = Shape {
     title: "quality",
+    form: "\"all-or-nothing\", \"proportional\" or a table such as { concavity = 3, full_ms = 1000 }",
     keys: &["concavity", "full_ms"],
     elsewhere: &[],
 };
@@ -97,7 +103,7 @@ fn requests(
     let stages = stages(section, key == "trace", lanes)?;
     let arrivals = match key {
         "open" => {
-            let demand_ns = stages.iter().map(|stage| mean_ns(&stage.demand)).sum();
+            let demand_ns = stages.iter().map(|stage| stage.demand.mean()).sum();
             open(&value.section(&OPEN)?, context, demand_ns)?
         }
         "closed" => closed(&value.section(&CLOSED)?)?,
@@ -130,10 +136,10 @@ fn open(section: &Section, context: &Context, demand_ns: f64) -> Result<Arrivals
         "load" => {
             let mean_ns = demand_ns / (value.number(LOAD)? * context.capacity);
             if !(1.0..=LONGEST_MS * MS).contains(&mean_ns) {
-                return Err(value.error(format!(
-                    "load: a request every {mean_ns} ns on the mean; give a load and a demand \
-                     that make 1 ns to 1000000 s of it"
-                )));
+                return Err(value.error(
+                    "load: less than 1 ns or more than 1000000 s would lie between two requests on \
+                     the mean; give another load or demand",
+                ));
             }
             Distribution::Exponential(mean_ns)
         }
@@ -195,10 +201,11 @@ fn stage(section: &Section, traced: bool, lanes: usize) -> Result<Stage> {
 
 fn quality(value: Value) -> Result<Quality> {
     if value.is_string() {
-        return value.word(&[
+        let words = [
             ("all-or-nothing", Quality::AllOrNothing),
             ("proportional", Quality::Proportional),
-        ]);
+        ];
+        return value.word(&words).map_err(|_| value.expected(QUALITY.form));
     }
     let section = value.section(&QUALITY)?;
     let concavity = section.need("concavity", "how fast quality comes, such as 3")?;

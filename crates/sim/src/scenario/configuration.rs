@@ -20,6 +20,7 @@ const IN_SETTINGS: &str = "[configuration.settings]";
 
 pub(super) const CONFIGURATION: Shape = Shape {
     title: "[[configuration]]",
+    form: "tables [[configuration]]",
     keys: &["name", "scheduler", "without", "only", "smt", "settings"],
     elsewhere: &[
         ("slice_ms", IN_SETTINGS),
@@ -33,6 +34,7 @@ pub(super) const CONFIGURATION: Shape = Shape {
 
 const SETTINGS: Shape = Shape {
     title: IN_SETTINGS,
+    form: "a table [configuration.settings]",
     keys: SETTING_KEYS,
     elsewhere: &[],
 };
@@ -168,12 +170,13 @@ fn check_first_lanes(
 ) -> Result<()> {
     let is_online = |cpu: &&u32| machine.online[**cpu as usize];
     let cores = machine.cores.iter();
-    let left: Vec<u32> = cores
+    let mut left: Vec<u32> = cores
         .filter_map(|core| core.lanes.iter().find(is_online))
         .copied()
         .collect();
+    left.sort_unstable();
     for workload in taking_part.iter().map(|index| &workloads[*index]) {
-        let stuck = |cpus: &Vec<u32>| !cpus.iter().any(|cpu| left.contains(cpu));
+        let stuck = |cpus: &Vec<u32>| !cpus.iter().any(|cpu| left.binary_search(cpu).is_ok());
         if workload.cpus.as_ref().is_some_and(stuck) {
             return Err(value.error(format!(
                 "smt: with \"off\" none of the cpus of workload {:?} is left, only the first \

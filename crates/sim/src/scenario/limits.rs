@@ -51,7 +51,7 @@ impl Limits {
 impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.open {
-            true => write!(f, "a number above {}, at most {}", self.min, self.max),
+            true => write!(f, "a number above {} and at most {}", self.min, self.max),
             false => write!(f, "a number from {} to {}", self.min, self.max),
         }
     }

@@ -1,11 +1,11 @@
-//! The tables `[machine]`, `[[machine.group]]` and `[machine.costs]`.
+//! The tables `[machine]` and `[machine.costs]`.
 
+use super::cores::cores;
 use super::error::Result;
 use super::limits::{Limits, MS, US, time_ns};
 use super::reader::{Section, Shape, Value};
 use crate::{Costs, Interference, Machine};
-use sidelane_topology::{Builder, CPU_MAX, CoreSpec, CpuList, Numbering, Regular, Topology};
-use std::collections::BTreeMap;
+use sidelane_topology::{CPU_MAX, CpuList};
 
 const COST_KEYS: &[&str] = &[
     "switch_us",
@@ -20,23 +20,16 @@ const COST_KEYS: &[&str] = &[
 
 const COSTS: Shape = Shape {
     title: "[machine.costs]",
+    form: "\"none\" or a table [machine.costs]",
     keys: COST_KEYS,
     elsewhere: &[],
 };
-
-/// Keys of machines whose cores are all alike.
-const REGULAR_KEYS: &[&str] = &[
-    "packages",
-    "caches_per_package",
-    "cores",
-    "lanes",
-    "numbering",
-];
 
 const IN_COSTS: &str = "[machine.costs]";
 
 pub(super) const MACHINE: Shape = Shape {
     title: "[machine]",
+    form: "a table [machine]",
     keys: &[
         "packages",
         "caches_per_package",
@@ -67,21 +60,14 @@ pub(super) const MACHINE: Shape = Shape {
     ],
 };
 
-const GROUP: Shape = Shape {
-    title: "[[machine.group]]",
-    keys: &["cores", "lanes", "capacity", "package", "node", "cache"],
-    elsewhere: &[],
-};
-
 const INTERFERENCE: Shape = Shape {
     title: "interference",
+    form: "a table such as { kinds = [\"a\", \"b\"], speed = [[1, 0.6], [0.8, 0.5]] }",
     keys: &["kinds", "speed"],
     elsewhere: &[],
 };
 
-const NR_LANES_MAX: u32 = CPU_MAX + 1;
 const SPEED: Limits = Limits::above(0.0, 1.0);
-const EXAMPLE: &str = "such as [machine] cores = 4, lanes = 2";
 
 /// The machine, and what its kinds of tasks are called.
 #[derive(Debug)]
@@ -93,18 +79,7 @@ pub(super) struct Described {
 
 /// Reads `[machine]`.
 pub(super) fn machine(section: &Section) -> Result<Described> {
-    let topology = match section.get("group") {
-        Some(groups) => {
-            if let Some((key, value)) = section.those(REGULAR_KEYS).next() {
-                return Err(value.error(format!(
-                    "{key} stands beside [[machine.group]]; groups say all about the cores, \
-                     leave {key} out"
-                )));
-            }
-            hybrid(section, groups)?
-        }
-        None => regular(section)?,
-    };
+    let topology = cores(section)?;
     let (interference, kinds) = interference(section, topology.lanes_per_core_max())?;
     let costs = section.get("costs").map_or(Ok(Costs::default()), costs)?;
     let mut machine = Machine::new(&topology, interference, costs)
@@ -113,108 +88,6 @@ pub(super) fn machine(section: &Section) -> Result<Described> {
         take_offline(&mut machine, value)?;
     }
     Ok(Described { machine, kinds })
-}
-
-/// A machine whose cores are all alike.
-fn regular(section: &Section) -> Result<Topology> {
-    let count = |key| {
-        section
-            .get(key)
-            .map_or(Ok(1), |value| value.integer(1..=NR_LANES_MAX))
-    };
-    let needed = |key: &str, what: &str| {
-        let value = section.need(key, &format!("{what}, {EXAMPLE}"))?;
-        value.integer(1..=NR_LANES_MAX)
-    };
-    let (packages, caches_per_package) = (count("packages")?, count("caches_per_package")?);
-    let cores = needed("cores", "how many cores the machine has")?;
-    let lanes_per_core = needed("lanes", "how many lanes each core has")?;
-    let numbering = section
-        .get("numbering")
-        .map_or(Ok(Numbering::Adjacent), |value| {
-            value.word(&[
-                ("adjacent", Numbering::Adjacent),
-                ("apart", Numbering::Apart),
-            ])
-        })?;
-    let caches = u64::from(packages) * u64::from(caches_per_package);
-    if u64::from(cores) % caches != 0 {
-        let below = u64::from(cores) / caches * caches;
-        let near = match below {
-            0 => format!("{caches}"),
-            _ => format!("{below} or {}", below + caches),
-        };
-        return Err(section.need("cores", "")?.error(format!(
-            "cores: {cores} cores do not spread evenly over {packages} packages × \
-             {caches_per_package} caches; {near} would"
-        )));
-    }
-    check_lanes(
-        section.need("cores", "")?,
-        u64::from(cores) * u64::from(lanes_per_core),
-    )?;
-    let shape = Regular {
-        packages,
-        caches_per_package,
-        cores_per_cache: (u64::from(cores) / caches) as u32,
-        lanes_per_core,
-        numbering,
-    };
-    Topology::regular(&shape).map_err(|error| section.error(format!("[machine]: {error}")))
-}
-
-fn check_lanes(at: Value, lanes: u64) -> Result<()> {
-    match lanes <= u64::from(NR_LANES_MAX) {
-        true => Ok(()),
-        false => Err(at.error(format!(
-            "{}: the machine would have {lanes} lanes; at most {NR_LANES_MAX} can be numbered",
-            at.key()
-        ))),
-    }
-}
-
-/// A machine of groups of like cores, numbered in order, siblings adjacent.
-fn hybrid(section: &Section, groups: Value) -> Result<Topology> {
-    let mut builder = Builder::new();
-    let mut caches = BTreeMap::new();
-    let mut next_cpu = 0;
-    for group in groups.sections(&GROUP)? {
-        let number = |key, default, max| {
-            group
-                .get(key)
-                .map_or(Ok(default), |value| value.integer(0..=max))
-        };
-        let cores = group.need("cores", "how many cores the group has")?;
-        let lanes = group.need("lanes", "how many lanes each of its cores has")?;
-        let capacity = group
-            .get("capacity")
-            .map_or(Ok(1024), |value| value.integer(1..=1024))?;
-        let package = number("package", 0, i32::MAX as u32)?;
-        let node = number("node", package, u32::MAX)?;
-        let next_cache = caches.len() as u32;
-        let place = (package, node, number("cache", 0, u32::MAX)?);
-        let cache = *caches.entry(place).or_insert(next_cache);
-        let (count, width): (u32, u32) = (
-            cores.integer(1..=NR_LANES_MAX)?,
-            lanes.integer(1..=NR_LANES_MAX)?,
-        );
-        check_lanes(
-            cores,
-            u64::from(next_cpu) + u64::from(count) * u64::from(width),
-        )?;
-        for _ in 0..count {
-            let spec = CoreSpec::new(next_cpu..next_cpu + width)
-                .capacity(capacity)
-                .package(package as i32)
-                .node(node)
-                .cache(3, cache);
-            builder = builder.core(spec);
-            next_cpu += width;
-        }
-    }
-    builder
-        .build()
-        .map_err(|error| section.error(format!("[machine]: {error}")))
 }
 
 /// How lanes slow each other down, and the names of the kinds of tasks.
@@ -298,7 +171,7 @@ fn costs(value: Value) -> Result<Costs> {
         return value
             .word(&[("none", ())])
             .map(|()| Costs::none())
-            .map_err(|_| value.expected("\"none\" or a table [machine.costs]"));
+            .map_err(|_| value.expected(COSTS.form));
     }
     let mut costs = Costs::default();
     for (key, value) in value.section(&COSTS)?.those(COST_KEYS) {
@@ -333,7 +206,7 @@ fn take_offline(machine: &mut Machine, value: Value) -> Result<()> {
     }
 }
 
-/// CPU numbers, as a list such as `"0-3,8"` or an array of numbers; each is a lane of the machine.
+/// CPU numbers, ascending; as a list such as `"0-3,8"` or an array of numbers; each is a lane of the machine.
 pub(super) fn cpu_list(value: Value, machine: &Machine) -> Result<Vec<u32>> {
     let what = "CPU numbers such as \"0-3,8\" or [0, 1]";
     let cpus: CpuList = match value.is_array() {

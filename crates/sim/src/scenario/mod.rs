@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod configuration;
+mod cores;
 mod distribution;
 mod error;
 mod limits;

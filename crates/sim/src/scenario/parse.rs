@@ -17,7 +17,8 @@ const IN_MACHINE: &str = "[machine]";
 const IN_RUN: &str = "[run]";
 
 const FILE: Shape = Shape {
-    title: "a scenario",
+    title: "the file",
+    form: "a table",
     keys: &[
         "name",
         "about",
@@ -41,6 +42,7 @@ const FILE: Shape = Shape {
 
 const RUN: Shape = Shape {
     title: "[run]",
+    form: "a table [run]",
     keys: &["seed", "replications", "seconds", "warmup_seconds"],
     elsewhere: &[],
 };
@@ -102,10 +104,7 @@ fn scenario(
     file_name: &str,
     read: &dyn Fn(&str) -> io::Result<String>,
 ) -> Result<Scenario> {
-    let described = root.need(
-        "machine",
-        "the machine, such as [machine] cores = 4, lanes = 2",
-    )?;
+    let described = root.need("machine", "add a table [machine] with cores and lanes")?;
     let described = machine(&described.section(&MACHINE)?)?;
     let context = Context {
         capacity: capacity(&described.machine),
@@ -151,7 +150,10 @@ fn strings(value: Value) -> Result<Vec<String>> {
 }
 
 fn workloads(root: &Section, context: &Context) -> Result<Vec<Workload>> {
-    let value = root.need("workload", "what runs; add a table [[workload]]")?;
+    let value = root.need(
+        "workload",
+        "add a table [[workload]] for each group of tasks that runs",
+    )?;
     let sections = value.sections(&WORKLOAD)?;
     if sections.is_empty() {
         return Err(value.error("workload: nothing would run; add a table [[workload]]"));

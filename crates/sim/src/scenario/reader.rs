@@ -35,8 +35,10 @@ impl Source<'_> {
 /// A table that a file may hold: what it is called, and its keys.
 #[derive(Debug)]
 pub(super) struct Shape {
-    /// As it stands in the file.
+    /// As messages call it.
     pub title: &'static str,
+    /// How one looks.
+    pub form: &'static str,
     /// The keys it may have.
     pub keys: &'static [&'static str],
     /// Keys that people may look for here, and where they are.
@@ -106,6 +108,7 @@ impl<'a> Section<'a> {
         }
         match best.1 {
             Some((known, None)) => format!("did you mean {known:?}?"),
+            Some((known, Some(place))) if known == key => format!("it belongs in {place}"),
             Some((known, Some(place))) => format!("did you mean {known:?} in {place}?"),
             None => format!("its keys are {}", self.shape.keys.join(", ")),
         }
@@ -188,6 +191,7 @@ impl<'a> Value<'a> {
     fn quoted(&self) -> String {
         let text = match self.node.get_ref() {
             DeValue::Table(_) => return "a table".into(),
+            DeValue::Array(array) if array.is_empty() => return "an empty array".into(),
             DeValue::Array(_) => return "an array".into(),
             _ => self.source.text.get(self.node.span()).unwrap_or_default(),
         };
@@ -227,12 +231,9 @@ impl<'a> Value<'a> {
     }
 
     /// A whole number within limits.
-    pub fn integer<T: TryFrom<i128> + std::fmt::Display>(
-        &self,
-        limits: RangeInclusive<T>,
-    ) -> Result<T>
+    pub fn integer<T>(&self, limits: RangeInclusive<T>) -> Result<T>
     where
-        T: PartialOrd,
+        T: TryFrom<i128> + PartialOrd + std::fmt::Display,
     {
         let number = self.node.get_ref().as_integer().and_then(whole);
         number
@@ -283,7 +284,7 @@ impl<'a> Value<'a> {
     /// A table.
     pub fn section(&self, shape: &'static Shape) -> Result<Section<'a>> {
         let Some(table) = self.node.get_ref().as_table() else {
-            return Err(self.expected(format!("a table {}", shape.title)));
+            return Err(self.expected(shape.form));
         };
         Section {
             source: self.source,
@@ -296,13 +297,13 @@ impl<'a> Value<'a> {
 
     /// Tables of one kind, each with a header in double brackets, or an array of inline tables.
     pub fn sections(&self, shape: &'static Shape) -> Result<Vec<Section<'a>>> {
-        if self.node.get_ref().is_table() {
+        if self.node.get_ref().is_table() && shape.title.starts_with("[[") {
             return Err(self.error(format!(
                 "{} can be there several times: write its header as {}, with double brackets",
                 self.key, shape.title
             )));
         }
-        let elements = self.array(&format!("tables {}", shape.title))?;
+        let elements = self.array(shape.form)?;
         elements.iter().map(|table| table.section(shape)).collect()
     }
 }

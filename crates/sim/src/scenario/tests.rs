@@ -140,6 +140,49 @@ fn the_large_example_is_large() {
 }
 
 #[test]
+fn the_examples_of_the_manual_are_right() {
+    let manual = include_str!("../../../../docs/scenarios.md");
+    let examples = manual.split("```toml\n").skip(1);
+    let examples: Vec<&str> = examples
+        .filter_map(|rest| rest.split("```").next())
+        .collect();
+    assert_eq!(examples.len(), 2);
+    assert_eq!(parse(examples[0]).workloads.len(), 2);
+    let large = parse(examples[1]);
+    assert_eq!((large.workloads.len(), large.configurations.len()), (3, 4));
+    assert_eq!(large.machine.nr_lanes, 16);
+}
+
+#[test]
+fn distributions_are_scaled_from_ms_to_ns() {
+    let mean_ms = |text: &str| {
+        let io = format!("io = {{ tasks = 1, burst_ms = {text}, wait_ms = 0 }}");
+        match behaviour(&io) {
+            Behaviour::Io { burst, .. } => burst.mean() / 1e6,
+            other => panic!("{other:?}"),
+        }
+    };
+    for (text, mean) in [
+        ("8", 8.0),
+        ("{ constant = 0.5 }", 0.5),
+        ("{ exponential = 8 }", 8.0),
+        ("{ uniform = [2, 4] }", 3.0),
+        ("{ lognormal = { mean = 8, cv = 1.5 } }", 8.0),
+        ("{ bounded_pareto = { alpha = 2, min = 1, max = 3 } }", 1.5),
+        ("{ hyperexponential = [[0.75, 2], [0.25, 10]] }", 4.0),
+        ("{ erlang = { stages = 3, mean = 8 } }", 8.0),
+        ("{ empirical = [[0.5, 2], [1, 10]] }", 4.0),
+        ("{ mixture = [[3, 2], [1, { exponential = 10 }]] }", 4.0),
+    ] {
+        assert!(
+            (mean_ms(text) - mean).abs() < 1e-9,
+            "{text}: {}",
+            mean_ms(text)
+        );
+    }
+}
+
+#[test]
 fn hybrid_machines_are_numbered_in_order() {
     let scenario = machine(
         "thread_perf = [1, 0.6]\noffline = \"3,5\"\n\

@@ -61,7 +61,7 @@ fn request(source: &Source, at: usize, line: &str) -> Result<TraceRequest> {
         return Err(source.error(
             at,
             format!(
-                "expected two numbers, {HEADER}, not {} fields",
+                "expected two numbers such as 12.5,8, not {} fields",
                 fields.len()
             ),
         ));

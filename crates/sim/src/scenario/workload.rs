@@ -12,6 +12,7 @@ const IN_IO: &str = "io = { … }";
 
 pub(super) const WORKLOAD: Shape = Shape {
     title: "[[workload]]",
+    form: "tables [[workload]]",
     keys: &[
         "name",
         "class",
@@ -69,7 +70,10 @@ pub(super) fn workload(section: &Section, context: &Context) -> Result<Workload>
         .map(|value| usable(value, context.machine))
         .transpose()?;
     let online = (0_u32..).zip(&context.machine.online);
-    let open_to_it = |cpu: u32| cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu));
+    let open_to_it = |cpu: u32| {
+        cpus.as_ref()
+            .is_none_or(|cpus: &Vec<u32>| cpus.binary_search(&cpu).is_ok())
+    };
     let lanes = online
         .filter(|(cpu, online)| **online && open_to_it(*cpu))
         .count();
