@@ -1,5 +1,21 @@
 //! What to simulate: a machine, workloads, and the configurations to compare.
 
+mod behaviour;
+mod configuration;
+mod cores;
+mod distribution;
+mod error;
+mod limits;
+mod machine;
+mod parse;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod trace;
+mod workload;
+
+pub use error::ScenarioError;
+
 use crate::machine::Machine;
 use crate::simulation::Kind;
 use crate::workload::Workload;

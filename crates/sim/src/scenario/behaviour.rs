@@ -1,0 +1,220 @@
+//! What the tasks of a `[[workload]]` do.
+
+use super::distribution::{distribution, lasting};
+use super::error::Result;
+use super::limits::{LONGEST_MS, Limits, MS, SECOND, time_ns};
+use super::reader::{Section, Shape, Value};
+use super::trace;
+use super::workload::Context;
+use crate::{Arrivals, Behaviour, Distribution, Quality, Stage};
+
+/// The behaviours; a workload has one of them.
+const BEHAVIOURS: &[&str] = &["open", "closed", "trace", "batch", "io"];
+/// What says how requests are served.
+const REQUEST_KEYS: &[&str] = &["stages", "workers", "demand_ms", "deadline_ms", "quality"];
+
+const OPEN_KEYS: &[&str] = &["rate_per_s", "load", "interarrival_ms"];
+const OPEN: Shape = Shape {
+    title: "open",
+    form: "a table such as { rate_per_s = 60 }",
+    keys: OPEN_KEYS,
+    elsewhere: &[],
+};
+const CLOSED: Shape = Shape {
+    title: "closed",
+    form: "a table such as { clients = 50, think_ms = 1000 }",
+    keys: &["clients", "think_ms"],
+    elsewhere: &[],
+};
+const BATCH: Shape = Shape {
+    title: "batch",
+    form: "a table such as { tasks = 4 }",
+    keys: &["tasks"],
+    elsewhere: &[],
+};
+const IO: Shape = Shape {
+    title: "io",
+    form: "a table such as { tasks = 2, burst_ms = 1, wait_ms = 10 }",
+    keys: &["tasks", "burst_ms", "wait_ms"],
+    elsewhere: &[],
+};
+const STAGE: Shape = Shape {
+    title: "a stage",
+    form: "an array such as [{ workers = 4, demand_ms = 8 }]",
+    keys: &["workers", "demand_ms"],
+    elsewhere: &[],
+};
+const QUALITY: Shape = Shape {
+    title: "quality",
+    form: "\"all-or-nothing\", \"proportional\" or a table such as { concavity = 3, full_ms = 1000 }",
+    keys: &["concavity", "full_ms"],
+    elsewhere: &[],
+};
+
+/// Most tasks, workers or clients of a kind.
+const MANY: usize = 1_000_000;
+const RATE_PER_S: Limits = Limits::from(1e-6, 1e9);
+const LOAD: Limits = Limits::above(0.0, 1000.0);
+const TIME: Limits = Limits::above(0.0, LONGEST_MS);
+const CONCAVITY: Limits = Limits::above(0.0, 100.0);
+const HOW_LONG: &str = "how long a request computes, such as demand_ms = 8";
+
+/// Reads what a workload does; `lanes` online ones are open to it.
+pub(super) fn behaviour(section: &Section, context: &Context, lanes: usize) -> Result<Behaviour> {
+    let (key, value) = section.one_of(BEHAVIOURS, "open = { rate_per_s = 60 }")?;
+    if matches!(key, "batch" | "io")
+        && let Some((stray, stray_value)) = section.those(REQUEST_KEYS).next()
+    {
+        return Err(stray_value.error(format!(
+            "{stray} does not go with {key}; it is for open, closed and trace, leave it out"
+        )));
+    }
+    match key {
+        "batch" => {
+            let tasks = tasks(&value.section(&BATCH)?)?;
+            Ok(Behaviour::Batch { tasks })
+        }
+        "io" => io(&value.section(&IO)?),
+        _ => requests(section, key, value, context, lanes),
+    }
+}
+
+fn tasks(section: &Section) -> Result<usize> {
+    section
+        .need("tasks", "how many, such as 4")?
+        .integer(1..=MANY)
+}
+
+fn io(section: &Section) -> Result<Behaviour> {
+    Ok(Behaviour::Io {
+        tasks: tasks(section)?,
+        burst: lasting(section.need("burst_ms", "how long a task computes, such as 2")?)?,
+        wait: distribution(section.need("wait_ms", "how long its device takes, such as 10")?)?,
+    })
+}
+
+fn requests(
+    section: &Section,
+    key: &str,
+    value: Value,
+    context: &Context,
+    lanes: usize,
+) -> Result<Behaviour> {
+    let stages = stages(section, key == "trace", lanes)?;
+    let arrivals = match key {
+        "open" => {
+            let demand_ns = stages.iter().map(|stage| stage.demand.mean()).sum();
+            open(&value.section(&OPEN)?, context, demand_ns)?
+        }
+        "closed" => closed(&value.section(&CLOSED)?)?,
+        _ => traced(value, context)?,
+    };
+    let deadline = section.get("deadline_ms");
+    let deadline_ns = deadline
+        .map(|value| time_ns(value, MS, at_least_a_ns()))
+        .transpose()?;
+    let quality = section
+        .get("quality")
+        .map_or(Ok(Quality::AllOrNothing), quality)?;
+    Ok(Behaviour::Requests {
+        arrivals,
+        stages,
+        deadline_ns,
+        quality,
+    })
+}
+
+/// Times of which whole ns are left.
+fn at_least_a_ns() -> Limits {
+    Limits::from(1e-6, LONGEST_MS)
+}
+
+fn open(section: &Section, context: &Context, demand_ns: f64) -> Result<Arrivals> {
+    let (key, value) = section.one_of(OPEN_KEYS, "rate_per_s = 60")?;
+    let interarrival = match key {
+        "rate_per_s" => Distribution::Exponential(SECOND / value.number(RATE_PER_S)?),
+        "load" => {
+            let mean_ns = demand_ns / (value.number(LOAD)? * context.capacity);
+            if !(1.0..=LONGEST_MS * MS).contains(&mean_ns) {
+                return Err(value.error(
+                    "load: less than 1 ns or more than 1000000 s would lie between two requests on \
+                     the mean; give another load or demand",
+                ));
+            }
+            Distribution::Exponential(mean_ns)
+        }
+        _ => lasting(value)?,
+    };
+    Ok(Arrivals::Open { interarrival })
+}
+
+fn closed(section: &Section) -> Result<Arrivals> {
+    let clients = section
+        .need("clients", "how many, such as 50")?
+        .integer(1..=MANY)?;
+    let think = section
+        .get("think_ms")
+        .map_or(Ok(Distribution::Constant(0.0)), distribution)?;
+    Ok(Arrivals::Closed { clients, think })
+}
+
+fn traced(value: Value, context: &Context) -> Result<Arrivals> {
+    let file = value.string("the name of a CSV file")?;
+    let text = (context.read)(file)
+        .map_err(|error| value.error(format!("trace: {file:?} cannot be read: {error}")))?;
+    Ok(Arrivals::Trace(trace::requests(file, &text)?))
+}
+
+/// The stages, or the only one, whose keys stand in the workload itself.
+fn stages(section: &Section, traced: bool, lanes: usize) -> Result<Vec<Stage>> {
+    let Some(value) = section.get("stages") else {
+        return Ok(vec![stage(section, traced, lanes)?]);
+    };
+    if let Some((key, value)) = section.those(STAGE.keys).next() {
+        return Err(value.error(format!(
+            "{key} stands beside stages; put it into each of them"
+        )));
+    }
+    let sections = value.sections(&STAGE)?;
+    if sections.is_empty() {
+        return Err(
+            value.error("stages: give at least one, such as { workers = 4, demand_ms = 8 }")
+        );
+    }
+    sections
+        .iter()
+        .map(|section| stage(section, false, lanes))
+        .collect()
+}
+
+/// One stage. The demands of a trace need no distribution beside them if there is only this one.
+fn stage(section: &Section, traced: bool, lanes: usize) -> Result<Stage> {
+    let workers = section
+        .get("workers")
+        .map_or(Ok(lanes), |value| value.integer(1..=MANY))?;
+    let demand = match section.get("demand_ms") {
+        None if traced => Distribution::Constant(MS),
+        _ => lasting(section.need("demand_ms", HOW_LONG)?)?,
+    };
+    Ok(Stage { workers, demand })
+}
+
+fn quality(value: Value) -> Result<Quality> {
+    if value.is_string() {
+        let words = [
+            ("all-or-nothing", Quality::AllOrNothing),
+            ("proportional", Quality::Proportional),
+        ];
+        return value.word(&words).map_err(|_| value.expected(QUALITY.form));
+    }
+    let section = value.section(&QUALITY)?;
+    let concavity = section.need("concavity", "how fast quality comes, such as 3")?;
+    let full = section.need(
+        "full_ms",
+        "the demand from which on quality is 1, such as 1000",
+    )?;
+    Ok(Quality::Exponential {
+        concavity: concavity.number(CONCAVITY)?,
+        full_ns: full.number(TIME)? * MS,
+    })
+}

@@ -1,0 +1,189 @@
+//! The tables `[[configuration]]`.
+
+use super::Configuration;
+use super::error::Result;
+use super::limits::{Limits, MS, time_ns};
+use super::reader::{Section, Shape, Value, alternatives, similar};
+use super::workload::name;
+use crate::simulation::Kind;
+use crate::{Baseline, Machine, Settings, Workload};
+
+const SETTING_KEYS: &[&str] = &[
+    "slice_ms",
+    "batch_slice_ms",
+    "normal_bound_ms",
+    "starvation_bound_ms",
+    "overdue_slice_ms",
+    "smt_level",
+];
+const IN_SETTINGS: &str = "[configuration.settings]";
+
+pub(super) const CONFIGURATION: Shape = Shape {
+    title: "[[configuration]]",
+    form: "tables [[configuration]]",
+    keys: &["name", "scheduler", "without", "only", "smt", "settings"],
+    elsewhere: &[
+        ("slice_ms", IN_SETTINGS),
+        ("batch_slice_ms", IN_SETTINGS),
+        ("normal_bound_ms", IN_SETTINGS),
+        ("starvation_bound_ms", IN_SETTINGS),
+        ("overdue_slice_ms", IN_SETTINGS),
+        ("smt_level", IN_SETTINGS),
+    ],
+};
+
+const SETTINGS: Shape = Shape {
+    title: IN_SETTINGS,
+    form: "a table [configuration.settings]",
+    keys: SETTING_KEYS,
+    elsewhere: &[],
+};
+
+/// The kernel's own scheduler, as far as it is simulated.
+///
+/// TO CONNECT: the one place to change once there is a baseline that is like the kernel's EEVDF;
+/// until then first in, first out stands in for it.
+pub(super) fn kernel_default() -> Kind {
+    Kind::Baseline(Baseline::Fifo)
+}
+
+/// What is compared when a file does not say: Sidelane as it comes, with all workloads.
+pub(super) fn sole(workloads: &[Workload]) -> Configuration {
+    Configuration {
+        name: "sidelane".into(),
+        scheduler: Kind::Sidelane(Settings::default()),
+        smt_off: false,
+        workloads: (0..workloads.len()).collect(),
+    }
+}
+
+/// Reads a `[[configuration]]`.
+pub(super) fn configuration(
+    section: &Section,
+    machine: &Machine,
+    workloads: &[Workload],
+) -> Result<Configuration> {
+    let words = ["sidelane", "default", "fifo"];
+    let word = section.need("scheduler", &alternatives(&words))?;
+    let word = word.word(&words.map(|word| (word, word)))?;
+    let taking_part = taking_part(section, workloads)?;
+    let smt_off = match section.get("smt") {
+        None => false,
+        Some(value) => {
+            let off = value.word(&[("on", false), ("off", true)])?;
+            if off {
+                check_first_lanes(value, machine, workloads, &taking_part)?;
+            }
+            off
+        }
+    };
+    Ok(Configuration {
+        name: section.get("name").map_or(Ok(word.to_owned()), name)?,
+        scheduler: scheduler(section, word)?,
+        smt_off,
+        workloads: taking_part,
+    })
+}
+
+fn scheduler(section: &Section, word: &str) -> Result<Kind> {
+    let settings = section.get("settings");
+    if word != "sidelane"
+        && let Some(value) = settings
+    {
+        return Err(value.error(format!(
+            "settings are for scheduler = \"sidelane\", not for {word:?}; leave them out"
+        )));
+    }
+    Ok(match word {
+        "sidelane" => Kind::Sidelane(settings.map_or(Ok(Settings::default()), self::settings)?),
+        "default" => kernel_default(),
+        _ => Kind::Baseline(Baseline::Fifo),
+    })
+}
+
+/// The settings and their ranges are those of `sidelane run`.
+fn settings(value: Value) -> Result<Settings> {
+    let mut settings = Settings::default();
+    for (key, value) in value.section(&SETTINGS)?.those(SETTING_KEYS) {
+        let time = |min, max| time_ns(value, MS, Limits::from(min, max));
+        match key {
+            "slice_ms" => settings.slice_ns = time(0.1, 1000.0)?,
+            "batch_slice_ms" => settings.batch_slice_ns = time(0.1, 1000.0)?,
+            "normal_bound_ms" => settings.normal_bound_ns = time(1.0, 10_000.0)?,
+            "starvation_bound_ms" => settings.starvation_bound_ns = time(10.0, 10_000.0)?,
+            "overdue_slice_ms" => settings.overdue_slice_ns = time(0.1, 100.0)?,
+            _ => settings.smt_level = Some(value.integer(0..=u32::MAX)?).filter(|level| *level > 0),
+        }
+    }
+    Ok(settings)
+}
+
+/// Indices of the workloads that take part.
+fn taking_part(section: &Section, workloads: &[Workload]) -> Result<Vec<usize>> {
+    let all = 0..workloads.len();
+    let (value, keep) = match (section.get("only"), section.get("without")) {
+        (None, None) => return Ok(all.collect()),
+        (Some(_), Some(value)) => {
+            return Err(value.error("without stands beside only; one of them is enough"));
+        }
+        (Some(value), None) => (value, true),
+        (None, Some(value)) => (value, false),
+    };
+    let named = named(value, workloads)?;
+    let taking_part: Vec<usize> = all.filter(|index| named.contains(index) == keep).collect();
+    match taking_part.is_empty() {
+        true => Err(value.error(format!(
+            "{}: no workload is left; leave at least one",
+            value.key()
+        ))),
+        false => Ok(taking_part),
+    }
+}
+
+/// The workloads that a list names.
+fn named(value: Value, workloads: &[Workload]) -> Result<Vec<usize>> {
+    let elements = value.array("an array of workloads such as [\"batch\"]")?;
+    let index = |element: &Value| {
+        let name = element.string("the name of a workload")?;
+        let found = workloads.iter().position(|workload| workload.name == name);
+        found.ok_or_else(|| {
+            let known: Vec<&str> = workloads.iter().map(|other| other.name.as_str()).collect();
+            let remedy = match similar(name, known.iter().copied()) {
+                Some(meant) => format!("did you mean {meant:?}?"),
+                None => format!("there is {}", alternatives(&known).replace(" or ", " and ")),
+            };
+            element.error(format!(
+                "{}: no workload is called {name:?}; {remedy}",
+                value.key()
+            ))
+        })
+    };
+    elements.iter().map(index).collect()
+}
+
+/// With SMT off each workload that is bound to CPUs still needs one that is there.
+fn check_first_lanes(
+    value: Value,
+    machine: &Machine,
+    workloads: &[Workload],
+    taking_part: &[usize],
+) -> Result<()> {
+    let is_online = |cpu: &&u32| machine.online[**cpu as usize];
+    let cores = machine.cores.iter();
+    let mut left: Vec<u32> = cores
+        .filter_map(|core| core.lanes.iter().find(is_online))
+        .copied()
+        .collect();
+    left.sort_unstable();
+    for workload in taking_part.iter().map(|index| &workloads[*index]) {
+        let stuck = |cpus: &Vec<u32>| !cpus.iter().any(|cpu| left.binary_search(cpu).is_ok());
+        if workload.cpus.as_ref().is_some_and(stuck) {
+            return Err(value.error(format!(
+                "smt: with \"off\" none of the cpus of workload {:?} is left, only the first \
+                 online lane of each core is; give it one of these, or leave it out",
+                workload.name
+            )));
+        }
+    }
+    Ok(())
+}

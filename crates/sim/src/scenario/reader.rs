@@ -1,0 +1,330 @@
+//! TOML values that know where they stand, so that every mistake can be shown.
+
+use super::error::{Result, ScenarioError};
+use super::limits::Limits;
+use std::ops::RangeInclusive;
+use toml::Spanned;
+use toml::de::{DeInteger, DeTable, DeValue};
+
+/// How much of a wrong value a message quotes, characters.
+const QUOTED_MAX: usize = 40;
+
+/// From this similarity (Jaro-Winkler) on, another key is worth suggesting.
+const SIMILAR: f64 = 0.8;
+
+/// The text of a file, and its name.
+#[derive(Debug)]
+pub(super) struct Source<'a> {
+    pub file: &'a str,
+    pub text: &'a str,
+}
+
+impl Source<'_> {
+    /// A mistake at a byte offset.
+    pub fn error(&self, at: usize, message: impl Into<String>) -> ScenarioError {
+        let before = self.text.get(..at).unwrap_or(self.text);
+        ScenarioError {
+            file: self.file.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before.chars().rev().take_while(|&c| c != '\n').count() + 1,
+            message: message.into(),
+        }
+    }
+}
+
+/// A table that a file may hold: what it is called, and its keys.
+#[derive(Debug)]
+pub(super) struct Shape {
+    /// As messages call it.
+    pub title: &'static str,
+    /// How one looks.
+    pub form: &'static str,
+    /// The keys it may have.
+    pub keys: &'static [&'static str],
+    /// Keys that people may look for here, and where they are.
+    pub elsewhere: &'static [(&'static str, &'static str)],
+}
+
+/// A table of a file; all of its keys are known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Section<'a> {
+    source: &'a Source<'a>,
+    shape: &'static Shape,
+    table: &'a DeTable<'a>,
+    at: usize,
+}
+
+impl<'a> Section<'a> {
+    /// The whole file.
+    pub fn root(
+        source: &'a Source<'a>,
+        shape: &'static Shape,
+        table: &'a DeTable<'a>,
+    ) -> Result<Self> {
+        Section {
+            source,
+            shape,
+            table,
+            at: 0,
+        }
+        .checked()
+    }
+
+    fn checked(self) -> Result<Self> {
+        let unknown = |key: &&Spanned<_>| {
+            let key: &std::borrow::Cow<str> = key.get_ref();
+            !self.shape.keys.contains(&key.as_ref())
+        };
+        let first = self
+            .table
+            .keys()
+            .filter(unknown)
+            .min_by_key(|key| key.span().start);
+        match first {
+            Some(key) => Err(self.source.error(
+                key.span().start,
+                format!(
+                    "unknown key {:?} in {}; {}",
+                    key.get_ref(),
+                    self.shape.title,
+                    self.remedy(key.get_ref())
+                ),
+            )),
+            None => Ok(self),
+        }
+    }
+
+    /// What an unknown key may have been meant to be.
+    fn remedy(&self, key: &str) -> String {
+        let here = self.shape.keys.iter().map(|known| (*known, None));
+        let elsewhere = self.shape.elsewhere.iter();
+        let elsewhere = elsewhere.map(|(known, place)| (*known, Some(*place)));
+        let mut best = (SIMILAR, None);
+        for (known, place) in here.chain(elsewhere) {
+            let similarity = strsim::jaro_winkler(key, known);
+            if similarity > best.0 {
+                best = (similarity, Some((known, place)));
+            }
+        }
+        match best.1 {
+            Some((known, None)) => format!("did you mean {known:?}?"),
+            Some((known, Some(place))) if known == key => format!("it belongs in {place}"),
+            Some((known, Some(place))) => format!("did you mean {known:?} in {place}?"),
+            None => format!("its keys are {}", self.shape.keys.join(", ")),
+        }
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<Value<'a>> {
+        let (key, node) = self.table.get_key_value(key)?;
+        Some(Value {
+            source: self.source,
+            key: key.get_ref(),
+            node,
+        })
+    }
+
+    /// The value of a key that has to be there; `what` it is when it is not.
+    pub fn need(&self, key: &str, what: &str) -> Result<Value<'a>> {
+        self.get(key)
+            .ok_or_else(|| self.error(format!("{} lacks {key}: {what}", self.shape.title)))
+    }
+
+    /// The values of those of some keys that are there.
+    pub fn those<'k>(&self, keys: &'k [&'k str]) -> impl Iterator<Item = (&'k str, Value<'a>)> {
+        keys.iter().filter_map(|key| Some((*key, self.get(key)?)))
+    }
+
+    /// The only one of some keys that is there; `example` shows how they look.
+    pub fn one_of<'k>(&self, keys: &'k [&'k str], example: &str) -> Result<(&'k str, Value<'a>)> {
+        let there: Vec<_> = self.those(keys).collect();
+        match there[..] {
+            [only] => Ok(only),
+            [] => Err(self.error(format!(
+                "{} needs one of {}, such as {example}",
+                self.shape.title,
+                keys.join(", ")
+            ))),
+            [(first, _), (second, value), ..] => Err(value.error(format!(
+                "{second} stands beside {first}; {} takes only one of {}",
+                self.shape.title,
+                keys.join(", ")
+            ))),
+        }
+    }
+
+    /// A mistake of the table as a whole.
+    pub fn error(&self, message: impl Into<String>) -> ScenarioError {
+        self.source.error(self.at, message)
+    }
+}
+
+/// A value of a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Value<'a> {
+    source: &'a Source<'a>,
+    key: &'a str,
+    node: &'a Spanned<DeValue<'a>>,
+}
+
+impl<'a> Value<'a> {
+    /// A mistake here.
+    pub fn error(&self, message: impl Into<String>) -> ScenarioError {
+        self.source.error(self.node.span().start, message)
+    }
+
+    /// Something else should stand here.
+    pub fn expected(&self, what: impl std::fmt::Display) -> ScenarioError {
+        self.error(format!(
+            "{}: expected {what}, not {}",
+            self.key,
+            self.quoted()
+        ))
+    }
+
+    /// The key that it belongs to.
+    pub fn key(&self) -> &'a str {
+        self.key
+    }
+
+    /// The value as the file has it, on one line.
+    fn quoted(&self) -> String {
+        let text = match self.node.get_ref() {
+            DeValue::Table(_) => return "a table".into(),
+            DeValue::Array(array) if array.is_empty() => return "an empty array".into(),
+            DeValue::Array(_) => return "an array".into(),
+            _ => self.source.text.get(self.node.span()).unwrap_or_default(),
+        };
+        let line = text.lines().next().unwrap_or_default();
+        let mut short: String = line.chars().take(QUOTED_MAX).collect();
+        if short.len() < text.len() {
+            short.push('…');
+        }
+        short
+    }
+
+    /// Whether it is a string.
+    pub fn is_string(&self) -> bool {
+        self.node.get_ref().is_str()
+    }
+
+    /// Whether it is an array.
+    pub fn is_array(&self) -> bool {
+        self.node.get_ref().is_array()
+    }
+
+    /// Whether it is a number.
+    pub fn is_number(&self) -> bool {
+        matches!(self.node.get_ref(), DeValue::Integer(_) | DeValue::Float(_))
+    }
+
+    /// A number within limits.
+    pub fn number(&self, limits: Limits) -> Result<f64> {
+        let number = match self.node.get_ref() {
+            DeValue::Integer(integer) => whole(integer).map(|number| number as f64),
+            DeValue::Float(float) => float.as_str().parse().ok(),
+            _ => None,
+        };
+        number
+            .filter(|number| limits.allow(*number))
+            .ok_or_else(|| self.expected(limits))
+    }
+
+    /// A whole number within limits.
+    pub fn integer<T>(&self, limits: RangeInclusive<T>) -> Result<T>
+    where
+        T: TryFrom<i128> + PartialOrd + std::fmt::Display,
+    {
+        let number = self.node.get_ref().as_integer().and_then(whole);
+        number
+            .and_then(|number| T::try_from(number).ok())
+            .filter(|number| limits.contains(number))
+            .ok_or_else(|| {
+                self.expected(format!(
+                    "a whole number from {} to {}",
+                    limits.start(),
+                    limits.end()
+                ))
+            })
+    }
+
+    /// A string; `what` it is when it is none.
+    pub fn string(&self, what: &str) -> Result<&'a str> {
+        match self.node.get_ref() {
+            DeValue::String(text) => Ok(text),
+            _ => Err(self.expected(what)),
+        }
+    }
+
+    /// What one of some words stands for.
+    pub fn word<T: Copy>(&self, words: &[(&str, T)]) -> Result<T> {
+        let text = self.node.get_ref().as_str();
+        let found = words.iter().find(|(word, _)| Some(*word) == text);
+        found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+            let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            self.expected(alternatives(&words))
+        })
+    }
+
+    /// The elements of an array; `what` it is when it is none.
+    pub fn array(&self, what: &str) -> Result<Vec<Value<'a>>> {
+        let Some(array) = self.node.get_ref().as_array() else {
+            return Err(self.expected(what));
+        };
+        let element = |node| Value { node, ..*self };
+        Ok(array.iter().map(element).collect())
+    }
+
+    /// The two elements of an array of two; `what` it is when it is none.
+    pub fn pair(&self, what: &str) -> Result<[Value<'a>; 2]> {
+        let elements = self.array(what)?;
+        <[Value; 2]>::try_from(elements).map_err(|_| self.expected(what))
+    }
+
+    /// A table.
+    pub fn section(&self, shape: &'static Shape) -> Result<Section<'a>> {
+        let Some(table) = self.node.get_ref().as_table() else {
+            return Err(self.expected(shape.form));
+        };
+        Section {
+            source: self.source,
+            shape,
+            table,
+            at: self.node.span().start,
+        }
+        .checked()
+    }
+
+    /// Tables of one kind, each with a header in double brackets, or an array of inline tables.
+    pub fn sections(&self, shape: &'static Shape) -> Result<Vec<Section<'a>>> {
+        if self.node.get_ref().is_table() && shape.title.starts_with("[[") {
+            return Err(self.error(format!(
+                "{} can be there several times: write its header as {}, with double brackets",
+                self.key, shape.title
+            )));
+        }
+        let elements = self.array(shape.form)?;
+        elements.iter().map(|table| table.section(shape)).collect()
+    }
+}
+
+fn whole(integer: &DeInteger) -> Option<i128> {
+    i128::from_str_radix(integer.as_str(), integer.radix()).ok()
+}
+
+/// `"a", "b" or "c"`.
+pub(super) fn alternatives(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+    match quoted.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => "nothing".into(),
+    }
+}
+
+/// A word among some that is much like another one, as an end of a message.
+pub(super) fn similar<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    let scored = known.map(|known| (strsim::jaro_winkler(word, known), known));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 > SIMILAR).then_some(best.1)
+}

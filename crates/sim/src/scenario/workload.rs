@@ -1,0 +1,128 @@
+//! The tables `[[workload]]`.
+
+use super::behaviour::behaviour;
+use super::error::Result;
+use super::machine::cpu_list;
+use super::reader::{Section, Shape, Value, alternatives};
+use crate::{Class, Machine, Policy, Workload};
+
+const IN_OPEN: &str = "open = { … }";
+const IN_CLOSED: &str = "closed = { … }";
+const IN_IO: &str = "io = { … }";
+
+pub(super) const WORKLOAD: Shape = Shape {
+    title: "[[workload]]",
+    form: "tables [[workload]]",
+    keys: &[
+        "name",
+        "class",
+        "policy",
+        "nice",
+        "cpus",
+        "kind_of",
+        "open",
+        "closed",
+        "trace",
+        "batch",
+        "io",
+        "workers",
+        "demand_ms",
+        "stages",
+        "deadline_ms",
+        "quality",
+    ],
+    elsewhere: &[
+        ("rate_per_s", IN_OPEN),
+        ("load", IN_OPEN),
+        ("interarrival_ms", IN_OPEN),
+        ("clients", IN_CLOSED),
+        ("think_ms", IN_CLOSED),
+        ("tasks", "batch = { … } or io = { … }"),
+        ("burst_ms", IN_IO),
+        ("wait_ms", IN_IO),
+    ],
+};
+
+/// What a workload may refer to.
+pub(super) struct Context<'a> {
+    pub machine: &'a Machine,
+    /// Names of the rows of the interference table; none without one.
+    pub kinds: &'a [String],
+    /// Of all cores that have a lane online, in fastest cores.
+    pub capacity: f64,
+    /// Reads a trace.
+    pub read: &'a dyn Fn(&str) -> std::io::Result<String>,
+}
+
+/// Reads a `[[workload]]`.
+pub(super) fn workload(section: &Section, context: &Context) -> Result<Workload> {
+    let name = section.need("name", "what to call it, such as \"server\"")?;
+    let class = section.need("class", "\"critical\", \"normal\" or \"batch\"")?;
+    let policy = section.get("policy").map_or(Ok(Policy::Normal), |value| {
+        value.word(&[
+            ("normal", Policy::Normal),
+            ("batch", Policy::Batch),
+            ("idle", Policy::Idle),
+        ])
+    })?;
+    let cpus = section.get("cpus");
+    let cpus = cpus
+        .map(|value| usable(value, context.machine))
+        .transpose()?;
+    let online = (0_u32..).zip(&context.machine.online);
+    let open_to_it = |cpu: u32| {
+        cpus.as_ref()
+            .is_none_or(|cpus: &Vec<u32>| cpus.binary_search(&cpu).is_ok())
+    };
+    let lanes = online
+        .filter(|(cpu, online)| **online && open_to_it(*cpu))
+        .count();
+    Ok(Workload {
+        name: self::name(name)?,
+        class: class.word(&Class::ALL.map(|class| (class.name(), class)))?,
+        policy,
+        nice: section
+            .get("nice")
+            .map_or(Ok(0), |value| value.integer(-20..=19))?,
+        kind: kind(section, context)?,
+        behaviour: behaviour(section, context, lanes)?,
+        cpus,
+    })
+}
+
+/// A name that can stand in a table.
+pub(super) fn name(value: Value) -> Result<String> {
+    let what = "a name of 1 to 40 characters without control characters";
+    let name = value.string(what)?;
+    match (1..=40).contains(&name.chars().count()) && !name.contains(char::is_control) {
+        true => Ok(name.to_owned()),
+        false => Err(value.expected(what)),
+    }
+}
+
+/// CPUs of which at least one is online.
+fn usable(value: Value, machine: &Machine) -> Result<Vec<u32>> {
+    let cpus = cpu_list(value, machine)?;
+    match cpus.iter().any(|&cpu| machine.online[cpu as usize]) {
+        true => Ok(cpus),
+        false => Err(value.error("cpus: none of them is online; name one that is")),
+    }
+}
+
+/// The row of the interference table.
+fn kind(section: &Section, context: &Context) -> Result<usize> {
+    let known: Vec<&str> = context.kinds.iter().map(String::as_str).collect();
+    match (section.get("kind_of"), &known[..]) {
+        (None, [] | [_]) => Ok(0),
+        (None, _) => Err(section.error(format!(
+            "[[workload]] lacks kind_of: its row of the interference table, {}",
+            alternatives(&known)
+        ))),
+        (Some(value), []) => Err(value
+            .error("kind_of: [machine] has no interference table; add one, or leave kind_of out")),
+        (Some(value), _) => {
+            let rows: Vec<(&str, usize)> = known.into_iter().zip(0..).collect();
+            value.word(&rows)
+        }
+    }
+}
