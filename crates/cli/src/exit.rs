@@ -31,6 +31,8 @@ impl fmt::Display for BadInput {
     }
 }
 
+impl std::error::Error for BadInput {}
+
 /// The exit code for an error that reached `main`.
 pub fn code_of(error: &anyhow::Error) -> ExitCode {
     if error.downcast_ref::<BadInput>().is_some() {

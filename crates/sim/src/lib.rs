@@ -10,6 +10,7 @@ mod baseline;
 mod engine;
 mod error;
 mod events;
+pub mod experiment;
 mod machine;
 mod random;
 mod record;

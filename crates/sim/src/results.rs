@@ -3,7 +3,7 @@
 use crate::engine::{CoreTotals, LaneTotals};
 use crate::scheduler::Counters;
 use crate::task::{Class, TaskTotals};
-use crate::workload::Workload;
+use crate::workload::{Arrivals, Behaviour, Workload};
 use hdrhistogram::Histogram;
 
 /// Significant digits of latencies.
@@ -16,6 +16,8 @@ pub struct Measured {
     pub name: String,
     /// Its class.
     pub class: Class,
+    /// Clients of a closed loop.
+    pub clients: Option<usize>,
     /// Requests that arrived.
     pub arrived: u64,
     /// Requests that were answered, in part or completely.
@@ -40,6 +42,13 @@ impl Measured {
         Measured {
             name: workload.name.clone(),
             class: workload.class,
+            clients: match &workload.behaviour {
+                Behaviour::Requests {
+                    arrivals: Arrivals::Closed { clients, .. },
+                    ..
+                } => Some(*clients),
+                _ => None,
+            },
             arrived: 0,
             completed: 0,
             unfinished: 0,

@@ -121,12 +121,24 @@ impl Replication {
         let max = max_capacity_factor(machine);
         let productivity = capacity_factor.zip(max).map(|(factor, max)| factor / max);
         let (counters, share) = (&self.counters, self.batch_share());
+        let completed: u64 = self
+            .workloads
+            .iter()
+            .map(|measured| measured.completed)
+            .sum();
+        let etr_per_s = completed as f64 * NS_PER_S / self.length_ns as f64;
         let evict_us = counters.evict_wait_ns as f64 / counters.evictions.max(1) as f64 / 1e3;
         vec![
             ("batch_share", share),
             (
                 "batch_beside_critical",
                 share.and(Some(self.batch_beside_critical())),
+            ),
+            // z/VM: external and internal transaction rate; see experiments/README.md.
+            ("etr_per_s", Some(etr_per_s)),
+            (
+                "itr_per_s",
+                (self.utilization() > 0.0).then(|| etr_per_s / self.utilization()),
             ),
             ("utilization", Some(self.utilization())),
             ("core_utilization", Some(self.core_utilization())),
@@ -172,6 +184,24 @@ fn max_capacity_factor(machine: &Machine) -> Option<f64> {
             Some(widest as f64 * speeds.get(widest.checked_sub(1)?)?)
         }
         Interference::Kinds(_) => None,
+    }
+}
+
+impl Outcome {
+    /// A metric of a workload, or of the machine, by replication; none if a replication has none.
+    pub fn values(&self, workload: Option<&str>, metric: &str) -> Option<Vec<f64>> {
+        let of = |replication: &Replication| {
+            let values = match workload {
+                None => replication.values(&self.machine),
+                Some(name) => {
+                    let named = |measured: &&Measured| measured.name == name;
+                    let measured = replication.workloads.iter().find(named)?;
+                    measured.values(replication.length_ns)
+                }
+            };
+            values.iter().find(|(name, _)| *name == metric)?.1
+        };
+        self.replications.iter().map(of).collect()
     }
 }
 

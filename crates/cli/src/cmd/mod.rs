@@ -2,7 +2,9 @@
 
 mod demo;
 mod doctor;
+mod reproduce;
 mod run;
+mod sim;
 mod stat;
 mod testbed;
 mod topology;
@@ -17,7 +19,9 @@ use std::process::ExitCode;
 pub enum Command {
     Demo(demo::Args),
     Doctor(doctor::Args),
+    Reproduce(reproduce::Args),
     Run(run::Args),
+    Sim(sim::Args),
     Stat(stat::Args),
     Testbed(testbed::Args),
     Topology(topology::Args),
@@ -29,7 +33,9 @@ impl Command {
         match self {
             Command::Demo(args) => demo::run(args),
             Command::Doctor(args) => doctor::run(args),
+            Command::Reproduce(args) => reproduce::run(args),
             Command::Run(args) => run::run(args),
+            Command::Sim(args) => sim::run(args),
             Command::Stat(args) => stat::run(args),
             Command::Testbed(args) => testbed::run(args),
             Command::Topology(args) => topology::run(args),

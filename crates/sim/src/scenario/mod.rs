@@ -64,3 +64,40 @@ pub struct Run {
     /// Time before it that does not count, ns.
     pub warmup_ns: u64,
 }
+
+impl Run {
+    /// Sets the measured time, s.
+    ///
+    /// # Errors
+    /// If it is not above 0 and at most a million.
+    pub fn set_seconds(&mut self, seconds: f64) -> std::result::Result<(), String> {
+        if !(seconds > 0.0 && seconds <= 1e6) {
+            return Err(format!("{seconds} s: give more than 0 and at most 1000000"));
+        }
+        self.length_ns = (seconds * 1e9) as u64;
+        Ok(())
+    }
+}
+
+impl Scenario {
+    /// Forgets all configurations but one.
+    ///
+    /// # Errors
+    /// If there is no such configuration; names those that there are.
+    pub fn keep_only(&mut self, name: &str) -> std::result::Result<(), String> {
+        if !self
+            .configurations
+            .iter()
+            .any(|configuration| configuration.name == name)
+        {
+            let names = self.configurations.iter().map(|c| c.name.as_str());
+            let names = names.collect::<Vec<_>>().join(", ");
+            return Err(format!(
+                "there is no configuration {name:?}; there are {names}"
+            ));
+        }
+        self.configurations
+            .retain(|configuration| configuration.name == name);
+        Ok(())
+    }
+}

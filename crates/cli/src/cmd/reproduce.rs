@@ -1,0 +1,104 @@
+//! `sidelane reproduce`: published results beside ours.
+
+use super::Format;
+use super::sim::progress_bar;
+use crate::exit::BadInput;
+use anyhow::Context;
+use sidelane_sim::experiment::{Experiment, ExperimentError, Report};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const ABOUT: &str = "\
+Runs experiments of published systems in the simulator and prints each published value beside ours,
+with a verdict. Without a name the experiments are listed. docs/experiments.md says what the verdicts
+mean; a difference is a result, so the exit code does not depend on them.";
+
+const EXAMPLES: &str = "Examples:
+  sidelane reproduce
+  sidelane reproduce elfen-one-core
+  sidelane reproduce elfen-one-core zvm-smt2-parallel --format json
+  sidelane reproduce --all --html experiments.html";
+
+/// Reproduce published results, by simulation.
+#[derive(clap::Args)]
+#[command(long_about = ABOUT, after_help = EXAMPLES)]
+pub struct Args {
+    /// Which ones.
+    #[arg(value_name = "NAME", conflicts_with = "all")]
+    names: Vec<String>,
+    /// All of them.
+    #[arg(long)]
+    all: bool,
+    /// Write a page with tables and figures [default with --all: sidelane-experiments.html].
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+/// Runs `sidelane reproduce`.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let experiments = Experiment::all()?;
+    if !args.all && args.names.is_empty() {
+        list(&experiments, args.format)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let chosen = choose(&experiments, &args)?;
+    let bar = progress_bar(chosen.iter().map(|experiment| experiment.runs()).sum());
+    let mut reports = Vec::new();
+    for experiment in chosen {
+        reports.push(experiment.run(&|| bar.inc(1)).map_err(explained)?);
+    }
+    bar.finish_and_clear();
+    let page = args
+        .html
+        .or_else(|| args.all.then(|| PathBuf::from("sidelane-experiments.html")));
+    if let Some(path) = page {
+        std::fs::write(&path, sidelane_sim::experiment::page(&reports))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        eprintln!("sidelane: wrote {}", path.display());
+    }
+    let text = || {
+        reports
+            .iter()
+            .map(Report::text)
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    args.format.print(text, &reports)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The experiments that were named, in the order of their names.
+fn choose<'a>(experiments: &'a [Experiment], args: &Args) -> anyhow::Result<Vec<&'a Experiment>> {
+    for name in &args.names {
+        if !experiments
+            .iter()
+            .any(|experiment| experiment.name == *name)
+        {
+            return Err(BadInput(format!(
+                "there is no experiment {name:?}; `sidelane reproduce` lists them"
+            ))
+            .into());
+        }
+    }
+    let wanted = |e: &&Experiment| args.all || args.names.contains(&e.name);
+    Ok(experiments.iter().filter(wanted).collect())
+}
+
+fn list(experiments: &[Experiment], format: Format) -> anyhow::Result<()> {
+    let names: Vec<_> = experiments.iter().map(|e| (&e.name, &e.title)).collect();
+    let line = |(name, title): &(&String, &String)| format!("{name:<24} {title}\n");
+    format.print(|| names.iter().map(line).collect(), &names)
+}
+
+/// A violation is explained by its last steps.
+fn explained(error: ExperimentError) -> anyhow::Error {
+    match &error {
+        ExperimentError::Simulation { error: inner, .. } => {
+            anyhow::anyhow!("{error}\n{}", inner.steps())
+        }
+        _ => error.into(),
+    }
+}

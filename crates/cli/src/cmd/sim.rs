@@ -1,0 +1,127 @@
+//! `sidelane sim`: what Sidelane would do on a machine with a load.
+
+use crate::exit::BadInput;
+use anyhow::{Context, anyhow};
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+use sidelane_sim::{Scenario, Summary};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const ABOUT: &str = "\
+Simulates a machine whose lanes slow each other down, under the scheduler's own source (the same
+that `sidelane run` loads) and under others to compare with. The scenario says which machine, which
+load and which configurations; docs/scenarios.md describes it. The same scenario and seed give the
+same results on every machine.";
+
+const EXAMPLES: &str = "Examples:
+  sidelane sim examples/scenarios/demo.toml
+  sidelane sim examples/scenarios/demo.toml --format json | jq '.configurations[].machine'
+  sidelane sim examples/scenarios/demo.toml --seconds 0.2 --configuration sidelane --svg lanes.svg
+  sidelane sim examples/scenarios/demo.toml --seconds 1 --trace trace.json   # for ui.perfetto.dev";
+
+/// Simulate what Sidelane would do on a machine with a load.
+#[derive(clap::Args)]
+#[command(long_about = ABOUT, after_help = EXAMPLES)]
+pub struct Args {
+    /// The scenario.
+    #[arg(value_name = "SCENARIO.toml")]
+    scenario: PathBuf,
+    /// Only this configuration; needed for pictures and traces where there are several.
+    #[arg(long, value_name = "NAME")]
+    configuration: Option<String>,
+    /// Instead of the scenario's number of replications.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    replications: Option<u32>,
+    /// Instead of the scenario's measured time.
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
+    /// Instead of the scenario's seed.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Replications that run at the same time [default: one for each CPU].
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Draw the first replication as a timeline of all lanes.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Write all steps of the first replication, for Perfetto.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people: tables.
+    Text,
+    /// For programs: one JSON document.
+    Json,
+    /// One line a metric.
+    Csv,
+}
+
+/// Runs `sidelane sim`.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(threads) = args.threads {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        pool.build_global().context("cannot start the threads")?;
+    }
+    let scenario = read(&args)?;
+    let outcomes = with_progress(&scenario)?;
+    let summary = Summary::new(&scenario, &outcomes);
+    match args.format {
+        Format::Text => super::write_out(&summary.text())?,
+        Format::Csv => super::write_out(&summary.csv())?,
+        Format::Json => super::write_out(&(serde_json::to_string_pretty(&summary)? + "\n"))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The scenario, with what the command line says instead.
+fn read(args: &Args) -> anyhow::Result<Scenario> {
+    let mut scenario = read_scenario(&args.scenario)?;
+    let run = &mut scenario.run;
+    run.replications = args.replications.unwrap_or(run.replications);
+    run.seed = args.seed.unwrap_or(run.seed);
+    if let Some(seconds) = args.seconds {
+        run.set_seconds(seconds)
+            .map_err(|reason| BadInput(format!("--seconds: {reason}")))?;
+    }
+    if let Some(name) = &args.configuration {
+        scenario
+            .keep_only(name)
+            .map_err(|reason| BadInput(format!("--configuration: {reason}")))?;
+    }
+    Ok(scenario)
+}
+
+fn read_scenario(path: &Path) -> anyhow::Result<Scenario> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| BadInput(format!("cannot read {}", path.display())))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let read = |name: &str| std::fs::read_to_string(folder.join(name));
+    let scenario = Scenario::parse_with(&text, &path.display().to_string(), &read);
+    scenario.map_err(|error| BadInput(error.to_string()).into())
+}
+
+/// Runs everything, with a progress bar where somebody looks.
+fn with_progress(scenario: &Scenario) -> anyhow::Result<Vec<sidelane_sim::Outcome>> {
+    let runs = scenario.configurations.len() as u64 * u64::from(scenario.run.replications);
+    let bar = progress_bar(runs);
+    let outcomes = sidelane_sim::run(scenario, &|| bar.inc(1));
+    bar.finish_and_clear();
+    outcomes.map_err(|error| anyhow!("{error}\n{}", error.steps()))
+}
+
+/// A bar on standard error, where that is a terminal.
+pub fn progress_bar(runs: u64) -> ProgressBar {
+    let bar = ProgressBar::new(runs);
+    match ProgressStyle::with_template("{wide_bar} {pos}/{len} runs, {eta} left") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -1,0 +1,238 @@
+//! Verdicts: our values beside published ones.
+
+use super::claims::{Claim, Comparison, Expectation, Limit, Role};
+use super::report::Point;
+use crate::run::Outcome;
+use crate::statistics::Estimate;
+use crate::summary::CONFIDENCE;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A claim at a point, what we found there, and the verdict.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    /// What was published.
+    pub claim: Claim,
+    /// The point; of a claim about several points the one that is worst for it.
+    pub at: BTreeMap<String, toml::Value>,
+    /// Our value; none where the metric has no meaning. Of a rise or a fall, the smallest step in the
+    /// right direction.
+    pub ours: Option<Estimate>,
+    /// Ours ÷ published.
+    pub ratio: Option<f64>,
+    /// The verdict.
+    pub verdict: Verdict,
+}
+
+/// A verdict; docs/experiments.md says what each means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "they say what they mean")]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    Agrees,
+    Differs,
+    TrendHolds,
+    TrendFails,
+    Consistent,
+    Inconsistent,
+    Input,
+    Unclear,
+    NoValue,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verdict::Agrees => "agrees",
+            Verdict::Differs => "differs",
+            Verdict::TrendHolds => "trend holds",
+            Verdict::TrendFails => "trend fails",
+            Verdict::Consistent => "consistent",
+            Verdict::Inconsistent => "inconsistent",
+            Verdict::Input => "input",
+            Verdict::Unclear => "unclear",
+            Verdict::NoValue => "no value",
+        })
+    }
+}
+
+/// Is it so? None: the interval reaches across the limit.
+type Truth = Option<bool>;
+
+/// The findings of a claim: one for each point of a number, one for the worst point of a trend.
+pub(super) fn judge(claim: &Claim, points: &[Point]) -> Vec<Finding> {
+    let meant = |point: &&Point| {
+        claim
+            .at
+            .iter()
+            .all(|(name, value)| point.at.get(name) == Some(value))
+    };
+    let points: Vec<&Point> = points.iter().filter(meant).collect();
+    match &claim.expectation {
+        Expectation::Value { value, tolerance } => {
+            let at = |point: &&Point| number(claim, point, *value, *tolerance);
+            points.iter().map(at).collect()
+        }
+        Expectation::Trend(Limit::Rises(sweep)) => vec![course(claim, &points, sweep, 1.0)],
+        Expectation::Trend(Limit::Falls(sweep)) => vec![course(claim, &points, sweep, -1.0)],
+        Expectation::Trend(limit) => {
+            let bounds = bounds(limit);
+            let all = points.iter().map(|point| {
+                let ours = compared(claim, point);
+                let truth = ours.as_ref().map(|ours| within(ours, bounds));
+                (point.at.clone(), ours, truth)
+            });
+            vec![worst(claim, all.collect())]
+        }
+    }
+}
+
+fn bounds(limit: &Limit) -> [f64; 2] {
+    match limit {
+        Limit::Above(low) => [*low, f64::INFINITY],
+        Limit::Below(high) => [f64::NEG_INFINITY, *high],
+        Limit::Between(both) => *both,
+        Limit::Rises(_) | Limit::Falls(_) => [0.0, f64::INFINITY],
+    }
+}
+
+/// Is a value between two bounds, as far as its interval tells?
+fn within(ours: &Estimate, [low, high]: [f64; 2]) -> Truth {
+    let width = ours.half_width.unwrap_or(0.0);
+    let (from, to) = (ours.mean - width, ours.mean + width);
+    match () {
+        () if from >= low && to <= high => Some(true),
+        () if to < low || from > high => Some(false),
+        () => None,
+    }
+}
+
+fn number(claim: &Claim, point: &Point, value: f64, tolerance: f64) -> Finding {
+    let ours = compared(claim, point);
+    let slack = value.abs() * tolerance;
+    let truth = ours
+        .as_ref()
+        .map(|ours| within(ours, [value - slack, value + slack]));
+    Finding {
+        claim: claim.clone(),
+        at: point.at.clone(),
+        ratio: ours
+            .as_ref()
+            .filter(|_| value != 0.0)
+            .map(|ours| ours.mean / value),
+        verdict: verdict(claim, truth),
+        ours,
+    }
+}
+
+/// From each value of a sweep to the next, whatever the other sweeps are at.
+fn course(claim: &Claim, points: &[&Point], sweep: &str, direction: f64) -> Finding {
+    let rest = |point: &Point| {
+        let mut at = point.at.clone();
+        at.remove(sweep);
+        at
+    };
+    let mut steps = Vec::new();
+    for (index, point) in points.iter().enumerate() {
+        let next = points[index + 1..]
+            .iter()
+            .find(|next| rest(next) == rest(point));
+        let Some(next) = next else { continue };
+        let both = values(claim, point).zip(values(claim, next));
+        let step = both.and_then(|(from, to)| {
+            let steps = from
+                .iter()
+                .zip(&to)
+                .map(|(from, to)| (to - from) * direction);
+            Estimate::of(&steps.collect::<Vec<_>>(), CONFIDENCE)
+        });
+        let truth = step.as_ref().map(|step| within(step, [0.0, f64::INFINITY]));
+        steps.push((next.at.clone(), step, truth));
+    }
+    worst(claim, steps)
+}
+
+/// The finding that is worst for a claim: false before unclear before true.
+fn worst(
+    claim: &Claim,
+    all: Vec<(
+        BTreeMap<String, toml::Value>,
+        Option<Estimate>,
+        Option<Truth>,
+    )>,
+) -> Finding {
+    let rank = |truth: &Option<Truth>| match truth {
+        None => 0,
+        Some(Some(false)) => 1,
+        Some(None) => 2,
+        Some(Some(true)) => 3,
+    };
+    let worst = all.into_iter().min_by_key(|(_, _, truth)| rank(truth));
+    let (at, ours, truth) = worst.unwrap_or_default();
+    Finding {
+        claim: claim.clone(),
+        at,
+        ours,
+        ratio: None,
+        verdict: verdict(claim, truth),
+    }
+}
+
+fn verdict(claim: &Claim, truth: Option<Truth>) -> Verdict {
+    let is_trend = matches!(claim.expectation, Expectation::Trend(_));
+    match (truth, claim.role) {
+        (None, _) => Verdict::NoValue,
+        (_, Role::Input) => Verdict::Input,
+        (Some(None), _) => Verdict::Unclear,
+        (Some(Some(true)), Role::Consistency) => Verdict::Consistent,
+        (Some(Some(false)), Role::Consistency) => Verdict::Inconsistent,
+        (Some(Some(true)), Role::Prediction) if is_trend => Verdict::TrendHolds,
+        (Some(Some(false)), Role::Prediction) if is_trend => Verdict::TrendFails,
+        (Some(Some(true)), Role::Prediction) => Verdict::Agrees,
+        (Some(Some(false)), Role::Prediction) => Verdict::Differs,
+    }
+}
+
+/// What the claim is about, as an estimate.
+fn compared(claim: &Claim, point: &Point) -> Option<Estimate> {
+    let own = of(claim, point, &claim.configuration)?;
+    let Some(other) = &claim.relative_to else {
+        return Estimate::of(&own, CONFIDENCE);
+    };
+    let other = of(claim, point, other)?;
+    if claim.compare == Comparison::Difference {
+        return Estimate::of(&joined(&own, &other, claim.compare), CONFIDENCE);
+    }
+    let mut ratio = Estimate::ratio(&own, &other, CONFIDENCE)?;
+    if claim.compare == Comparison::Increase {
+        ratio.mean -= 1.0;
+    }
+    Some(ratio)
+}
+
+/// What the claim is about, by replication.
+fn values(claim: &Claim, point: &Point) -> Option<Vec<f64>> {
+    let own = of(claim, point, &claim.configuration)?;
+    match &claim.relative_to {
+        None => Some(own),
+        Some(other) => Some(joined(&own, &of(claim, point, other)?, claim.compare)),
+    }
+}
+
+fn joined(own: &[f64], other: &[f64], compare: Comparison) -> Vec<f64> {
+    let join = |(own, other): (&f64, &f64)| match compare {
+        Comparison::Ratio => own / other,
+        Comparison::Difference => own - other,
+        Comparison::Increase => own / other - 1.0,
+    };
+    own.iter().zip(other).map(join).collect()
+}
+
+/// The metric of a configuration, by replication. With `relative_to`, a workload that takes no part
+/// in the other configuration has no value there.
+fn of(claim: &Claim, point: &Point, configuration: &str) -> Option<Vec<f64>> {
+    let named = |outcome: &&Outcome| outcome.configuration == configuration;
+    let outcome = point.outcomes.iter().find(named)?;
+    outcome.values(claim.workload.as_deref(), &claim.what)
+}

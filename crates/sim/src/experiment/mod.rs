@@ -1,0 +1,95 @@
+//! Experiments: scenarios with what is varied and what was published about them.
+//!
+//! `experiments/README.md` describes the files; they are part of the program.
+
+mod claims;
+mod html;
+mod judge;
+mod read;
+mod report;
+mod sweep;
+
+pub use claims::{Claim, Comparison, Expectation, Limit, Origin, Role};
+pub use html::page;
+pub use judge::{Finding, Verdict};
+pub use report::{Point, Report};
+
+use crate::Scenario;
+use crate::scenario::ScenarioError;
+use crate::simulation::Kind;
+use sweep::Sweep;
+
+include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
+
+/// An experiment.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// Name of its file, without the ending.
+    pub name: String,
+    /// What is reproduced.
+    pub title: String,
+    /// Where the published values stand.
+    pub source: String,
+    /// What follows from what, and what cannot be reproduced.
+    pub notes: Vec<String>,
+    /// What is claimed, in the order of the file: numbers first.
+    pub claims: Vec<Claim>,
+    /// The scenario as it stands in the file.
+    pub scenario: Scenario,
+    sweeps: Vec<Sweep>,
+    /// The file, to set the keys of sweeps in.
+    document: toml_edit::DocumentMut,
+}
+
+/// Why an experiment could not be run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ExperimentError {
+    /// Its file has a mistake.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// Its file has a mistake in what makes it an experiment.
+    #[error("{file}: {message}")]
+    Claims {
+        /// The file.
+        file: String,
+        /// What is wrong, with the place as far as it is known.
+        message: String,
+    },
+    /// The simulation ended in an error.
+    #[error("{file}: {error}")]
+    Simulation {
+        /// The file.
+        file: String,
+        /// The error.
+        error: crate::Error,
+    },
+}
+
+impl Experiment {
+    /// The experiments that are part of the program, by name.
+    ///
+    /// # Errors
+    /// If one of their files has a mistake.
+    pub fn all() -> Result<Vec<Experiment>, ExperimentError> {
+        let read = |(name, text): &(&str, &str)| Experiment::parse(text, name);
+        EXPERIMENTS.iter().map(read).collect()
+    }
+
+    /// How many simulations it takes.
+    pub fn runs(&self) -> u64 {
+        let points: u64 = self
+            .sweeps
+            .iter()
+            .map(|sweep| sweep.values.len() as u64)
+            .product();
+        let replications = u64::from(self.scenario.run.replications);
+        points * replications * self.scenario.configurations.len() as u64
+    }
+
+    /// Whether a configuration runs the scheduler's own source.
+    pub fn is_sidelane(&self, configuration: &str) -> bool {
+        let named = |c: &&crate::Configuration| c.name == configuration;
+        let found = self.scenario.configurations.iter().find(named);
+        found.is_some_and(|c| matches!(c.scheduler, Kind::Sidelane(_)))
+    }
+}
