@@ -85,8 +85,8 @@ fn nice_values_share_by_weight() {
 #[test]
 fn normal_work_takes_the_lane_from_idle_policy_at_once() {
     let mut sim = simulation([1, 1, 1, 1]);
-    let batch = [(); 2].map(|()| busy(&mut sim, &spec(Policy::Idle, 0, None)));
-    let server = sim.create(&spec(Policy::Normal, 19, None)).unwrap();
+    let batch = busy(&mut sim, &spec(Policy::Idle, 0, None));
+    let server = sim.create(&spec(Policy::Normal, 0, None)).unwrap();
     sim.keep_records();
     sim.set_timer(10 * MS, 0);
     while let Some(occurrence) = sim.next(1000 * MS).unwrap() {
@@ -109,9 +109,7 @@ fn normal_work_takes_the_lane_from_idle_policy_at_once() {
     assert!(delays.len() > 100, "{}", delays.len());
     let worst = delays.iter().max().unwrap();
     assert!(*worst <= Costs::default().kick_ns, "{worst}");
-    for id in batch {
-        assert!(lane_ns(&mut sim, id) > 250 * MS);
-    }
+    assert!(lane_ns(&mut sim, batch) > 500 * MS);
 }
 
 #[test]
@@ -164,13 +162,8 @@ fn busy_tasks_spread_over_cores_caches_and_nodes() {
     let mut cores: Vec<u32> = lanes_of(&sim, &ids).iter().map(|lane| lane / 2).collect();
     cores.dedup();
     assert_eq!(cores, [0, 1, 2, 3, 4, 5, 6, 7]);
-    assert!(
-        sim.counters()
-            .steals
-            .iter()
-            .skip(1)
-            .all(|&steals| steals > 0)
-    );
+    let [_, _, cache, node] = sim.counters().steals;
+    assert!(cache > 0 && node > 0, "{cache} {node}");
     // Then there is nothing to move any more.
     let settled = sim.counters();
     sim.next(4_000 * MS).unwrap();
@@ -350,12 +343,72 @@ fn check_conserving(shape: [u32; 4], seed: u64, tasks: usize, bound_ns: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(20) })]
 
     #[test]
     fn no_task_waits_long_while_a_lane_is_idle(seed: u64, tasks in 2_usize..14) {
         // The widest level is balanced every 8 ms; the first time, tasks may be too hot to move.
         check_conserving([1, 2, 2, 2], seed, tasks, 17 * MS);
+    }
+}
+
+/// A change at random: of CPUs, class, lanes, or the end of a task. Some are refused.
+fn disturb(sim: &mut Simulation, ids: &mut Vec<TaskId>, random: &mut Lcg) {
+    let id = ids[random.below(ids.len() as u64) as usize];
+    let lanes: Vec<u32> = (0..8).filter(|_| random.below(2) == 0).collect();
+    match random.below(6) {
+        0 => drop(sim.set_cpus(id, Some(&lanes))),
+        1 => sim.set_cpus(id, None).unwrap(),
+        2 => drop(sim.set_online(&lanes[..lanes.len() / 2], false)),
+        3 => sim.set_online(&lanes, true).unwrap(),
+        4 => sim.set_class(id, Class::Batch).unwrap(),
+        _ if ids.len() > 4 => {
+            sim.exit(id).unwrap();
+            ids.retain(|&other| other != id);
+        }
+        _ => sim.give(id, 1e6).unwrap(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40) })]
+
+    #[test]
+    fn changes_at_random_lose_no_task(seed: u64) {
+        let (mut sim, mut random) = (simulation([1, 2, 2, 2]), Lcg(seed));
+        let mut ids: Vec<TaskId> = (0..12)
+            .map(|index| {
+                let policy = [Policy::Normal, Policy::Batch, Policy::Idle][index % 3];
+                let id = sim.create(&spec(policy, index as i32 - 6, None)).unwrap();
+                sim.give(id, if index % 2 == 0 { f64::INFINITY } else { 1e6 }).unwrap();
+                id
+            })
+            .collect();
+        for _ in 0..300 {
+            let until_ns = sim.now_ns() + random.below(3 * MS);
+            // Whoever is done may have more to do at once, or wake up later.
+            while let Some(occurrence) = sim.next(until_ns).unwrap() {
+                match occurrence {
+                    Occurrence::Done(id) if random.below(3) == 0 => sim.give(id, 1e5).unwrap(),
+                    Occurrence::Done(id) => {
+                        sim.set_timer(sim.now_ns() + random.below(MS), u64::from(id.0));
+                    }
+                    Occurrence::Timer(id) => {
+                        let id = ids.iter().find(|other| u64::from(other.0) == id);
+                        if let Some(&id) = id {
+                            sim.give(id, random.below(2 * MS) as f64).unwrap();
+                        }
+                    }
+                }
+            }
+            disturb(&mut sim, &mut ids, &mut random);
+        }
+        let before: Vec<u64> = ids.iter().map(|&id| lane_ns(&mut sim, id)).collect();
+        while sim.next(6_000 * MS).unwrap().is_some() {}
+        for (&id, before_ns) in ids.iter().zip(before) {
+            let got_ns = lane_ns(&mut sim, id) - before_ns;
+            prop_assert!(got_ns > 0 || sim.state(id) == State::Sleeping, "{} got nothing", id);
+        }
     }
 }
 

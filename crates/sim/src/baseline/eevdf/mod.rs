@@ -68,7 +68,10 @@ impl Eevdf {
 
     /// The runqueue of a lane, and a task.
     fn pair(&mut self, cpu: u32, id: TaskId) -> (&mut RunQueue, &mut Entity) {
-        (&mut self.queues[cpu as usize], &mut self.entities[id.index()])
+        (
+            &mut self.queues[cpu as usize],
+            &mut self.entities[id.index()],
+        )
     }
 
     /// Sets the slice for the lanes that are online.
@@ -87,7 +90,8 @@ impl Eevdf {
     fn update_occupancy(&mut self, cpu: u32) {
         let queue = &self.queues[cpu as usize];
         let (nr_runnable, nr_idle_policy) = (queue.nr_runnable, queue.nr_idle_policy);
-        self.occupancy.update(&self.layout, cpu, nr_runnable, nr_idle_policy);
+        self.occupancy
+            .update(&self.layout, cpu, nr_runnable, nr_idle_policy);
     }
 
     /// Charges the current task of a lane, and ends its turn if its slice is used up and somebody
@@ -273,20 +277,26 @@ impl Scheduler for Eevdf {
         }
     }
 
+    /// A class is nothing to the kernel; a weight is.
     fn change_class(&mut self, engine: &mut Engine, id: TaskId) {
         let spec = engine.task(id).spec.clone();
+        if !self.entity(id).would_change(&spec) {
+            return;
+        }
         let (cpu, place) = (self.entity(id).lane, self.entity(id).place);
         self.detach(engine, id, place == Place::Delayed);
-        let now_ns = engine.now_ns();
-        let (queue, entity) = self.pair(cpu, id);
-        entity.change(&spec);
-        if matches!(place, Place::Waiting | Place::Running) {
-            queue.join(id, entity);
+        self.entity(id).change(&spec);
+        if matches!(place, Place::Asleep | Place::Delayed) {
+            return;
         }
+        self.attach(engine, cpu, id);
         if place == Place::Running {
-            queue.start(id, entity, now_ns);
+            let (queue, entity) = self.pair(cpu, id);
+            queue.start(id, entity, engine.now_ns());
+            self.resched(engine, cpu);
+        } else {
+            self.notify(engine, cpu, id);
         }
-        self.update_occupancy(cpu);
     }
 
     fn exit(&mut self, engine: &mut Engine, id: TaskId) {

@@ -87,6 +87,11 @@ impl Entity {
         self.protected_ns = None;
     }
 
+    /// Whether it is to have another policy or weight.
+    pub fn would_change(&self, spec: &TaskSpec) -> bool {
+        (self.policy, self.weight) != (spec.policy, weight(spec))
+    }
+
     /// Takes a new policy and nice value; it is in no queue.
     pub fn change(&mut self, spec: &TaskSpec) {
         let old = std::mem::replace(&mut self.weight, weight(spec));

@@ -1,7 +1,12 @@
-//! The arithmetic of a runqueue.
+//! The arithmetic of a runqueue, and what the public interface does not reach.
 
+use super::Eevdf;
 use super::runqueue::{Entity, Place, RunQueue, Slices};
-use crate::task::{Class, Policy, TaskId, TaskSpec};
+use crate::engine::{Engine, Event};
+use crate::scheduler::Scheduler;
+use crate::task::{Class, Policy, State, TaskId, TaskSpec};
+use crate::{Costs, Interference, Machine};
+use sidelane_topology::{Numbering, Regular, Topology};
 
 const MS: u64 = 1_000_000;
 
@@ -129,4 +134,67 @@ fn weights_are_the_kernels() {
     let normal = [-20, 0, 5, 19].map(|nice| weight(Policy::Normal, nice));
     assert_eq!(normal, [88761, 1024, 335, 15]);
     assert_eq!(weight(Policy::Idle, -20), 3);
+}
+
+/// A machine of one lane with two busy tasks.
+fn two_on_a_lane() -> (Engine, Eevdf, [TaskId; 2]) {
+    let topology = Topology::regular(&Regular {
+        packages: 1,
+        caches_per_package: 1,
+        cores_per_cache: 1,
+        lanes_per_core: 1,
+        numbering: Numbering::Adjacent,
+    })
+    .unwrap();
+    let speeds = Interference::ThreadPerf(vec![1.0]);
+    let machine = Machine::new(&topology, speeds, Costs::none()).unwrap();
+    let mut engine = Engine::new(machine);
+    let mut eevdf = Eevdf::new(&mut engine);
+    let ids = [(); 2].map(|()| {
+        let id = engine
+            .create(&TaskSpec::new("task", Class::Normal))
+            .unwrap();
+        eevdf.create(&mut engine, id);
+        engine.add_work(id, f64::INFINITY);
+        engine.waits(id);
+        eevdf.wake(&mut engine, id, false);
+        id
+    });
+    (engine, eevdf, ids)
+}
+
+fn pass(engine: &mut Engine, eevdf: &mut Eevdf, until_ns: u64) {
+    while let Some(event) = engine.events.take(until_ns) {
+        match event {
+            Event::Tick { lane } if engine.ticks(lane) => eevdf.tick(engine, lane),
+            Event::Look { lane } if engine.take_look(lane) => eevdf.look(engine, lane),
+            _ => {}
+        }
+        eevdf.check(engine).unwrap();
+    }
+}
+
+#[test]
+fn a_new_nice_value_counts_at_once() {
+    let (mut engine, mut eevdf, ids) = two_on_a_lane();
+    pass(&mut engine, &mut eevdf, 10 * MS);
+    // One of them runs, the other waits.
+    for (id, nice) in ids.into_iter().zip([0, 5]) {
+        engine.task_mut(id).spec.nice = nice;
+        eevdf.change_class(&mut engine, id);
+        eevdf.check(&engine).unwrap();
+    }
+    pass(&mut engine, &mut eevdf, 5_000 * MS);
+    engine.account_all();
+    let share = engine.task(ids[1]).totals.lane_ns as f64 / (5_000 * MS) as f64;
+    assert!((share - 335.0 / 1359.0).abs() < 0.005, "{share}");
+    // Normal work that becomes SCHED_IDLE gives way as soon as the lane looks.
+    let running = ids
+        .into_iter()
+        .find(|&id| engine.current(0) == Some(id))
+        .unwrap();
+    engine.task_mut(running).spec.policy = Policy::Idle;
+    eevdf.change_class(&mut engine, running);
+    pass(&mut engine, &mut eevdf, 6_000 * MS);
+    assert_eq!(engine.task(running).state, State::Waiting);
 }
