@@ -1,5 +1,6 @@
 //! Schedulers to compare with.
 
+mod eevdf;
 mod fifo;
 
 use crate::engine::Engine;
@@ -10,10 +11,17 @@ use crate::scheduler::Scheduler;
 pub enum Baseline {
     /// One queue for all, first in, first out, nobody preempts.
     Fifo,
+    /// What the Linux kernel does by default, 6.12 and later: a fair scheduler with a runqueue a
+    /// lane, earliest eligible virtual deadline first (EEVDF), wake-ups on idle lanes of the
+    /// last-level cache, and load balancing between cores, caches and nodes. Goes by policy and
+    /// nice value; classes are nothing to it. Left out: cgroups, tracked load (PELT), lazy
+    /// preemption, cores of unequal capacity, energy, NUMA page placement, core scheduling.
+    Eevdf,
 }
 
 pub(crate) fn scheduler(baseline: Baseline, engine: &mut Engine) -> Box<dyn Scheduler> {
     match baseline {
         Baseline::Fifo => Box::new(fifo::Fifo::new(engine)),
+        Baseline::Eevdf => Box::new(eevdf::Eevdf::new(engine)),
     }
 }

@@ -1,0 +1,437 @@
+//! The kernel's default scheduler, as the simulator has it.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use proptest::prelude::*;
+use sidelane_sim::*;
+use sidelane_topology::{Numbering, Regular, Topology};
+
+const MS: u64 = 1_000_000;
+
+/// Packages, caches of each, cores of each, lanes of each.
+fn machine(shape: [u32; 4]) -> Machine {
+    let topology = Topology::regular(&Regular {
+        packages: shape[0],
+        caches_per_package: shape[1],
+        cores_per_cache: shape[2],
+        lanes_per_core: shape[3],
+        numbering: Numbering::Adjacent,
+    })
+    .unwrap();
+    let perf = [1.0, 0.6, 0.5, 0.4][..shape[3] as usize].to_vec();
+    Machine::new(&topology, Interference::ThreadPerf(perf), Costs::default()).unwrap()
+}
+
+fn simulation(shape: [u32; 4]) -> Simulation {
+    Simulation::new(machine(shape), &Kind::Baseline(Baseline::Eevdf)).unwrap()
+}
+
+fn spec(policy: Policy, nice: i32, cpus: Option<&[u32]>) -> TaskSpec {
+    TaskSpec {
+        policy,
+        nice,
+        cpus: cpus.map(<[u32]>::to_vec),
+        ..TaskSpec::new("task", Class::Normal)
+    }
+}
+
+/// A task that always has work.
+fn busy(sim: &mut Simulation, spec: &TaskSpec) -> TaskId {
+    let id = sim.create(spec).unwrap();
+    sim.give(id, f64::INFINITY).unwrap();
+    id
+}
+
+fn lane_ns(sim: &mut Simulation, id: TaskId) -> u64 {
+    sim.account();
+    sim.task_totals(id).lane_ns
+}
+
+fn lane_of(sim: &Simulation, id: TaskId) -> Option<u32> {
+    match sim.state(id) {
+        State::Running(cpu) => Some(cpu),
+        _ => None,
+    }
+}
+
+/// Lanes that tasks run on, sorted; a lane is there once, and all tasks run.
+fn lanes_of(sim: &Simulation, ids: &[TaskId]) -> Vec<u32> {
+    let mut lanes: Vec<u32> = ids.iter().map(|&id| lane_of(sim, id).unwrap()).collect();
+    lanes.sort();
+    lanes
+}
+
+#[test]
+fn equal_tasks_share_a_lane_equally() {
+    let mut sim = simulation([1, 1, 1, 1]);
+    let ids = [(); 2].map(|()| busy(&mut sim, &spec(Policy::Normal, 0, None)));
+    for at_ms in (10..500).step_by(7) {
+        sim.next(at_ms * MS).unwrap();
+        let [a, b] = ids.map(|id| lane_ns(&mut sim, id));
+        assert!(a.abs_diff(b) <= 8 * MS, "{at_ms} ms: {a} {b}");
+    }
+}
+
+#[test]
+fn nice_values_share_by_weight() {
+    let mut sim = simulation([1, 1, 1, 1]);
+    let nices = [0, 5];
+    let ids = nices.map(|nice| busy(&mut sim, &spec(Policy::Normal, nice, None)));
+    sim.next(10_000 * MS).unwrap();
+    let [a, b] = ids.map(|id| lane_ns(&mut sim, id) as f64);
+    let share = b / (a + b);
+    assert!((share / (335.0 / 1359.0) - 1.0).abs() < 0.02, "{share}");
+}
+
+#[test]
+fn normal_work_takes_the_lane_from_idle_policy_at_once() {
+    let mut sim = simulation([1, 1, 1, 1]);
+    let batch = busy(&mut sim, &spec(Policy::Idle, 0, None));
+    let server = sim.create(&spec(Policy::Normal, 0, None)).unwrap();
+    sim.keep_records();
+    sim.set_timer(10 * MS, 0);
+    while let Some(occurrence) = sim.next(1000 * MS).unwrap() {
+        match occurrence {
+            Occurrence::Timer(_) => sim.give(server, 2e6).unwrap(),
+            Occurrence::Done(_) => sim.set_timer(sim.now_ns() + 3_456_789, 0),
+        }
+    }
+    let records = sim.take_records();
+    let (mut woken_ns, mut delays) = (None, Vec::new());
+    for record in records {
+        match record.step {
+            Step::Wake { task } if task == server => woken_ns = Some(record.at_ns),
+            Step::Run { task, .. } if task == server => {
+                delays.extend(woken_ns.take().map(|woken_ns| record.at_ns - woken_ns));
+            }
+            _ => {}
+        }
+    }
+    assert!(delays.len() > 100, "{}", delays.len());
+    let worst = delays.iter().max().unwrap();
+    assert!(*worst <= Costs::default().kick_ns, "{worst}");
+    assert!(lane_ns(&mut sim, batch) > 500 * MS);
+}
+
+#[test]
+fn idle_policy_does_not_preempt() {
+    let mut sim = simulation([1, 1, 1, 1]);
+    let normal = busy(&mut sim, &spec(Policy::Normal, 19, None));
+    sim.next(20 * MS).unwrap();
+    let idle = busy(&mut sim, &spec(Policy::Idle, 0, None));
+    sim.next(20 * MS + 100_000).unwrap();
+    assert_eq!(sim.state(idle), State::Waiting);
+    sim.next(10_000 * MS).unwrap();
+    // 3 of 18.
+    let share = lane_ns(&mut sim, idle) as f64 / lane_ns(&mut sim, normal) as f64;
+    assert!((share - 3.0 / 15.0).abs() < 0.02, "{share}");
+}
+
+#[test]
+fn busy_tasks_take_a_lane_each() {
+    let mut sim = simulation([1, 1, 2, 2]);
+    let ids = [(); 4].map(|()| busy(&mut sim, &spec(Policy::Normal, 0, None)));
+    sim.next(50 * MS).unwrap();
+    assert_eq!(lanes_of(&sim, &ids), [0, 1, 2, 3]);
+}
+
+/// Tasks confined to some lanes, until they no longer are.
+fn released(shape: [u32; 4], lanes: &[u32], tasks: usize) -> (Simulation, Vec<TaskId>) {
+    let mut sim = simulation(shape);
+    let confined = spec(Policy::Normal, 0, Some(lanes));
+    let ids: Vec<TaskId> = (0..tasks).map(|_| busy(&mut sim, &confined)).collect();
+    sim.next(20 * MS).unwrap();
+    for &id in &ids {
+        sim.set_cpus(id, None).unwrap();
+    }
+    (sim, ids)
+}
+
+#[test]
+fn busy_tasks_leave_a_shared_core() {
+    let (mut sim, ids) = released([1, 1, 2, 2], &[0, 1], 2);
+    assert_eq!(lanes_of(&sim, &ids), [0, 1]);
+    sim.next(70 * MS).unwrap();
+    let lanes = lanes_of(&sim, &ids);
+    assert_ne!(lanes[0] / 2, lanes[1] / 2);
+}
+
+#[test]
+fn busy_tasks_spread_over_cores_caches_and_nodes() {
+    let (mut sim, ids) = released([2, 2, 2, 2], &[0, 1, 2, 3], 8);
+    sim.next(2_000 * MS).unwrap();
+    let mut cores: Vec<u32> = lanes_of(&sim, &ids).iter().map(|lane| lane / 2).collect();
+    cores.dedup();
+    assert_eq!(cores, [0, 1, 2, 3, 4, 5, 6, 7]);
+    let [_, _, cache, node] = sim.counters().steals;
+    assert!(cache > 0 && node > 0, "{cache} {node}");
+    // Then there is nothing to move any more.
+    let settled = sim.counters();
+    sim.next(4_000 * MS).unwrap();
+    assert_eq!(sim.counters(), settled);
+}
+
+#[test]
+fn more_tasks_than_lanes_share_them_by_load() {
+    let (mut sim, ids) = released([1, 1, 2, 2], &[0], 8);
+    sim.next(8_000 * MS).unwrap();
+    for &id in &ids {
+        let part = lane_ns(&mut sim, id) as f64 / (4.0 * 8_000.0 * MS as f64);
+        assert!((part * 8.0 - 1.0).abs() < 0.1, "{part}");
+    }
+}
+
+#[test]
+fn a_wakeup_finds_the_idle_core() {
+    let mut sim = simulation([1, 1, 4, 2]);
+    let other = spec(Policy::Normal, 0, Some(&[0]));
+    let server = sim.create(&spec(Policy::Normal, 0, Some(&[0]))).unwrap();
+    sim.give(server, 1e6).unwrap();
+    assert_eq!(sim.next(5 * MS).unwrap(), Some(Occurrence::Done(server)));
+    assert_eq!(sim.next(5 * MS).unwrap(), None);
+    sim.set_cpus(server, None).unwrap();
+    // Its lane, and a lane each of two further cores, are taken.
+    busy(&mut sim, &other);
+    for lane in [2, 4] {
+        busy(&mut sim, &spec(Policy::Normal, 0, Some(&[lane])));
+    }
+    sim.next(6 * MS).unwrap();
+    sim.give(server, 1e6).unwrap();
+    sim.next(6 * MS + 100_000).unwrap();
+    assert_eq!(lane_of(&sim, server), Some(6));
+}
+
+#[test]
+fn an_affinity_change_moves_what_runs_and_what_waits() {
+    let mut sim = simulation([1, 1, 2, 2]);
+    let confined = spec(Policy::Normal, 0, Some(&[0]));
+    let ids = [(); 3].map(|()| busy(&mut sim, &confined));
+    sim.next(10 * MS).unwrap();
+    let running = ids
+        .iter()
+        .position(|&id| lane_of(&sim, id) == Some(0))
+        .unwrap();
+    let waiting = (running + 1) % 3;
+    sim.set_cpus(ids[running], Some(&[3])).unwrap();
+    sim.set_cpus(ids[waiting], Some(&[2])).unwrap();
+    sim.next(11 * MS).unwrap();
+    assert_eq!(lane_of(&sim, ids[running]), Some(3));
+    assert_eq!(lane_of(&sim, ids[waiting]), Some(2));
+    assert_eq!(lane_of(&sim, ids[3 - running - waiting]), Some(0));
+}
+
+#[test]
+fn hotplug_under_load_loses_nobody() {
+    let mut sim = simulation([1, 2, 2, 2]);
+    let ids = [(); 12].map(|()| busy(&mut sim, &spec(Policy::Normal, 0, None)));
+    let mut got = [0; 12];
+    for (step, lanes) in [vec![1, 3, 5, 7], vec![4, 6], vec![0]].iter().enumerate() {
+        sim.next((1 + 2 * step as u64) * 300 * MS).unwrap();
+        sim.set_online(lanes, false).unwrap();
+        sim.next((2 + 2 * step as u64) * 300 * MS).unwrap();
+        for (got_ns, &id) in got.iter_mut().zip(&ids) {
+            let now_ns = lane_ns(&mut sim, id);
+            assert!(now_ns > *got_ns, "step {step}: {id} got nothing");
+            *got_ns = now_ns;
+        }
+    }
+    assert!(
+        ids.iter()
+            .all(|&id| lane_of(&sim, id).is_none_or(|lane| lane == 2))
+    );
+    sim.set_online(&[0, 1, 3, 4, 5, 6, 7], true).unwrap();
+    sim.next(2_500 * MS).unwrap();
+    let running = ids.iter().filter_map(|&id| lane_of(&sim, id));
+    assert_eq!(running.count(), 8);
+}
+
+/// Numbers without a library's generator: the same everywhere.
+struct Lcg(u64);
+
+impl Lcg {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// Servers that compute and sleep, and batch beside them; some are confined to a few lanes. Calls
+/// `see` between all steps.
+fn mixed(
+    shape: [u32; 4],
+    seed: u64,
+    tasks: usize,
+    until_ns: u64,
+    mut see: impl FnMut(&Simulation, &[(TaskId, Vec<u32>)]),
+) -> Simulation {
+    let mut sim = simulation(shape);
+    let nr_lanes: u32 = shape.iter().product();
+    let mut random = Lcg(seed);
+    let mut ids = Vec::new();
+    for index in 0..tasks {
+        let cpus: Vec<u32> = match random.below(3) {
+            0 => (0..nr_lanes).filter(|_| random.below(3) == 0).collect(),
+            _ => Vec::new(),
+        };
+        let cpus = if cpus.is_empty() {
+            (0..nr_lanes).collect()
+        } else {
+            cpus
+        };
+        let policy = if random.below(3) == 0 {
+            Policy::Idle
+        } else {
+            Policy::Normal
+        };
+        let nice = random.below(10) as i32 - 5;
+        let id = sim.create(&spec(policy, nice, Some(&cpus))).unwrap();
+        ids.push((id, cpus));
+        let always = random.below(4) == 0;
+        sim.give(
+            id,
+            if always {
+                f64::INFINITY
+            } else {
+                1e5 * index as f64
+            },
+        )
+        .unwrap();
+    }
+    while let Some(occurrence) = sim.next(until_ns).unwrap() {
+        match occurrence {
+            Occurrence::Timer(index) => {
+                let id = ids[index as usize].0;
+                sim.give(id, random.below(3_000_000) as f64).unwrap();
+            }
+            Occurrence::Done(id) => {
+                let wait_ns = random.below(4) * random.below(1_000_000);
+                sim.set_timer(sim.now_ns() + wait_ns, u64::from(id.0));
+            }
+        }
+        see(&sim, &ids);
+    }
+    sim
+}
+
+/// No task waits while a lane that it may use has been idle for longer than this.
+fn check_conserving(shape: [u32; 4], seed: u64, tasks: usize, bound_ns: u64) {
+    let nr_lanes: u32 = shape.iter().product();
+    let mut idle_since = vec![0; nr_lanes as usize];
+    let mut waits_since = vec![0; tasks];
+    mixed(shape, seed, tasks, 400 * MS, |sim, ids| {
+        let now_ns = sim.now_ns();
+        for &(id, _) in ids {
+            match sim.state(id) {
+                State::Running(lane) => idle_since[lane as usize] = now_ns,
+                State::Waiting => continue,
+                _ => {}
+            }
+            waits_since[id.0 as usize] = now_ns;
+        }
+        for (id, cpus) in ids {
+            for &lane in cpus {
+                let both_ns = idle_since[lane as usize].max(waits_since[id.0 as usize]);
+                assert!(
+                    now_ns - both_ns <= bound_ns,
+                    "{id}, lane {lane}, at {now_ns} ns"
+                );
+            }
+        }
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(20) })]
+
+    #[test]
+    fn no_task_waits_long_while_a_lane_is_idle(seed: u64, tasks in 2_usize..14) {
+        // The widest level is balanced every 8 ms; the first time, tasks may be too hot to move.
+        check_conserving([1, 2, 2, 2], seed, tasks, 17 * MS);
+    }
+}
+
+/// A change at random: of CPUs, class, lanes, or the end of a task. Some are refused.
+fn disturb(sim: &mut Simulation, ids: &mut Vec<TaskId>, random: &mut Lcg) {
+    let id = ids[random.below(ids.len() as u64) as usize];
+    let lanes: Vec<u32> = (0..8).filter(|_| random.below(2) == 0).collect();
+    match random.below(6) {
+        0 => drop(sim.set_cpus(id, Some(&lanes))),
+        1 => sim.set_cpus(id, None).unwrap(),
+        2 => drop(sim.set_online(&lanes[..lanes.len() / 2], false)),
+        3 => sim.set_online(&lanes, true).unwrap(),
+        4 => sim.set_class(id, Class::Batch).unwrap(),
+        _ if ids.len() > 4 => {
+            sim.exit(id).unwrap();
+            ids.retain(|&other| other != id);
+        }
+        _ => sim.give(id, 1e6).unwrap(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40) })]
+
+    #[test]
+    fn changes_at_random_lose_no_task(seed: u64) {
+        let (mut sim, mut random) = (simulation([1, 2, 2, 2]), Lcg(seed));
+        let mut ids: Vec<TaskId> = (0..12)
+            .map(|index| {
+                let policy = [Policy::Normal, Policy::Batch, Policy::Idle][index % 3];
+                let id = sim.create(&spec(policy, index as i32 - 6, None)).unwrap();
+                sim.give(id, if index % 2 == 0 { f64::INFINITY } else { 1e6 }).unwrap();
+                id
+            })
+            .collect();
+        for _ in 0..300 {
+            let until_ns = sim.now_ns() + random.below(3 * MS);
+            // Whoever is done may have more to do at once, or wake up later.
+            while let Some(occurrence) = sim.next(until_ns).unwrap() {
+                match occurrence {
+                    Occurrence::Done(id) if random.below(3) == 0 => sim.give(id, 1e5).unwrap(),
+                    Occurrence::Done(id) => {
+                        sim.set_timer(sim.now_ns() + random.below(MS), u64::from(id.0));
+                    }
+                    Occurrence::Timer(id) => {
+                        let id = ids.iter().find(|other| u64::from(other.0) == id);
+                        if let Some(&id) = id {
+                            sim.give(id, random.below(2 * MS) as f64).unwrap();
+                        }
+                    }
+                }
+            }
+            disturb(&mut sim, &mut ids, &mut random);
+        }
+        let before: Vec<u64> = ids.iter().map(|&id| lane_ns(&mut sim, id)).collect();
+        while sim.next(6_000 * MS).unwrap().is_some() {}
+        for (&id, before_ns) in ids.iter().zip(before) {
+            let got_ns = lane_ns(&mut sim, id) - before_ns;
+            prop_assert!(got_ns > 0 || sim.state(id) == State::Sleeping, "{} got nothing", id);
+        }
+    }
+}
+
+#[test]
+fn the_same_calls_give_the_same_run() {
+    let run = |seed| {
+        let mut steps = Vec::new();
+        let mut sim = mixed([2, 1, 2, 2], seed, 20, 200 * MS, |sim, ids| {
+            let states: Vec<State> = ids.iter().map(|&(id, _)| sim.state(id)).collect();
+            steps.push((sim.now_ns(), states));
+        });
+        sim.account();
+        (steps, sim.counters())
+    };
+    assert!(run(1) == run(1));
+    assert!(run(1).0 != run(2).0);
+}
+
+#[test]
+fn a_large_machine_is_no_trouble() {
+    let mut wakeups = 0;
+    let sim = mixed([2, 4, 8, 2], 3, 200, 100 * MS, |_, _| wakeups += 1);
+    assert!(wakeups > 5_000, "{wakeups}");
+    let switches: u64 = sim.counters().switches.iter().sum();
+    assert!(switches > 2_500, "{switches}");
+}
