@@ -40,11 +40,8 @@ const SETTINGS: Shape = Shape {
 };
 
 /// The kernel's own scheduler, as far as it is simulated.
-///
-/// TO CONNECT: the one place to change once there is a baseline that is like the kernel's EEVDF;
-/// until then first in, first out stands in for it.
 pub(super) fn kernel_default() -> Kind {
-    Kind::Baseline(Baseline::Fifo)
+    Kind::Baseline(Baseline::Eevdf)
 }
 
 /// What is compared when a file does not say: Sidelane as it comes, with all workloads.
