@@ -4,10 +4,12 @@
 //!
 //! Simulated: a runqueue a lane (`runqueue.rs`: weights, lag, delayed dequeue, deadlines, slice
 //! protection), wake-up preemption, ticks, placement at wake-up (`select.rs`), newly idle, periodic
-//! and active balancing (`balance.rs`).
+//! and active balancing (`balance.rs`, `moves.rs`).
 //!
 //! The slice is 0.70 ms × (1 + log2 of the online lanes, at most 8), as in recent kernels; it
-//! was 0.75 ms in 6.12. A slice ends at a tick, or when something else charges the task.
+//! was 0.75 ms in 6.12. A slice ends at a tick, or when something else charges the task. As in the
+//! kernel, a `SCHED_IDLE` task always gives way to a waking task of another policy, but what comes
+//! next is chosen by deadline: a `SCHED_IDLE` task far behind its share can come first.
 //!
 //! Left out: cgroups and their bandwidth, tracked load (a task weighs its whole weight while it is
 //! runnable, and nothing while it sleeps), lazy preemption, custom slices, `SCHED_BATCH` beyond
@@ -17,6 +19,7 @@
 mod balance;
 mod lane_set;
 mod layout;
+mod moves;
 mod runqueue;
 mod select;
 
