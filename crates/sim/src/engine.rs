@@ -237,13 +237,12 @@ impl Engine {
         let now_ns = self.now_ns();
         let core = self.lanes[cpu as usize].core;
         self.account(core);
-        let task = self.task(id);
-        let (last, same) = (task.lane, task.lane == cpu || !task.has_run);
-        let migration_ns = match same {
-            true => 0,
-            false => self
-                .machine
-                .migration_ns(self.lanes[last as usize].core, core),
+        let migration_ns = match self.task(id).ran_on {
+            Some(last) if last != cpu => {
+                let from = self.lanes[last as usize].core;
+                self.machine.migration_ns(from, core)
+            }
+            _ => 0,
         };
         let switch_ns = self.machine.costs.switch_ns + migration_ns;
         let lane = &mut self.lanes[cpu as usize];
@@ -259,7 +258,7 @@ impl Engine {
         task.totals.wait_ns += now_ns - task.since_ns;
         task.state = State::Running(cpu);
         task.lane = cpu;
-        task.has_run = true;
+        task.ran_on = Some(cpu);
         self.busy[core] += 1;
         self.plan_core(core);
         self.record(Step::Run {

@@ -91,7 +91,9 @@ impl Measured {
             let ns = self.quantile_ns(quantile);
             values.push((name, ns.map(|ns| ns as f64 / NS_PER_MS)));
         }
+        let cycle_s = self.clients.map(|clients| share(clients as f64 * seconds));
         values.extend([
+            ("cycle_ms", cycle_s.flatten().map(|s| s * 1e3)),
             (
                 "throughput_per_s",
                 answered(self.completed as f64 / seconds),

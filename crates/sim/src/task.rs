@@ -107,10 +107,10 @@ pub(crate) struct Task {
     /// CPUs that it may use: one bit each.
     pub allowed: Box<[u64]>,
     pub state: State,
-    /// The lane it runs on, or ran on last.
+    /// The lane it belongs to: where it runs, or where the scheduler has it.
     pub lane: u32,
-    /// Whether it ran at all: before that no migration costs anything.
-    pub has_run: bool,
+    /// The lane on which it ran last, where its data are.
+    pub ran_on: Option<u32>,
     /// What is left of its work, ns of an unshared lane of the fastest core.
     pub work_ns: f64,
     /// Since when it waits, ns.
@@ -164,7 +164,7 @@ impl Task {
             allowed: cpu_bits(spec.cpus.as_deref(), nr_lanes),
             state: State::Sleeping,
             lane,
-            has_run: false,
+            ran_on: None,
             work_ns: 0.0,
             since_ns: 0,
             totals: TaskTotals::default(),

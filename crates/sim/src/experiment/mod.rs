@@ -3,6 +3,7 @@
 //! `experiments/README.md` describes the files; they are part of the program.
 
 mod claims;
+mod figures;
 mod html;
 mod judge;
 mod read;

@@ -63,6 +63,8 @@ impl Experiment {
             points.push(Point { at, outcomes });
         }
         let judged = self.claims.iter().flat_map(|claim| judge(claim, &points));
+        let mut findings: Vec<Finding> = judged.collect();
+        findings.sort_by_key(|finding| points.iter().position(|point| point.at == finding.at));
         Ok(Report {
             name: self.name.clone(),
             title: self.title.clone(),
@@ -72,7 +74,7 @@ impl Experiment {
             assumptions: self.scenario.assumptions.clone(),
             seed: self.scenario.run.seed,
             replications: self.scenario.run.replications,
-            findings: judged.collect(),
+            findings,
             sweeps: self.sweeps.iter().map(|sweep| sweep.name.clone()).collect(),
             points,
         })
@@ -153,6 +155,11 @@ impl Claim {
     }
 }
 
+/// Lines of at most 100 columns, the later ones indented.
+fn wrapped() -> textwrap::Options<'static> {
+    textwrap::Options::new(100).subsequent_indent("  ")
+}
+
 /// About four digits.
 pub(super) fn digits(value: f64) -> String {
     match value.abs() {
@@ -183,8 +190,14 @@ impl Report {
         let _ = writeln!(out, "{}: {}\n{}", self.name, self.title, self.source);
         let _ = writeln!(
             out,
-            "simulated: {}; {} replications, seed {}, ± half of the 95 % interval\n",
-            self.about, self.replications, self.seed
+            "{}\n",
+            textwrap::fill(
+                &format!(
+                    "simulated: {}; {} replications, seed {}, ± half of the 95 % interval",
+                    self.about, self.replications, self.seed
+                ),
+                wrapped()
+            )
         );
         let _ = writeln!(
             out,
@@ -213,7 +226,8 @@ impl Report {
         let _ = writeln!(out);
         for (heading, sentences) in [("note", &self.notes), ("assumed", &self.assumptions)] {
             for sentence in sentences {
-                let _ = writeln!(out, "{heading}: {sentence}");
+                let text = format!("{heading}: {sentence}");
+                let _ = writeln!(out, "{}", textwrap::fill(&text, wrapped()));
             }
         }
         out

@@ -95,7 +95,7 @@ impl Eevdf {
             let hot = local.level != Level::Core
                 && failed <= local.level.tries()
                 && !entity.is_idle_policy()
-                && engine.task(*id).has_run
+                && engine.task(*id).ran_on.is_some()
                 && now_ns - entity.charged_ns < HOT_NS;
             self.is_waiting(*id) && !hot && entity.weight <= weight && engine.task(*id).may_use(cpu)
         };
