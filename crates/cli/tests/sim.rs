@@ -1,0 +1,138 @@
+//! `sidelane sim` and `sidelane reproduce` as they are typed.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs `sidelane` in the project's folder.
+fn sidelane(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sidelane"))
+        .args(arguments)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .output()
+        .unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+const DEMO: &str = "examples/scenarios/demo.toml";
+
+#[test]
+fn a_mistake_in_a_scenario_names_place_and_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wrong.toml");
+    let text = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(DEMO),
+    );
+    let text = text.unwrap();
+    let name = path.to_str().unwrap();
+    for (right, wrong, what) in [
+        ("[run]", "[run]\nreplikations = 3", "replications"),
+        ("load = 0.24", "load = -0.24", "load"),
+        (
+            "class = \"critical\"",
+            "class = \"critical\"\ncpus = \"9\"",
+            "9",
+        ),
+    ] {
+        assert!(text.contains(right), "{right}");
+        let broken = text.replace(right, wrong);
+        let last = wrong.lines().last().unwrap();
+        let line = 1 + broken.lines().position(|line| line.contains(last)).unwrap();
+        std::fs::write(&path, &broken).unwrap();
+        let output = sidelane(&["sim", name]);
+        assert_eq!(output.status.code(), Some(4), "{wrong}");
+        let message = stderr(&output);
+        assert!(
+            message.contains(&format!("{name}:{line}:")),
+            "{wrong}: {message}"
+        );
+        assert!(message.contains(what), "{wrong}: {message}");
+        assert!(output.stdout.is_empty());
+    }
+    let output = sidelane(&["sim", "does-not-exist.toml"]);
+    assert_eq!(output.status.code(), Some(4));
+}
+
+#[test]
+fn threads_do_not_change_results() {
+    let run = |threads: &str| {
+        let output = sidelane(&[
+            "sim",
+            DEMO,
+            "--seconds",
+            "2",
+            "--replications",
+            "4",
+            "--format",
+            "json",
+            "--threads",
+            threads,
+        ]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let serial = run("1");
+    assert_eq!(serial, run("3"));
+    let value: serde_json::Value = serde_json::from_str(&serial).unwrap();
+    let names: Vec<_> = value["configurations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|configuration| configuration["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["alone", "default", "smt-off", "sidelane"]);
+}
+
+#[test]
+fn tables_fit_the_screen() {
+    let output = sidelane(&["sim", DEMO, "--seconds", "1", "--replications", "2"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for line in stdout(&output).lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+    let csv = sidelane(&[
+        "sim",
+        DEMO,
+        "--seconds",
+        "1",
+        "--replications",
+        "2",
+        "--format",
+        "csv",
+    ]);
+    let text = stdout(&csv);
+    assert!(
+        text.lines().all(|line| line.split(',').count() == 6),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_published_result_is_judged() {
+    let list = sidelane(&["reproduce"]);
+    assert!(stdout(&list).contains("elfen-one-core"));
+    let output = sidelane(&["reproduce", "elfen-co-runner", "--format", "json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let reports: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let findings = reports[0]["findings"].as_array().unwrap();
+    assert!(!findings.is_empty());
+    assert!(
+        findings
+            .iter()
+            .all(|finding| finding["verdict"].is_string())
+    );
+    assert!(!reports[0]["assumptions"].as_array().unwrap().is_empty());
+    let unknown = sidelane(&["reproduce", "elfen-two-cores"]);
+    assert_eq!(unknown.status.code(), Some(4));
+    assert!(stderr(&unknown).contains("elfen-two-cores"));
+}
