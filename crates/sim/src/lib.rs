@@ -15,6 +15,7 @@ mod record;
 mod scenario;
 mod sched_ext;
 mod scheduler;
+pub mod show;
 mod simulation;
 mod task;
 mod workload;
