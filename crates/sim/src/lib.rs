@@ -19,6 +19,7 @@ mod run;
 mod scenario;
 mod sched_ext;
 mod scheduler;
+pub mod show;
 mod simulation;
 mod statistics;
 mod summary;

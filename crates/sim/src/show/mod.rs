@@ -1,0 +1,67 @@
+//! Pictures and traces: pure functions from values to text, the same on every machine.
+//!
+//! - [`Trace::gantt`]: who ran where, as an SVG timeline by lane, for short runs.
+//! - [`Trace::write_perfetto`]: the same run for <https://ui.perfetto.dev>, of any length.
+//! - [`Chart`]: lines, steps and points with half-widths, beside published values, in SVG.
+//! - [`BarChart`]: bars in groups, in SVG.
+
+mod detail;
+mod gantt;
+mod palette;
+mod perfetto;
+mod rows;
+mod svg;
+#[cfg(test)]
+mod testing;
+mod time_axis;
+mod timeline;
+
+use crate::machine::Machine;
+use crate::record::Record;
+use crate::task::{Class, TaskId};
+
+/// What a task is called in a picture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskLabel {
+    /// Thread name.
+    pub name: String,
+    /// Its class. The steps do not tell classes: a task has one colour throughout, also where its
+    /// class changed.
+    pub class: Class,
+}
+
+impl TaskLabel {
+    /// A label.
+    pub fn new(name: impl Into<String>, class: Class) -> TaskLabel {
+        TaskLabel {
+            name: name.into(),
+            class,
+        }
+    }
+}
+
+/// What there is to show of a run.
+///
+/// Steps are in the order of time. If the first ones are missing, what happened before them is
+/// inferred as far as they tell: a task that leaves a lane has run there since the first step.
+#[derive(Debug, Clone, Copy)]
+pub struct Trace<'a> {
+    /// The machine at the start.
+    pub machine: &'a Machine,
+    /// Indexed by [`TaskId`]; a task that is not in it is shown with its number, as normal.
+    pub tasks: &'a [TaskLabel],
+    /// The steps.
+    pub records: &'a [Record],
+}
+
+impl Trace<'_> {
+    fn name(&self, task: TaskId) -> String {
+        let label = self.tasks.get(task.0 as usize);
+        label.map_or_else(|| task.to_string(), |label| label.name.clone())
+    }
+
+    fn class(&self, task: TaskId) -> Class {
+        let label = self.tasks.get(task.0 as usize);
+        label.map_or(Class::Normal, |label| label.class)
+    }
+}
