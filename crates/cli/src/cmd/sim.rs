@@ -4,7 +4,10 @@ use crate::exit::BadInput;
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use sidelane_sim::{Scenario, Summary};
+use sidelane_sim::show::{TaskLabel, Trace};
+use sidelane_sim::{Scenario, Summary, Traced};
+use std::fs::File;
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -71,6 +74,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         pool.build_global().context("cannot start the threads")?;
     }
     let scenario = read(&args)?;
+    if args.svg.is_some() || args.trace.is_some() {
+        draw(&scenario, &args)?;
+    }
     let outcomes = with_progress(&scenario)?;
     let summary = Summary::new(&scenario, &outcomes);
     match args.format {
@@ -124,4 +130,39 @@ pub fn progress_bar(runs: u64) -> ProgressBar {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
+}
+
+/// Pictures and traces of the first replication of the only configuration.
+fn draw(scenario: &Scenario, args: &Args) -> anyhow::Result<()> {
+    let [configuration] = scenario.configurations.as_slice() else {
+        return Err(BadInput("name the one to draw with --configuration".into()).into());
+    };
+    let traced = sidelane_sim::trace(scenario, configuration)
+        .map_err(|error| anyhow!("{error}\n{}", error.steps()))?;
+    let trace = Trace {
+        machine: &traced.machine,
+        tasks: &labels(&traced),
+        records: &traced.records,
+    };
+    let measured_ns = scenario.run.warmup_ns..scenario.run.warmup_ns + scenario.run.length_ns;
+    if let Some(path) = &args.svg {
+        let title = format!("{}: {}", scenario.name, configuration.name);
+        std::fs::write(path, trace.gantt(&title, measured_ns.clone()))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        eprintln!("sidelane: wrote {}", path.display());
+    }
+    if let Some(path) = &args.trace {
+        let failed = || format!("cannot write {}", path.display());
+        let mut file = BufWriter::new(File::create(path).with_context(failed)?);
+        trace
+            .write_perfetto(measured_ns.end, &mut file)
+            .with_context(failed)?;
+        eprintln!("sidelane: wrote {}", path.display());
+    }
+    Ok(())
+}
+
+fn labels(traced: &Traced) -> Vec<TaskLabel> {
+    let label = |(name, class): &(String, _)| TaskLabel::new(name, *class);
+    traced.tasks.iter().map(label).collect()
 }
