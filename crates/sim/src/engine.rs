@@ -156,7 +156,10 @@ impl Engine {
         let id = TaskId(self.tasks.len() as u32);
         let task = Task::new(spec, self.machine.nr_lanes, 0);
         self.tasks.push(task);
-        let lane = self.first_allowed(id)?;
+        let Some(lane) = self.first_allowed(id) else {
+            self.tasks.pop();
+            return None;
+        };
         self.task_mut(id).lane = lane;
         Some(id)
     }
@@ -237,13 +240,11 @@ impl Engine {
         let now_ns = self.now_ns();
         let core = self.lanes[cpu as usize].core;
         self.account(core);
-        let task = self.task(id);
-        let (last, same) = (task.lane, task.lane == cpu || !task.has_run);
-        let migration_ns = match same {
-            true => 0,
-            false => self
+        let migration_ns = match self.task(id).ran_on {
+            Some(last) if last != cpu => self
                 .machine
                 .migration_ns(self.lanes[last as usize].core, core),
+            _ => 0,
         };
         let switch_ns = self.machine.costs.switch_ns + migration_ns;
         let lane = &mut self.lanes[cpu as usize];
@@ -259,7 +260,7 @@ impl Engine {
         task.totals.wait_ns += now_ns - task.since_ns;
         task.state = State::Running(cpu);
         task.lane = cpu;
-        task.has_run = true;
+        task.ran_on = Some(cpu);
         self.busy[core] += 1;
         self.plan_core(core);
         self.record(Step::Run {

@@ -16,6 +16,7 @@ mod scenario;
 mod sched_ext;
 mod scheduler;
 mod simulation;
+pub mod swarm;
 mod task;
 mod workload;
 

@@ -88,6 +88,9 @@ impl Simulation {
     /// # Errors
     /// If the scheduler broke a rule.
     pub fn give(&mut self, id: TaskId, work_ns: f64) -> Result<()> {
+        if self.is_exiting(id) {
+            return Ok(());
+        }
         self.engine.add_work(id, work_ns);
         if self.done == Some(id) {
             self.done = None;
@@ -146,6 +149,10 @@ impl Simulation {
             Event::Complete { lane, generation } => {
                 let id = engine.completed(lane, generation)?;
                 engine.this_lane = lane;
+                if engine.task(id).exiting {
+                    self.end(id);
+                    return None;
+                }
                 self.done = Some(id);
                 return Some(Occurrence::Done(id));
             }
@@ -224,7 +231,8 @@ impl Simulation {
         self.checked()
     }
 
-    /// Ends a task, wherever it is.
+    /// Ends a task. One that waits does so as soon as it runs, without doing its work: in the
+    /// kernel too a task has to run in order to end.
     ///
     /// # Errors
     /// If the scheduler broke a rule.
@@ -232,18 +240,26 @@ impl Simulation {
         self.settle()?;
         match self.engine.task(id).state {
             State::Exited => return Ok(()),
-            State::Running(cpu) => {
-                self.engine.this_lane = cpu;
-                self.scheduler.sleep(&mut self.engine, cpu);
+            State::Waiting => {
+                self.engine.cut_work(id);
+                self.engine.task_mut(id).exiting = true;
             }
-            _ => {}
+            State::Sleeping | State::Running(_) => self.end(id),
+        }
+        self.checked()
+    }
+
+    /// Takes a task, which does not wait, off the machine.
+    fn end(&mut self, id: TaskId) {
+        if let State::Running(cpu) = self.engine.task(id).state {
+            self.engine.this_lane = cpu;
+            self.scheduler.sleep(&mut self.engine, cpu);
         }
         self.scheduler.exit(&mut self.engine, id);
         let task = self.engine.task_mut(id);
         task.state = State::Exited;
         task.work_ns = 0.0;
         self.engine.record(Step::Exit { task: id });
-        self.checked()
     }
 
     /// Takes lanes online or offline, as one change. Lanes that are so already do not count.
@@ -304,6 +320,20 @@ impl Simulation {
     /// Where a task is.
     pub fn state(&self, id: TaskId) -> State {
         self.engine.task(id).state
+    }
+
+    /// Is the task no more, or ends as soon as it runs?
+    pub(crate) fn is_exiting(&self, id: TaskId) -> bool {
+        let task = self.engine.task(id);
+        task.exiting || task.state == State::Exited
+    }
+
+    /// Checks that the scheduler has each task that waits, once, and knows what the lanes do.
+    ///
+    /// # Errors
+    /// What is not so.
+    pub(crate) fn check_deep(&self) -> Result<()> {
+        self.scheduler.check_deep(&self.engine)
     }
 
     /// Brings all totals up to now.

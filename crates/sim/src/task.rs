@@ -107,12 +107,14 @@ pub(crate) struct Task {
     /// CPUs that it may use: one bit each.
     pub allowed: Box<[u64]>,
     pub state: State,
-    /// The lane it runs on, or ran on last.
+    /// The lane it runs on, or was placed on last.
     pub lane: u32,
-    /// Whether it ran at all: before that no migration costs anything.
-    pub has_run: bool,
+    /// The lane it ran on last: where its caches are warm. None before it ran.
+    pub ran_on: Option<u32>,
     /// What is left of its work, ns of an unshared lane of the fastest core.
     pub work_ns: f64,
+    /// It ends as soon as it runs.
+    pub exiting: bool,
     /// Since when it waits, ns.
     pub since_ns: u64,
     /// Totals, up to when its core was accounted last.
@@ -141,8 +143,9 @@ impl Task {
             allowed: cpu_bits(spec.cpus.as_deref(), nr_lanes),
             state: State::Sleeping,
             lane,
-            has_run: false,
+            ran_on: None,
             work_ns: 0.0,
+            exiting: false,
             since_ns: 0,
             totals: TaskTotals::default(),
         }
