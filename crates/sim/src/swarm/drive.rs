@@ -5,7 +5,7 @@ use super::plan::{Behaviour, Plan, Span};
 use super::rules::{Broken, Rule, Verdict};
 use super::watch::Watch;
 use crate::simulation::{Kind, Occurrence, Simulation};
-use crate::task::{State, TaskId, TaskSpec};
+use crate::task::{TaskId, TaskSpec};
 use crate::{Error, Record};
 
 /// So many moments of a run are looked at closely.
@@ -245,19 +245,16 @@ impl<'a> Driver<'a> {
         }
         let from_ns = self.simulation.now_ns();
         let until_ns = from_ns + self.drain_ns();
-        let mut looked_ns = from_ns;
-        while let Some(occurrence) = self.next(until_ns)? {
-            if let Occurrence::Done(id) = occurrence {
-                self.actors[id.index()].rounds += 1;
+        while self.watch.moves().is_some() && self.simulation.now_ns() < until_ns {
+            let part_ns = self.simulation.now_ns() + self.plan.length_ns / 4;
+            while let Some(occurrence) = self.next(part_ns)? {
+                if let Occurrence::Done(id) = occurrence {
+                    self.actors[id.index()].rounds += 1;
+                }
             }
-            if self.simulation.now_ns() > looked_ns + self.plan.length_ns / LOOKS {
-                looked_ns = self.simulation.now_ns();
-                self.look()?;
-            }
+            self.look()?;
         }
-        self.look()?;
-        let rests = |task: &super::watch::Task| matches!(task.state, State::Sleeping | State::Exited);
-        match self.watch.tasks.iter().position(|task| !rests(task)) {
+        match self.watch.moves() {
             None => Ok(()),
             Some(index) => {
                 let task = &self.watch.tasks[index];

@@ -2,9 +2,10 @@
 
 use super::drive::Driver;
 use super::generate::some_cpus;
+use super::known;
 use super::plan::Fault;
 use super::rules::Verdict;
-use crate::task::{Class, TaskId, TaskSpec};
+use crate::task::{Class, State, TaskId, TaskSpec};
 
 /// No more tasks than this are created.
 const TASKS: usize = 500;
@@ -86,10 +87,14 @@ impl Driver<'_> {
         let (Some(id), Some(&class)) = (self.some_task(), self.draws.one(&Class::ALL)) else {
             return Ok(());
         };
-        if self.is_ending(id) {
+        self.absorb()?;
+        let task = self.watch.task(id);
+        let strands = known::CLASS_STRANDS
+            && task.known == Class::Critical
+            && task.state != State::Sleeping;
+        if self.is_ending(id) || strands {
             return Ok(());
         }
-        self.absorb()?;
         let result = self.simulation.set_class(id, class);
         let now_ns = self.simulation.now_ns();
         self.absorb()?;
@@ -104,7 +109,9 @@ impl Driver<'_> {
         let Some(like) = self.draws.one(&self.plan.tasks) else {
             return Ok(());
         };
+        let bound = known::LEVEL_STRANDS && self.plan.settings.smt_level.is_some();
         let cpus = match self.draws.percent(40) {
+            _ if bound => None,
             true => some_cpus(&mut self.draws, &self.plan.machine),
             false => like.spec.cpus.clone(),
         };

@@ -2,6 +2,7 @@
 //! number of steps is limited, so that a thousand seeds are a matter of seconds.
 
 use super::draws::Draws;
+use super::known;
 use super::plan::{Behaviour, Fault, Plan, PlannedTask, Span};
 use crate::Result;
 use crate::machine::{Costs, Interference, Machine};
@@ -23,11 +24,18 @@ pub(super) fn generate(draws: &mut Draws) -> Result<Plan> {
     let (interference, kinds) = interference(draws, widest);
     let machine = Machine::new(&topology, interference, costs)?;
     let settings = settings(draws, widest as u64);
-    let tasks = tasks(draws, &machine, kinds);
+    let mut tasks = tasks(draws, &machine, kinds);
     let length_ns = length_ns(draws, &machine, &tasks);
+    let bound = known::LEVEL_STRANDS && settings.smt_level.is_some();
+    if bound {
+        for task in &mut tasks {
+            task.spec.cpus = None;
+        }
+    }
     let faults: Vec<Fault> = Fault::ALL
         .into_iter()
         .filter(|_| draws.percent(60))
+        .filter(|&fault| !(bound && fault == Fault::Affinity))
         .collect();
     let some = !faults.is_empty() && draws.percent(80);
     Ok(Plan {

@@ -9,6 +9,7 @@ mod draws;
 mod drive;
 mod faults;
 mod generate;
+mod known;
 mod plan;
 mod report;
 mod rules;

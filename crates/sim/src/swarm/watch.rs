@@ -1,6 +1,7 @@
 //! What the run looks like from outside: kept from the recorded steps alone, so that it owes nothing
 //! to the simulator's own books.
 
+use super::known;
 use super::rules::{Broken, Rule, Verdict};
 use crate::machine::Machine;
 use crate::record::{Record, Step};
@@ -61,6 +62,8 @@ pub(super) struct Core {
     pub room_ns: u64,
     /// When a task that waited beyond its bound was served last.
     pub served_ns: u64,
+    /// When a task last began or ceased to wait here that some lane may not take.
+    pub passed_over_ns: u64,
     pub vectors: [Vector; 3],
     pub accounted_ns: u64,
     pub density_ns: Vec<u64>,
@@ -103,6 +106,8 @@ pub(super) struct Task {
     pub overdue: bool,
     /// The core that it closes.
     closes: Option<usize>,
+    /// On its way to a lane, but the core's claim was cleared ([`known::ONE_CLAIM`]).
+    unclaimed: bool,
     ran_on: Option<u32>,
     pub totals: TaskTotals,
 }
@@ -169,6 +174,7 @@ impl Watch {
             since_ns: 0,
             overdue: false,
             closes: None,
+            unclaimed: false,
             ran_on: None,
             totals: TaskTotals::default(),
         });
@@ -197,6 +203,12 @@ impl Watch {
 
     pub fn task_mut(&mut self, id: TaskId) -> &mut Task {
         &mut self.tasks[id.index()]
+    }
+
+    /// A task that runs or waits, if there is one.
+    pub fn moves(&self) -> Option<usize> {
+        let rests = |task: &Task| matches!(task.state, State::Sleeping | State::Exited);
+        self.tasks.iter().position(|task| !rests(task))
     }
 
     /// The last steps, the oldest first.
@@ -339,7 +351,28 @@ impl Watch {
                 self.cores[from].served_ns = now_ns;
             }
         }
-        self.put(id, Place::Nowhere)
+        let claimed = self.task(id).closes;
+        self.task_mut(id).unclaimed = false;
+        self.put(id, Place::Nowhere)?;
+        match claimed {
+            Some(claimed) if known::ONE_CLAIM => self.clear_claim(claimed),
+            _ => Ok(()),
+        }
+    }
+
+    /// The scheduler no longer knows of the critical tasks on their way to lanes of the core.
+    fn clear_claim(&mut self, core: usize) -> Verdict {
+        if self.cores[core].critical == 0 {
+            return Ok(());
+        }
+        for index in 0..self.tasks.len() {
+            let task = &mut self.tasks[index];
+            if task.closes == Some(core) && matches!(task.place, Place::Local(_)) {
+                task.unclaimed = true;
+                self.close(TaskId(index as u32))?;
+            }
+        }
+        Ok(())
     }
 
     fn leaves(&mut self, id: TaskId, cpu: u32, state: State) -> Verdict {
@@ -383,6 +416,7 @@ impl Watch {
             task.known = task.spec.class;
             task.changed_ns = None;
             task.taken_from = None;
+            task.unclaimed = false;
             self.put(TaskId(index as u32), Place::Nowhere)?;
         }
         Ok(())
@@ -426,6 +460,13 @@ impl Watch {
     fn put(&mut self, id: TaskId, place: Place) -> Verdict {
         let now_ns = self.now_ns;
         let before = std::mem::replace(&mut self.task_mut(id).place, place);
+        for place in [before, place] {
+            if let Place::Vector { core, .. } = place
+                && self.core_may_pass_over(core, self.task(id))
+            {
+                self.cores[core].passed_over_ns = now_ns;
+            }
+        }
         if let Place::Vector { core, class } = before {
             let vector = &mut self.cores[core].vectors[class as usize];
             vector.length = vector.length.saturating_sub(1);
@@ -450,7 +491,7 @@ impl Watch {
             (State::Waiting, Place::Vector { core, .. }) => Some(core),
             _ => None,
         };
-        let core = core.filter(|_| task.known == Class::Critical);
+        let core = core.filter(|_| task.known == Class::Critical && !task.unclaimed);
         if core == task.closes {
             return Ok(());
         }
