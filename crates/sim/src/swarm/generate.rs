@@ -115,13 +115,15 @@ fn costs(draws: &mut Draws) -> Costs {
 fn interference(draws: &mut Draws, widest: usize) -> (Interference, usize) {
     if draws.percent(20) {
         let kinds = draws.between(1, 3) as usize;
-        let mut row = || (0..kinds).map(|_| draws.share(300)).collect();
+        // Speeds beside several siblings multiply.
+        let least = [300, 300, 300, 500, 600].get(widest).unwrap_or(&750);
+        let mut row = || (0..kinds).map(|_| draws.share(*least)).collect();
         return (Interference::Kinds((0..kinds).map(|_| row()).collect()), kinds);
     }
     let mut speeds = vec![1.0];
     for _ in 1..widest {
         let last = speeds.last().copied().unwrap_or(1.0);
-        speeds.push(last * draws.share(500));
+        speeds.push((last * draws.share(500)).max(0.1));
     }
     (Interference::ThreadPerf(speeds), 1)
 }

@@ -147,21 +147,23 @@ impl Watch {
         else {
             return Ok(());
         };
-        let beyond_ns = task.queued_ns + bound_ns;
+        let slack_ns = OVERDUE_GAP * self.settings.overdue_slice_ns
+            + self.slice_ns()
+            + 2 * self.machine.costs.tick_ns
+            + self.reach_ns();
+        if self.now_ns <= task.queued_ns + bound_ns + slack_ns {
+            return Ok(());
+        }
+        let beyond_ns = match class {
+            Class::Normal => self.all_beyond_ns(core, bound_ns),
+            _ => task.queued_ns + bound_ns,
+        };
         let mut from_ns = beyond_ns.max(self.cores[core].served_ns).max(self.attached_ns);
         if known::PINNED_HEAD {
             from_ns = from_ns.max(self.cores[core].passed_over_ns);
         }
-        let gap_ns = OVERDUE_GAP * self.settings.overdue_slice_ns;
-        let until_ns = from_ns
-            + gap_ns
-            + self.slice_ns()
-            + 2 * self.machine.costs.tick_ns
-            + self.reach_ns();
+        let until_ns = from_ns + slack_ns;
         if self.now_ns <= until_ns || self.core_may_pass_over(core, task) {
-            return Ok(());
-        }
-        if class == Class::Normal && !self.all_wait_beyond(core, bound_ns) {
             return Ok(());
         }
         if known::PINNED_HEAD && self.any_may_be_passed_over(core) {
@@ -189,11 +191,14 @@ impl Watch {
         })
     }
 
-    fn all_wait_beyond(&self, core: usize, bound_ns: u64) -> bool {
+    /// Since when the whole normal vector is beyond the bound.
+    fn all_beyond_ns(&self, core: usize, bound_ns: u64) -> u64 {
         let class = Class::Normal;
         let here = |task: &&Task| task.place == Place::Vector { core, class };
-        let mut tasks = self.tasks.iter().filter(here);
-        tasks.all(|task| task.queued_ns.max(self.attached_ns) + bound_ns <= self.now_ns)
+        let tasks = self.tasks.iter().filter(here);
+        let latest_ns = tasks.map(|task| task.queued_ns + bound_ns).max();
+        let timely_ns = self.cores[core].vectors[class as usize].timely_ns;
+        latest_ns.unwrap_or(0).max(timely_ns)
     }
 }
 

@@ -75,6 +75,8 @@ pub(super) struct Core {
 #[derive(Default)]
 pub(super) struct Vector {
     pub length: usize,
+    /// When a task left that had not waited for as long as the bound.
+    pub timely_ns: u64,
     /// Since when two tasks or more wait there.
     pub two_ns: u64,
 }
@@ -351,11 +353,11 @@ impl Watch {
                 self.cores[from].served_ns = now_ns;
             }
         }
-        let claimed = self.task(id).closes;
         self.task_mut(id).unclaimed = false;
         self.put(id, Place::Nowhere)?;
-        match claimed {
-            Some(claimed) if known::ONE_CLAIM => self.clear_claim(claimed),
+        match self.task(id).known {
+            // It was sent to the core of that vector, or to this lane.
+            Class::Critical if known::ONE_CLAIM => self.clear_claim(from.unwrap_or(core)),
             _ => Ok(()),
         }
     }
@@ -467,7 +469,11 @@ impl Watch {
                 self.cores[core].passed_over_ns = now_ns;
             }
         }
+        let waited_ns = now_ns - self.task(id).queued_ns;
         if let Place::Vector { core, class } = before {
+            if self.bound_ns(class).is_some_and(|bound_ns| waited_ns < bound_ns) {
+                self.cores[core].vectors[class as usize].timely_ns = now_ns;
+            }
             let vector = &mut self.cores[core].vectors[class as usize];
             vector.length = vector.length.saturating_sub(1);
         }
