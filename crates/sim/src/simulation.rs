@@ -6,6 +6,9 @@ use crate::scheduler::{Counters, Scheduler};
 use crate::task::{Class, State, TaskId, TaskSpec, TaskTotals, cpu_bits};
 use crate::{Baseline, Error, Machine, Result, Settings, baseline, sched_ext};
 
+/// More events at one moment than any machine has a use for.
+const EVENTS_AT_ONCE: u32 = 1_000_000;
+
 /// What the workload has to react to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occurrence {
@@ -120,14 +123,28 @@ impl Simulation {
     /// If the scheduler broke a rule of the kernel, with the steps up to there.
     pub fn next(&mut self, until_ns: u64) -> Result<Option<Occurrence>> {
         self.settle()?;
+        let (mut at_ns, mut events) = (self.now_ns(), 0_u32);
         while let Some(event) = self.engine.events.take(until_ns) {
             let occurrence = self.handle(event);
             self.checked()?;
+            events = if at_ns == self.now_ns() { events + 1 } else { 0 };
+            at_ns = self.now_ns();
+            if events > EVENTS_AT_ONCE {
+                return Err(self.stands_still());
+            }
             if occurrence.is_some() {
                 return Ok(occurrence);
             }
         }
         Ok(None)
+    }
+
+    fn stands_still(&self) -> Error {
+        Error::Violation {
+            at_ns: self.now_ns(),
+            what: "lets no time pass: lanes ask each other, or themselves, over and over".into(),
+            steps: self.engine.recorder.last(),
+        }
     }
 
     /// Lets the task that was done sleep, if it was given nothing.

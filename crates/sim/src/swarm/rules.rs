@@ -8,8 +8,8 @@
 //!   (a slice ends at a tick).
 //! * **Starvation.** While a task waits in a core's vector beyond its bound, tasks beyond their bound
 //!   are served there: the next one at the latest 10 overdue_slice (OVERDUE_GAP) after the one before,
-//!   or after the bound, plus the longest slice (a lane with `overdue` set looks only when its slice
-//!   ends), 2 ticks and reach. Batch is first come, first served, so the k-th task beyond its bound runs
+//!   or after the bound, plus another overdue_slice (the lanes of the core may all be serving), 3
+//!   ticks (that end that slice, that notice, and that lie ahead) and reach. Batch is first come, first served, so the k-th task beyond its bound runs
 //!   within k such times, normal ones count too. Only for tasks that may use all lanes of the core: one
 //!   that may not is passed over. For normal work, which waits by virtual time, only while the whole
 //!   vector is beyond the bound, since the source looks at its first task.
@@ -147,10 +147,12 @@ impl Watch {
         else {
             return Ok(());
         };
-        let slack_ns = OVERDUE_GAP * self.settings.overdue_slice_ns
-            + self.slice_ns()
-            + 2 * self.machine.costs.tick_ns
+        let mut slack_ns = (OVERDUE_GAP + 1) * self.settings.overdue_slice_ns
+            + 3 * self.machine.costs.tick_ns
             + self.reach_ns();
+        if known::OVERDUE_STAYS {
+            slack_ns += self.slice_ns();
+        }
         if self.now_ns <= task.queued_ns + bound_ns + slack_ns {
             return Ok(());
         }
