@@ -53,13 +53,17 @@ impl Watch {
     /// Of a task that runs on a core, relative to running there alone.
     fn speed(&self, core: usize, id: TaskId) -> f64 {
         let lanes = &self.machine.cores[core].lanes;
-        let tasks = lanes.iter().filter_map(|&cpu| self.lanes[cpu as usize].task);
+        let tasks = lanes
+            .iter()
+            .filter_map(|&cpu| self.lanes[cpu as usize].task);
         match &self.machine.interference {
             Interference::ThreadPerf(speeds) => speeds[tasks.count() - 1],
             Interference::Kinds(table) => {
                 let row = &table[self.task(id).spec.kind];
                 let others = tasks.filter(|&other| other != id);
-                others.map(|other| row[self.task(other).spec.kind]).product()
+                others
+                    .map(|other| row[self.task(other).spec.kind])
+                    .product()
             }
         }
     }

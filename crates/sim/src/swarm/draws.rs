@@ -20,7 +20,7 @@ impl Draws {
 
     /// One of 0..n; 0 if n is 0.
     pub fn below(&mut self, n: u64) -> u64 {
-        (u128::from(self.bits()) * u128::from(n) >> 64) as u64
+        ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
     /// From one to another, both included.

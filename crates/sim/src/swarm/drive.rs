@@ -102,7 +102,9 @@ impl<'a> Driver<'a> {
         if let Some(kept) = &mut self.kept {
             kept.extend_from_slice(&records);
         }
-        records.into_iter().try_for_each(|record| self.watch.step(record))
+        records
+            .into_iter()
+            .try_for_each(|record| self.watch.step(record))
     }
 
     /// After an operation on the simulation: what it says, unless it could not be done.

@@ -89,9 +89,8 @@ impl Driver<'_> {
         };
         self.absorb()?;
         let task = self.watch.task(id);
-        let strands = known::CLASS_STRANDS
-            && task.known == Class::Critical
-            && task.state != State::Sleeping;
+        let strands =
+            known::CLASS_STRANDS && task.known == Class::Critical && task.state != State::Sleeping;
         if self.is_ending(id) || strands {
             return Ok(());
         }

@@ -65,7 +65,11 @@ fn topology(draws: &mut Draws) -> Result<Topology> {
     let adjacent = draws.percent(50);
     let mut builder = Builder::new();
     for core in 0..cores {
-        let lanes = if hybrid && draws.percent(50) { 1 } else { widest };
+        let lanes = if hybrid && draws.percent(50) {
+            1
+        } else {
+            widest
+        };
         let cpu = |lane: u64| match adjacent {
             true => (core * widest + lane) as u32,
             false => (lane * cores + core) as u32,
@@ -118,7 +122,10 @@ fn interference(draws: &mut Draws, widest: usize) -> (Interference, usize) {
         // Speeds beside several siblings multiply.
         let least = [300, 300, 300, 500, 600].get(widest).unwrap_or(&750);
         let mut row = || (0..kinds).map(|_| draws.share(*least)).collect();
-        return (Interference::Kinds((0..kinds).map(|_| row()).collect()), kinds);
+        return (
+            Interference::Kinds((0..kinds).map(|_| row()).collect()),
+            kinds,
+        );
     }
     let mut speeds = vec![1.0];
     for _ in 1..widest {
@@ -147,7 +154,11 @@ fn settings(draws: &mut Draws, widest: u64) -> Settings {
 fn tasks(draws: &mut Draws, machine: &Machine, kinds: usize) -> Vec<PlannedTask> {
     let lanes = machine.online.iter().filter(|&&online| online).count() as u64;
     let count = (lanes * draws.between(2, 30) / 10).clamp(1, 400) as usize;
-    let weights = [draws.between(0, 3), draws.between(0, 3), draws.between(0, 4)];
+    let weights = [
+        draws.between(0, 3),
+        draws.between(0, 3),
+        draws.between(0, 4),
+    ];
     let restless = draws.percent(50);
     let mut tasks = Vec::new();
     while tasks.len() < count {
@@ -307,7 +318,11 @@ mod tests {
         assert!(plans.iter().any(|plan| plan.machine.cores.len() > 64));
         let slow = |plan: &Plan| plan.machine.cores.iter().any(|core| core.capacity < 1024);
         assert!(plans.iter().any(slow));
-        assert!(plans.iter().any(|plan| plan.machine.online.contains(&false)));
+        assert!(
+            plans
+                .iter()
+                .any(|plan| plan.machine.online.contains(&false))
+        );
         for class in Class::ALL {
             let has = |plan: &Plan| plan.tasks.iter().any(|task| task.spec.class == class);
             assert!(plans.iter().filter(|plan| has(plan)).count() > 100);

@@ -13,6 +13,9 @@ mod known;
 mod plan;
 mod report;
 mod rules;
+mod steps;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 pub use report::{Failure, Summary, Total};
@@ -52,12 +55,16 @@ pub fn run_many(seeds: Range<u64>, progress: &(dyn Fn(u64) + Sync)) -> Total {
     seeds.into_par_iter().for_each(|seed| {
         let outcome = run(seed);
         // A thread that panicked left whole numbers behind.
-        let mut total = total.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut total = total
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         total.add(outcome);
         drop(total);
         progress(done.fetch_add(1, Ordering::Relaxed) + 1);
     });
-    let mut total = total.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut total = total
+        .into_inner()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
     total.failures.sort_by_key(|failure| failure.seed);
     total
 }

@@ -91,12 +91,7 @@ impl fmt::Display for Plan {
             writeln!(f, "  task {index}: {task}")?;
         }
         match self.fault_gap_ns {
-            Some(gap_ns) => write!(
-                f,
-                "faults about every {} ms: {:?}",
-                ms(gap_ns),
-                self.faults
-            )?,
+            Some(gap_ns) => write!(f, "faults about every {} ms: {:?}", ms(gap_ns), self.faults)?,
             None => write!(f, "no faults")?,
         }
         write!(

@@ -142,7 +142,10 @@ impl fmt::Display for Words {
                 let class = ["critical", "normal", "batch"]
                     .get(class.wrapping_sub(1) as usize)
                     .unwrap_or(&"unknown");
-                write!(f, "{task} waits in the {class} vector of core number {core}")
+                write!(
+                    f,
+                    "{task} waits in the {class} vector of core number {core}"
+                )
             }
             Step::QueueLocal { task, lane } => write!(f, "{task} waits for lane {lane}"),
             Step::Run { task, lane } => write!(f, "{task} runs on lane {lane}"),

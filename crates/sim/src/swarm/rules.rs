@@ -129,7 +129,10 @@ impl Watch {
         let patience_ns = self.slice_ns() + 2 * tick_ns + self.machine.costs.kick_ns;
         let late = |from_ns: u64| self.now_ns > task.since_ns.max(from_ns) + patience_ns;
         if core.crowded_ns.is_some_and(late) {
-            let what = format!("{id} runs on lane {cpu} of a core with {} busy lanes", core.busy);
+            let what = format!(
+                "{id} runs on lane {cpu} of a core with {} busy lanes",
+                core.busy
+            );
             return Broken::because(Rule::Level, what);
         }
         if task.changed_ns.is_some_and(late) {
@@ -160,7 +163,9 @@ impl Watch {
             Class::Normal => self.all_beyond_ns(core, bound_ns),
             _ => task.queued_ns + bound_ns,
         };
-        let mut from_ns = beyond_ns.max(self.cores[core].served_ns).max(self.attached_ns);
+        let mut from_ns = beyond_ns
+            .max(self.cores[core].served_ns)
+            .max(self.attached_ns);
         if known::PINNED_HEAD {
             from_ns = from_ns.max(self.cores[core].passed_over_ns);
         }
@@ -249,8 +254,8 @@ impl Watch {
                 };
                 from_ns = from_ns.max(looks_ns);
             }
-            let until_ns = (from_ns + self.patience_ns())
-                .min(rests_ns.max(from_ns + 2 * self.reach_ns() + 1));
+            let until_ns =
+                (from_ns + self.patience_ns()).min(rests_ns.max(from_ns + 2 * self.reach_ns() + 1));
             if self.now_ns > until_ns {
                 let what = format!(
                     "{id} ({}) waits in {:?}; since {from_ns} ns idle lane {cpu} of core {} could \
@@ -283,7 +288,9 @@ impl Watch {
         let before = self.machine.cores.iter().take(core);
         let lanes = before.flat_map(|core| &core.lanes);
         let online = lanes.filter(|&&cpu| self.lanes[cpu as usize].online);
-        online.map(started).try_fold(0, |latest_ns, since| Some(latest_ns.max(since?)))
+        online
+            .map(started)
+            .try_fold(0, |latest_ns, since| Some(latest_ns.max(since?)))
     }
 
     /// Since when the rules let the lane, which is idle, take the task.
