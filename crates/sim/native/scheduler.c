@@ -49,3 +49,9 @@ void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct settings *wan
 	vtime_now = 0;
 	__builtin_memset(core_sets, 0, sizeof(core_sets));
 }
+
+/* Does the scheduler know that the vector may have a task? */
+bool native_vector_hinted(u32 core, u32 class)
+{
+	return vector_hinted(core, class);
+}

@@ -156,7 +156,10 @@ impl Engine {
         let id = TaskId(self.tasks.len() as u32);
         let task = Task::new(spec, self.machine.nr_lanes, 0);
         self.tasks.push(task);
-        let lane = self.first_allowed(id)?;
+        let Some(lane) = self.first_allowed(id) else {
+            self.tasks.pop();
+            return None;
+        };
         self.task_mut(id).lane = lane;
         Some(id)
     }

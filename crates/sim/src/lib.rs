@@ -23,6 +23,7 @@ pub mod show;
 mod simulation;
 mod statistics;
 mod summary;
+pub mod swarm;
 mod task;
 mod workload;
 

@@ -6,6 +6,9 @@ use crate::scheduler::{Counters, Scheduler};
 use crate::task::{Class, State, TaskId, TaskSpec, TaskTotals, cpu_bits};
 use crate::{Baseline, Error, Machine, Result, Settings, baseline, sched_ext};
 
+/// More events at one moment than any machine has a use for.
+const EVENTS_AT_ONCE: u32 = 1_000_000;
+
 /// What the workload has to react to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occurrence {
@@ -88,6 +91,9 @@ impl Simulation {
     /// # Errors
     /// If the scheduler broke a rule.
     pub fn give(&mut self, id: TaskId, work_ns: f64) -> Result<()> {
+        if self.is_exiting(id) {
+            return Ok(());
+        }
         self.engine.add_work(id, work_ns);
         if self.done == Some(id) {
             self.done = None;
@@ -117,14 +123,32 @@ impl Simulation {
     /// If the scheduler broke a rule of the kernel, with the steps up to there.
     pub fn next(&mut self, until_ns: u64) -> Result<Option<Occurrence>> {
         self.settle()?;
+        let (mut at_ns, mut events) = (self.now_ns(), 0_u32);
         while let Some(event) = self.engine.events.take(until_ns) {
             let occurrence = self.handle(event);
             self.checked()?;
+            events = if at_ns == self.now_ns() {
+                events + 1
+            } else {
+                0
+            };
+            at_ns = self.now_ns();
+            if events > EVENTS_AT_ONCE {
+                return Err(self.stands_still());
+            }
             if occurrence.is_some() {
                 return Ok(occurrence);
             }
         }
         Ok(None)
+    }
+
+    fn stands_still(&self) -> Error {
+        Error::Violation {
+            at_ns: self.now_ns(),
+            what: "lets no time pass: lanes ask each other, or themselves, over and over".into(),
+            steps: self.engine.recorder.last(),
+        }
     }
 
     /// Lets the task that was done sleep, if it was given nothing.
@@ -146,6 +170,10 @@ impl Simulation {
             Event::Complete { lane, generation } => {
                 let id = engine.completed(lane, generation)?;
                 engine.this_lane = lane;
+                if engine.task(id).exiting {
+                    self.end(id);
+                    return None;
+                }
                 self.done = Some(id);
                 return Some(Occurrence::Done(id));
             }
@@ -224,7 +252,8 @@ impl Simulation {
         self.checked()
     }
 
-    /// Ends a task, wherever it is.
+    /// Ends a task. One that waits does so as soon as it runs, without doing its work: in the
+    /// kernel too a task has to run in order to end.
     ///
     /// # Errors
     /// If the scheduler broke a rule.
@@ -232,18 +261,26 @@ impl Simulation {
         self.settle()?;
         match self.engine.task(id).state {
             State::Exited => return Ok(()),
-            State::Running(cpu) => {
-                self.engine.this_lane = cpu;
-                self.scheduler.sleep(&mut self.engine, cpu);
+            State::Waiting => {
+                self.engine.cut_work(id);
+                self.engine.task_mut(id).exiting = true;
             }
-            _ => {}
+            State::Sleeping | State::Running(_) => self.end(id),
+        }
+        self.checked()
+    }
+
+    /// Takes a task, which does not wait, off the machine.
+    fn end(&mut self, id: TaskId) {
+        if let State::Running(cpu) = self.engine.task(id).state {
+            self.engine.this_lane = cpu;
+            self.scheduler.sleep(&mut self.engine, cpu);
         }
         self.scheduler.exit(&mut self.engine, id);
         let task = self.engine.task_mut(id);
         task.state = State::Exited;
         task.work_ns = 0.0;
         self.engine.record(Step::Exit { task: id });
-        self.checked()
     }
 
     /// Takes lanes online or offline, as one change. Lanes that are so already do not count.
@@ -304,6 +341,20 @@ impl Simulation {
     /// Where a task is.
     pub fn state(&self, id: TaskId) -> State {
         self.engine.task(id).state
+    }
+
+    /// Is the task no more, or ends as soon as it runs?
+    pub(crate) fn is_exiting(&self, id: TaskId) -> bool {
+        let task = self.engine.task(id);
+        task.exiting || task.state == State::Exited
+    }
+
+    /// Checks that the scheduler has each task that waits, once, and knows what the lanes do.
+    ///
+    /// # Errors
+    /// What is not so.
+    pub(crate) fn check_deep(&self) -> Result<()> {
+        self.scheduler.check_deep(&self.engine)
     }
 
     /// Brings all totals up to now.

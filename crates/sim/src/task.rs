@@ -113,6 +113,8 @@ pub(crate) struct Task {
     pub ran_on: Option<u32>,
     /// What is left of its work, ns of an unshared lane of the fastest core.
     pub work_ns: f64,
+    /// It ends as soon as it runs.
+    pub exiting: bool,
     /// Since when it waits, ns.
     pub since_ns: u64,
     /// Totals, up to when its core was accounted last.
@@ -166,6 +168,7 @@ impl Task {
             lane,
             ran_on: None,
             work_ns: 0.0,
+            exiting: false,
             since_ns: 0,
             totals: TaskTotals::default(),
         }

@@ -6,11 +6,11 @@ use super::{
     DSQ_LOCAL, ENQ_LAST, ENQ_PREEMPT, ENQ_WAKEUP, KICK_IDLE, KICK_PREEMPT, SchedExt, WAKE_SYNC,
     native,
 };
-use crate::Result;
 use crate::engine::Engine;
 use crate::record::Step;
 use crate::scheduler::{Counters, Scheduler};
 use crate::task::{State, TaskId};
+use crate::{Error, Result};
 use std::ptr::null_mut;
 
 impl Scheduler for SchedExt {
@@ -154,6 +154,14 @@ impl Scheduler for SchedExt {
 
     fn check(&mut self, _engine: &Engine) -> Result<()> {
         self.violation.take().map_or(Ok(()), Err)
+    }
+
+    fn check_deep(&self, engine: &Engine) -> Result<()> {
+        self.check_queues(engine).map_err(|what| Error::Violation {
+            at_ns: engine.now_ns(),
+            what,
+            steps: engine.recorder.last(),
+        })
     }
 }
 

@@ -7,6 +7,7 @@
 //! classes, and the moments in which the kernel's default scheduler rules between two attachments.
 
 mod calls;
+mod check;
 mod cycle;
 mod entity;
 mod native;

@@ -1,0 +1,86 @@
+//! Checks the queues, and what the scheduler knows of them and of the lanes, against the machine.
+
+use super::entity::Queue;
+use super::queues::Dsq;
+use super::{SchedExt, native};
+use crate::engine::Engine;
+use crate::task::{State, TaskId};
+
+impl SchedExt {
+    /// What is not as it should be, if anything.
+    pub(super) fn check_queues(&self, engine: &Engine) -> Result<(), String> {
+        let mut places = vec![None; engine.tasks.len()];
+        let local = (0_u32..).zip(&self.local);
+        let mut queues: Vec<_> = local.map(|(cpu, dsq)| (Queue::Local(cpu), dsq)).collect();
+        let custom = self.queues_by_id().into_iter();
+        queues.extend(custom.map(|(id, dsq)| (Queue::Custom(id), dsq)));
+        for (queue, dsq) in queues {
+            for id in dsq.iter() {
+                let before = places[id.index()].replace(queue);
+                if let Some(before) = before {
+                    return Err(format!("lost {id}: it is in {before:?} and in {queue:?}"));
+                }
+            }
+        }
+        for (index, place) in places.into_iter().enumerate() {
+            self.check_task(engine, TaskId(index as u32), place)?;
+        }
+        self.check_hints()?;
+        (0..engine.lanes.len() as u32).try_for_each(|cpu| self.check_lane(engine, cpu))
+    }
+
+    fn check_task(&self, engine: &Engine, id: TaskId, place: Option<Queue>) -> Result<(), String> {
+        let known = self.entities[id.index()].queue.map(|(queue, _)| queue);
+        let state = engine.task(id).state;
+        if known != place {
+            return Err(format!("lost {id}: it is in {place:?}, not in {known:?}"));
+        }
+        if place.is_some() != (state == State::Waiting) {
+            return Err(format!("lost {id}: it is {state:?}, and in {place:?}"));
+        }
+        match state {
+            State::Running(cpu) if engine.current(cpu) != Some(id) => {
+                Err(format!("lost {id}: lane {cpu} runs something else"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn queues_by_id(&self) -> Vec<(u64, &Dsq)> {
+        let mut queues: Vec<_> = self.queues.iter().map(|(&id, dsq)| (id, dsq)).collect();
+        queues.sort_by_key(|(id, _)| *id);
+        queues
+    }
+
+    /// A vector with a task is known to be one to look at: "false is certain".
+    fn check_hints(&self) -> Result<(), String> {
+        for (id, queue) in self.queues_by_id() {
+            let (core, class) = (id as u32, (id >> 32).wrapping_sub(1) as u32);
+            // SAFETY: reads this thread's globals, which are this scheduler's.
+            let hinted = unsafe { native::native_vector_hinted(core, class) };
+            if !queue.is_empty() && !hinted {
+                return Err(format!(
+                    "lost sight of the {} tasks in queue {id:#x}",
+                    queue.len()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the scheduler thinks that a lane does.
+    fn check_lane(&self, engine: &Engine, cpu: u32) -> Result<(), String> {
+        let Some(lane) = engine.lane(cpu) else {
+            return Ok(());
+        };
+        let state = self.tables.lanes[cpu as usize].state;
+        let runs = state < native::lane_state_LANE_IDLE;
+        match lane.current.is_some() == runs {
+            true => Ok(()),
+            false => Err(format!(
+                "lost track of lane {cpu}: it runs {:?}, its state is {state}",
+                lane.current
+            )),
+        }
+    }
+}

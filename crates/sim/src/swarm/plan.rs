@@ -1,0 +1,173 @@
+//! What a seed stands for: a machine, settings, tasks and faults.
+
+use crate::machine::{Interference, Machine};
+use crate::sched_ext::Settings;
+use crate::task::TaskSpec;
+use std::fmt;
+
+/// A generated scenario.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub machine: Machine,
+    pub settings: Settings,
+    pub tasks: Vec<PlannedTask>,
+    /// Loads and faults go on for so long; then the machine has to come to rest.
+    pub length_ns: u64,
+    /// All moments are multiples of this: ties are as likely as wanted.
+    pub quantum_ns: u64,
+    /// Mean time between two faults; none: there are none.
+    pub fault_gap_ns: Option<u64>,
+    /// Which faults occur.
+    pub faults: Vec<Fault>,
+}
+
+/// A task and what it does.
+#[derive(Debug, Clone)]
+pub(super) struct PlannedTask {
+    pub spec: TaskSpec,
+    pub behaviour: Behaviour,
+}
+
+/// A range of times, drawn from by magnitude, ns.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub from_ns: u64,
+    pub to_ns: u64,
+}
+
+/// What a task does.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Behaviour {
+    /// It never pauses.
+    Spin,
+    /// It works, pauses, works again: a client, or a device.
+    Loop { demand: Span, pause: Span },
+    /// Work comes, whether it is done with earlier work or not.
+    Open { demand: Span, gap: Span },
+    /// When it is done, it gives the task of that index work and sleeps.
+    Chain { demand: Span, next: usize },
+}
+
+/// What happens to a running system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// A lane goes, or comes back.
+    Lane,
+    /// All lanes of a core go, or come back.
+    Core,
+    /// All lanes of each core but one go, or all come back.
+    Smt,
+    /// A task may use other CPUs.
+    Affinity,
+    /// A task changes its class.
+    Class,
+    /// A task ends.
+    Exit,
+    /// A task appears.
+    Create,
+}
+
+impl Fault {
+    pub const ALL: [Fault; 7] = [
+        Fault::Lane,
+        Fault::Core,
+        Fault::Smt,
+        Fault::Affinity,
+        Fault::Class,
+        Fault::Exit,
+        Fault::Create,
+    ];
+}
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_machine(f)?;
+        self.write_settings(f)?;
+        for (index, task) in self.tasks.iter().enumerate() {
+            writeln!(f, "  task {index}: {task}")?;
+        }
+        match self.fault_gap_ns {
+            Some(gap_ns) => write!(f, "faults about every {} ms: {:?}", ms(gap_ns), self.faults)?,
+            None => write!(f, "no faults")?,
+        }
+        write!(
+            f,
+            "; loads for {} ms, moments are multiples of {} ns",
+            ms(self.length_ns),
+            self.quantum_ns
+        )
+    }
+}
+
+impl Plan {
+    fn write_machine(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machine = &self.machine;
+        let lanes: usize = machine.cores.iter().map(|core| core.lanes.len()).sum();
+        writeln!(f, "{} cores, {lanes} lanes", machine.cores.len())?;
+        const SHOWN: usize = 16;
+        for (index, core) in machine.cores.iter().take(SHOWN).enumerate() {
+            write!(
+                f,
+                "  core {index}: lanes {:?}, capacity {}, cache {}, node {}",
+                core.lanes, core.capacity, core.cache, core.node
+            )?;
+            let is_offline = |cpu: &&u32| !machine.online[**cpu as usize];
+            let offline: Vec<_> = core.lanes.iter().filter(is_offline).collect();
+            if !offline.is_empty() {
+                write!(f, ", offline {offline:?}")?;
+            }
+            writeln!(f)?;
+        }
+        if machine.cores.len() > SHOWN {
+            writeln!(f, "  and so on")?;
+        }
+        match &machine.interference {
+            Interference::ThreadPerf(speeds) => writeln!(f, "threadPerf {speeds:?}")?,
+            Interference::Kinds(table) => writeln!(f, "speeds by kind {table:?}")?,
+        }
+        writeln!(f, "{:?}", machine.costs)
+    }
+
+    fn write_settings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings = &self.settings;
+        writeln!(
+            f,
+            "slices {} and {} ms, bounds {} and {} ms, overdue {} ms, SMT level {:?}",
+            ms(settings.slice_ns),
+            ms(settings.batch_slice_ns),
+            ms(settings.normal_bound_ns),
+            ms(settings.starvation_bound_ns),
+            ms(settings.overdue_slice_ns),
+            settings.smt_level
+        )
+    }
+}
+
+impl fmt::Display for PlannedTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spec = &self.spec;
+        write!(f, "{}, nice {}", spec.class.name(), spec.nice)?;
+        if spec.kind > 0 {
+            write!(f, ", kind {}", spec.kind)?;
+        }
+        if let Some(cpus) = &spec.cpus {
+            write!(f, ", on {cpus:?}")?;
+        }
+        match self.behaviour {
+            Behaviour::Spin => write!(f, ", never pauses"),
+            Behaviour::Loop { demand, pause } => write!(f, ", works {demand}, pauses {pause}"),
+            Behaviour::Open { demand, gap } => write!(f, ", gets {demand} every {gap}"),
+            Behaviour::Chain { demand, next } => write!(f, ", gets {demand}, wakes task {next}"),
+        }
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..{} ns", self.from_ns, self.to_ns)
+    }
+}

@@ -1,0 +1,165 @@
+//! What a swarm reports.
+
+use super::drive::Driver;
+use super::rules::{Broken, Rule};
+use crate::record::{Record, Step};
+use crate::scheduler::Counters;
+use std::fmt;
+
+/// A run in which nothing was violated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Its seed.
+    pub seed: u64,
+    /// Simulated time, ns.
+    pub simulated_ns: u64,
+    /// Lanes of the machine.
+    pub lanes: usize,
+    /// Tasks that there were.
+    pub tasks: usize,
+    /// Steps that happened.
+    pub steps: u64,
+    /// Times that everything was looked at closely.
+    pub looks: u64,
+    /// Faults that were tried.
+    pub faults: u64,
+    /// What the scheduler counted.
+    pub counters: Counters,
+}
+
+/// A run in which something was violated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Failure {
+    /// The seed that makes it happen again.
+    pub seed: u64,
+    /// When, in simulated time, ns.
+    pub at_ns: u64,
+    /// Which rule.
+    pub rule: Rule,
+    /// What happened.
+    pub what: String,
+    /// The generated scenario, in words.
+    pub scenario: String,
+    /// The last steps, the oldest first.
+    pub steps: Vec<Record>,
+}
+
+/// Many runs.
+#[derive(Debug, Clone, Default)]
+pub struct Total {
+    /// Runs in which nothing was violated.
+    pub passed: u64,
+    /// The others, by seed.
+    pub failures: Vec<Failure>,
+    /// Of those that passed: simulated time, ns.
+    pub simulated_ns: u64,
+    /// Steps.
+    pub steps: u64,
+    /// Faults.
+    pub faults: u64,
+    /// What the scheduler counted.
+    pub counters: Counters,
+}
+
+impl Summary {
+    pub(super) fn of(seed: u64, driver: &Driver) -> Summary {
+        let cores = driver.plan.machine.cores.iter();
+        Summary {
+            seed,
+            simulated_ns: driver.simulation.now_ns(),
+            lanes: cores.map(|core| core.lanes.len()).sum(),
+            tasks: driver.actors.len(),
+            steps: driver.watch.nr_steps,
+            looks: driver.looks,
+            faults: driver.faults,
+            counters: driver.simulation.counters(),
+        }
+    }
+}
+
+impl Total {
+    pub(super) fn add(&mut self, outcome: Result<Summary, Box<Failure>>) {
+        match outcome {
+            Ok(summary) => {
+                self.passed += 1;
+                self.simulated_ns += summary.simulated_ns;
+                self.steps += summary.steps;
+                self.faults += summary.faults;
+                self.counters = self.counters.plus(&summary.counters);
+            }
+            Err(failure) => self.failures.push(*failure),
+        }
+    }
+}
+
+impl Failure {
+    pub(super) fn new(seed: u64, broken: Broken, scenario: String) -> Failure {
+        Failure {
+            seed,
+            at_ns: 0,
+            rule: broken.rule,
+            what: broken.what,
+            scenario,
+            steps: Vec::new(),
+        }
+    }
+
+    /// Adds what the run was like when it failed.
+    pub(super) fn at(mut self, driver: &Driver) -> Failure {
+        self.at_ns = driver.simulation.now_ns();
+        self.steps = driver.watch.last();
+        self
+    }
+
+    /// The command that makes it happen again.
+    pub fn command(&self) -> String {
+        format!("sidelane sim --swarm-seed {}", self.seed)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}: {}: {}", self.seed, self.rule, self.what)?;
+        writeln!(f, "at {} ns; again with: {}", self.at_ns, self.command())?;
+        writeln!(f, "{}", self.scenario)?;
+        writeln!(f, "last steps, ns:")?;
+        for record in &self.steps {
+            writeln!(f, "  {:>12}  {}", record.at_ns, Words(record.step))?;
+        }
+        Ok(())
+    }
+}
+
+/// A step in words.
+struct Words(Step);
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Step::Wake { task } => write!(f, "{task} has work"),
+            Step::Queue { task, queue } => {
+                let (class, core) = (queue >> 32, queue as u32);
+                let class = ["critical", "normal", "batch"]
+                    .get(class.wrapping_sub(1) as usize)
+                    .unwrap_or(&"unknown");
+                write!(
+                    f,
+                    "{task} waits in the {class} vector of core number {core}"
+                )
+            }
+            Step::QueueLocal { task, lane } => write!(f, "{task} waits for lane {lane}"),
+            Step::Run { task, lane } => write!(f, "{task} runs on lane {lane}"),
+            Step::Preempt { task, lane } => write!(f, "{task} leaves lane {lane}"),
+            Step::Sleep { task, lane } => write!(f, "{task} is done on lane {lane}"),
+            Step::Kick { lane, flags } => match flags {
+                1 => write!(f, "lane {lane} is asked to look if it is idle"),
+                2 => write!(f, "lane {lane} is asked to give way"),
+                _ => write!(f, "lane {lane} is kicked, flags {flags:#x}"),
+            },
+            Step::Online { lane } => write!(f, "lane {lane} appears"),
+            Step::Offline { lane } => write!(f, "lane {lane} disappears"),
+            Step::Change { task } => write!(f, "{task} changes its CPUs or class"),
+            Step::Exit { task } => write!(f, "{task} exits"),
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The invariants, and what the scheduler's source allows for each.
+//!
+//! `reach` is kick + idle exit; everything else is a setting or a cost of the machine.
+//!
+//! * **Closed core.** A core is closed while a critical task runs there or waits for one of its lanes
+//!   (borrow.bpf.h). Batch is asked to leave when the core closes, or when it begins there: it is gone
+//!   within kick. A run that began after a wait of at least the bound may last overdue_slice + tick
+//!   (a slice ends at a tick).
+//! * **Starvation.** While a task waits in a core's vector beyond its bound, tasks beyond their bound
+//!   are served there: the next one at the latest 10 overdue_slice (OVERDUE_GAP) after the one before,
+//!   or after the bound, plus another overdue_slice (the lanes of the core may all be serving), 3
+//!   ticks (that end that slice, that notice, and that lie ahead) and reach. Batch is first come, first served, so the k-th task beyond its bound runs
+//!   within k such times, normal ones count too. Only for tasks that may use all lanes of the core: one
+//!   that may not is passed over. For normal work, which waits by virtual time, only while the whole
+//!   vector is beyond the bound, since the source looks at its first task.
+//! * **Idle lane.** Work conservation: no lane idles beside a task that it could take by the rules
+//!   (class, affinity, SMT level, steal barrier). Nothing is said before [`Watch::patience_ns`]: what
+//!   is missed is found by a tick. While every lane idles there are no ticks: only reach, twice.
+//! * **Level.** More lanes of a core than the SMT level are busy only until slices end.
+//! * **Class change.** A running task is queued anew within its slice and two ticks.
+
+use super::known;
+use super::watch::{Place, Task, Watch};
+use crate::task::{Class, State, TaskId};
+use std::fmt;
+
+/// What can be violated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// The scenario could not be set up.
+    Setup,
+    /// The kernel would have ejected the scheduler.
+    Kernel,
+    /// A waiting task is in no queue, or in two, or its queue is not known to be one to look at.
+    Lost,
+    /// A task is on two lanes, or does what it cannot do where it is.
+    Twice,
+    /// Batch ran beside critical work for longer than it takes to leave.
+    ClosedCore,
+    /// A task waited for longer than the starvation bound allows.
+    Starvation,
+    /// A lane idled while a task waited that could have run there.
+    IdleLane,
+    /// More lanes of a core were busy than the SMT level allows.
+    Level,
+    /// A change of class did not take effect.
+    ClassChange,
+    /// Times do not add up.
+    Accounts,
+    /// Work does not add up.
+    Work,
+    /// When nothing was added any more, the machine did not come to rest.
+    Drain,
+}
+
+/// A violation.
+#[derive(Debug, Clone)]
+pub(super) struct Broken {
+    pub rule: Rule,
+    pub what: String,
+}
+
+pub(super) type Verdict = Result<(), Broken>;
+
+impl Broken {
+    pub fn because(rule: Rule, what: String) -> Verdict {
+        Err(Broken { rule, what })
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rule::Setup => "setup",
+            Rule::Kernel => "kernel",
+            Rule::Lost => "lost task",
+            Rule::Twice => "one place a task",
+            Rule::ClosedCore => "closed core",
+            Rule::Starvation => "starvation bound",
+            Rule::IdleLane => "idle lane",
+            Rule::Level => "SMT level",
+            Rule::ClassChange => "class change",
+            Rule::Accounts => "accounts",
+            Rule::Work => "work",
+            Rule::Drain => "drain",
+        })
+    }
+}
+
+/// Service beyond the bound comes once in so many overdue slices (`OVERDUE_GAP`).
+const OVERDUE_GAP: u64 = 10;
+/// Shortest vector of a core on another node that is stolen from.
+const FAR_QUEUED: usize = 2;
+
+/// Rules that are looked at as lanes change.
+impl Watch {
+    /// Of all lanes of a core, up to now.
+    pub fn check_core(&self, core: usize) -> Verdict {
+        for &cpu in &self.machine.cores[core].lanes {
+            self.check_lane(cpu)?;
+        }
+        Ok(())
+    }
+
+    fn check_lane(&self, cpu: u32) -> Verdict {
+        let lane = &self.lanes[cpu as usize];
+        let Some(id) = lane.task else {
+            return Ok(());
+        };
+        let (core, task) = (&self.cores[lane.core], self.task(id));
+        let tick_ns = self.machine.costs.tick_ns;
+        if let Some(closed_ns) = core.closed_ns.filter(|_| task.known == Class::Batch) {
+            let mut until_ns = task.since_ns.max(closed_ns) + self.machine.costs.kick_ns;
+            if task.overdue {
+                until_ns = until_ns.max(task.since_ns + self.settings.overdue_slice_ns + tick_ns);
+                if known::OVERDUE_STAYS {
+                    until_ns = until_ns.max(closed_ns + self.settings.batch_slice_ns + tick_ns);
+                }
+            }
+            if self.now_ns > until_ns {
+                let what = format!(
+                    "{id} runs on lane {cpu} since {} ns; its core is closed since {closed_ns} ns, \
+                     so it should have left by {until_ns} ns",
+                    task.since_ns
+                );
+                return Broken::because(Rule::ClosedCore, what);
+            }
+        }
+        let patience_ns = self.slice_ns() + 2 * tick_ns + self.machine.costs.kick_ns;
+        let late = |from_ns: u64| self.now_ns > task.since_ns.max(from_ns) + patience_ns;
+        if core.crowded_ns.is_some_and(late) {
+            let what = format!(
+                "{id} runs on lane {cpu} of a core with {} busy lanes",
+                core.busy
+            );
+            return Broken::because(Rule::Level, what);
+        }
+        if task.changed_ns.is_some_and(late) {
+            let what = format!("{id} on lane {cpu} still counts as {}", task.known.name());
+            return Broken::because(Rule::ClassChange, what);
+        }
+        Ok(())
+    }
+
+    /// Has a task in a vector waited beyond the starvation bound, while nobody was served?
+    pub fn check_wait(&self, id: TaskId) -> Verdict {
+        let task = self.task(id);
+        let (Place::Vector { core, class }, Some(bound_ns)) =
+            (task.place, self.bound_ns(task.known))
+        else {
+            return Ok(());
+        };
+        let mut slack_ns = (OVERDUE_GAP + 1) * self.settings.overdue_slice_ns
+            + 3 * self.machine.costs.tick_ns
+            + self.reach_ns();
+        if known::OVERDUE_STAYS {
+            slack_ns += self.slice_ns();
+        }
+        if self.now_ns <= task.queued_ns + bound_ns + slack_ns {
+            return Ok(());
+        }
+        let beyond_ns = match class {
+            Class::Normal => self.all_beyond_ns(core, bound_ns),
+            _ => task.queued_ns + bound_ns,
+        };
+        let mut from_ns = beyond_ns
+            .max(self.cores[core].served_ns)
+            .max(self.attached_ns);
+        if known::PINNED_HEAD {
+            from_ns = from_ns.max(self.cores[core].passed_over_ns);
+        }
+        let until_ns = from_ns + slack_ns;
+        if self.now_ns <= until_ns || self.core_may_pass_over(core, task) {
+            return Ok(());
+        }
+        if known::PINNED_HEAD && self.any_may_be_passed_over(core) {
+            return Ok(());
+        }
+        let what = format!(
+            "{id} waits in the {} vector of core {core} since {} ns, beyond its bound since \
+             {beyond_ns} ns; somebody should have been served by {until_ns} ns",
+            class.name(),
+            task.queued_ns
+        );
+        Broken::because(Rule::Starvation, what)
+    }
+
+    /// Is there a lane of the core that the task may not use?
+    pub fn core_may_pass_over(&self, core: usize, task: &Task) -> bool {
+        let mut lanes = self.machine.cores[core].lanes.iter();
+        lanes.any(|&cpu| self.lanes[cpu as usize].online && !task.may_use(cpu))
+    }
+
+    fn any_may_be_passed_over(&self, core: usize) -> bool {
+        self.tasks.iter().any(|task| {
+            let here = matches!(task.place, Place::Vector { core: there, .. } if there == core);
+            here && self.core_may_pass_over(core, task)
+        })
+    }
+
+    /// Since when the whole normal vector is beyond the bound.
+    fn all_beyond_ns(&self, core: usize, bound_ns: u64) -> u64 {
+        let class = Class::Normal;
+        let here = |task: &&Task| task.place == Place::Vector { core, class };
+        let tasks = self.tasks.iter().filter(here);
+        let latest_ns = tasks.map(|task| task.queued_ns + bound_ns).max();
+        let timely_ns = self.cores[core].vectors[class as usize].timely_ns;
+        latest_ns.unwrap_or(0).max(timely_ns)
+    }
+}
+
+/// Rules that are looked at from time to time.
+impl Watch {
+    /// All that can be seen at this moment.
+    pub fn sample(&mut self, now_ns: u64) -> Verdict {
+        self.now_ns = now_ns;
+        for core in 0..self.cores.len() {
+            self.check_core(core)?;
+        }
+        for index in 0..self.tasks.len() {
+            let id = TaskId(index as u32);
+            if self.task(id).state == State::Waiting {
+                self.check_wait(id)?;
+                self.check_idle(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A lane may idle for so long beside a task that it could take.
+    fn patience_ns(&self) -> u64 {
+        2 * (self.machine.costs.tick_ns + self.reach_ns())
+    }
+
+    /// Is there a lane that has been idle for too long while it could have taken the task?
+    fn check_idle(&self, id: TaskId) -> Verdict {
+        let task = self.task(id);
+        let rests_ns = match self.busy {
+            0 => self.rests_since_ns + 2 * self.reach_ns() + 1,
+            _ => u64::MAX,
+        };
+        let waits_ns = task.queued_ns.max(self.attached_ns);
+        for (cpu, lane) in (0_u32..).zip(&self.lanes) {
+            if !lane.online || lane.task.is_some() || !task.may_use(cpu) {
+                continue;
+            }
+            let Some(could_ns) = self.could_take(task, cpu) else {
+                continue;
+            };
+            let mut from_ns = could_ns.max(waits_ns).max(lane.idle_ns);
+            if known::ONE_ROOM && self.busy > 0 {
+                let Some(looks_ns) = self.looks_ns(lane.core, task.known) else {
+                    continue;
+                };
+                from_ns = from_ns.max(looks_ns);
+            }
+            let until_ns =
+                (from_ns + self.patience_ns()).min(rests_ns.max(from_ns + 2 * self.reach_ns() + 1));
+            if self.now_ns > until_ns {
+                let what = format!(
+                    "{id} ({}) waits in {:?}; since {from_ns} ns idle lane {cpu} of core {} could \
+                     have taken it, at the latest at {until_ns} ns; {} lanes are busy",
+                    task.known.name(),
+                    task.place,
+                    lane.core,
+                    self.busy
+                );
+                return Broken::because(Rule::IdleLane, what);
+            }
+        }
+        Ok(())
+    }
+
+    /// Since when ticks send the idle lanes of a core to look for work of a class
+    /// ([`known::ONE_ROOM`]).
+    fn looks_ns(&self, core: usize, class: Class) -> Option<u64> {
+        let started = |cpu: &u32| {
+            let running = self.lanes[*cpu as usize].task;
+            running.map(|id| self.task(id).since_ns)
+        };
+        if class != Class::Batch {
+            let own = self.machine.cores[core].lanes.iter().filter_map(started);
+            if let Some(since_ns) = own.min() {
+                return Some(since_ns);
+            }
+        }
+        // The first core with room: no lane before it is idle.
+        let before = self.machine.cores.iter().take(core);
+        let lanes = before.flat_map(|core| &core.lanes);
+        let online = lanes.filter(|&&cpu| self.lanes[cpu as usize].online);
+        online
+            .map(started)
+            .try_fold(0, |latest_ns, since| Some(latest_ns.max(since?)))
+    }
+
+    /// Since when the rules let the lane, which is idle, take the task.
+    fn could_take(&self, task: &Task, cpu: u32) -> Option<u64> {
+        let index = self.lanes[cpu as usize].core;
+        let core = &self.cores[index];
+        let (from, class) = match task.place {
+            Place::Nowhere => return Some(0),
+            Place::Local(own) => return (own == cpu).then_some(0),
+            Place::Vector { core, class } => (core, class),
+        };
+        let mut since_ns = 0;
+        if core.busy >= self.level(index) {
+            return None;
+        }
+        since_ns = core.room_ns.max(since_ns);
+        if class == Class::Batch {
+            if core.closed_ns.is_some() {
+                return None;
+            }
+            since_ns = core.open_ns.max(since_ns);
+        }
+        let vector = &self.cores[from].vectors[class as usize];
+        let far = self.machine.cores[from].node != self.machine.cores[index].node;
+        // Cores of one cache are near, whatever their nodes.
+        if far && self.machine.cores[from].cache != self.machine.cores[index].cache {
+            if vector.length < FAR_QUEUED {
+                return None;
+            }
+            since_ns = vector.two_ns.max(since_ns);
+        }
+        Some(since_ns)
+    }
+}

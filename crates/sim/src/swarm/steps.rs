@@ -1,0 +1,299 @@
+//! What each step changes in the watched machine.
+
+use super::known;
+use super::rules::{Broken, Rule, Verdict};
+use super::watch::{Place, Watch};
+use crate::record::Step;
+use crate::task::{Class, State, TaskId};
+
+/// How long the scheduler keeps a core for a critical task that was sent there (`ARRIVAL_NS`).
+const ARRIVAL_NS: u64 = 5_000_000;
+
+impl Watch {
+    pub(super) fn apply(&mut self, step: Step) -> Verdict {
+        match step {
+            Step::Wake { task } => self.wakes(task),
+            Step::Queue { task, queue } => self.queued(task, queue),
+            Step::QueueLocal { task, lane } => self.queued_local(task, lane),
+            Step::Run { task, lane } => self.runs(task, lane),
+            Step::Preempt { task, lane } => self.leaves(task, lane, State::Waiting),
+            Step::Sleep { task, lane } => self.leaves(task, lane, State::Sleeping),
+            Step::Exit { task } => self.exits(task),
+            Step::Online { lane } => self.appears(lane, true),
+            Step::Offline { lane } => self.appears(lane, false),
+            Step::Kick { .. } | Step::Change { .. } => Ok(()),
+        }
+    }
+
+    fn wakes(&mut self, id: TaskId) -> Verdict {
+        let now_ns = self.now_ns;
+        let task = self.task_mut(id);
+        if task.state != State::Sleeping {
+            return Broken::because(Rule::Twice, format!("{id} woke while {:?}", task.state));
+        }
+        task.state = State::Waiting;
+        task.since_ns = now_ns;
+        task.known = task.spec.class;
+        task.changed_ns = None;
+        Ok(())
+    }
+
+    fn queued(&mut self, id: TaskId, queue: u64) -> Verdict {
+        let class = (queue >> 32)
+            .checked_sub(1)
+            .and_then(|class| Class::ALL.get(class as usize).copied());
+        let core = self.numbers.get(queue as u32 as usize).copied();
+        let (Some(class), Some(core)) = (class, core) else {
+            return Broken::because(Rule::Lost, format!("{id} was sent to {queue:#x}"));
+        };
+        let now_ns = self.now_ns;
+        let task = self.task_mut(id);
+        if task.state != State::Waiting {
+            return Broken::because(Rule::Twice, format!("{id} queued while {:?}", task.state));
+        }
+        if class != task.known {
+            if class != task.spec.class {
+                let what = format!("{id} was queued as {}, which it is not", class.name());
+                return Broken::because(Rule::ClassChange, what);
+            }
+            task.known = class;
+            task.changed_ns = None;
+        }
+        task.queued_ns = now_ns;
+        self.put(id, Place::Vector { core, class })
+    }
+
+    fn queued_local(&mut self, id: TaskId, cpu: u32) -> Verdict {
+        let now_ns = self.now_ns;
+        match self.task(id).place {
+            Place::Vector { core, .. } => {
+                self.check_wait(id)?;
+                self.task_mut(id).taken_from = Some(core);
+            }
+            _ => self.task_mut(id).queued_ns = now_ns,
+        }
+        self.put(id, Place::Local(cpu))
+    }
+
+    fn runs(&mut self, id: TaskId, cpu: u32) -> Verdict {
+        let lane = &self.lanes[cpu as usize];
+        let (core, task) = (lane.core, self.task(id));
+        if task.state != State::Waiting || lane.task.is_some() {
+            let what = format!("{id} runs on lane {cpu}, but is {:?}", task.state);
+            return Broken::because(Rule::Twice, what);
+        }
+        if !lane.online || !task.may_use(cpu) {
+            let what = format!("{id} runs on lane {cpu}, which it may not use");
+            return Broken::because(Rule::Kernel, what);
+        }
+        self.check_core(core)?;
+        self.account(core);
+        self.change_busy(core, true);
+        let (now_ns, costs) = (self.now_ns, self.machine.costs);
+        let migration_ns = match self.task(id).ran_on {
+            Some(last) if last != cpu => {
+                let from = self.lanes[last as usize].core;
+                self.machine.migration_ns(from, core)
+            }
+            _ => 0,
+        };
+        self.lanes[cpu as usize].ready_ns = now_ns + costs.switch_ns + migration_ns;
+        self.lanes[cpu as usize].task = Some(id);
+        let bound_ns = self.bound_ns(self.task(id).known);
+        let task = self.task_mut(id);
+        task.totals.wait_ns += now_ns - task.since_ns;
+        task.overdue = bound_ns.is_some_and(|bound_ns| now_ns >= task.queued_ns + bound_ns);
+        task.state = State::Running(cpu);
+        task.since_ns = now_ns;
+        task.ran_on = Some(cpu);
+        let from = task.taken_from.take();
+        if task.overdue {
+            self.cores[core].served_ns = now_ns;
+            if let Some(from) = from {
+                self.cores[from].served_ns = now_ns;
+            }
+        }
+        self.task_mut(id).unclaimed = false;
+        self.put(id, Place::Nowhere)?;
+        match self.task(id).known {
+            // It was sent to the core of that vector, or to this lane.
+            Class::Critical if known::ONE_CLAIM => self.clear_claim(from.unwrap_or(core)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The scheduler no longer knows of the critical tasks on their way to lanes of the core.
+    fn clear_claim(&mut self, core: usize) -> Verdict {
+        if self.cores[core].critical == 0 {
+            return Ok(());
+        }
+        for index in 0..self.tasks.len() {
+            let task = &mut self.tasks[index];
+            if task.closes == Some(core) && matches!(task.place, Place::Local(_)) {
+                task.unclaimed = true;
+                self.close(TaskId(index as u32))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn leaves(&mut self, id: TaskId, cpu: u32, state: State) -> Verdict {
+        let core = self.lanes[cpu as usize].core;
+        if self.task(id).state != State::Running(cpu) {
+            let what = format!("{id} left lane {cpu} while {:?}", self.task(id).state);
+            return Broken::because(Rule::Twice, what);
+        }
+        self.check_core(core)?;
+        self.account(core);
+        self.change_busy(core, false);
+        let now_ns = self.now_ns;
+        let lane = &mut self.lanes[cpu as usize];
+        (lane.task, lane.idle_ns) = (None, now_ns);
+        let task = self.task_mut(id);
+        (task.state, task.since_ns) = (state, now_ns);
+        self.put(id, Place::Nowhere)
+    }
+
+    fn exits(&mut self, id: TaskId) -> Verdict {
+        let task = self.task_mut(id);
+        if task.state != State::Sleeping {
+            return Broken::because(Rule::Twice, format!("{id} exits while {:?}", task.state));
+        }
+        task.state = State::Exited;
+        Ok(())
+    }
+
+    fn appears(&mut self, cpu: u32, online: bool) -> Verdict {
+        let core = self.lanes[cpu as usize].core;
+        self.account(core);
+        let now_ns = self.now_ns;
+        let lane = &mut self.lanes[cpu as usize];
+        (lane.online, lane.idle_ns) = (online, now_ns);
+        if lane.task.is_some() {
+            return Broken::because(Rule::Twice, format!("lane {cpu} changed while it was busy"));
+        }
+        self.attach();
+        for index in 0..self.tasks.len() {
+            let task = &mut self.tasks[index];
+            task.known = task.spec.class;
+            task.changed_ns = None;
+            task.taken_from = None;
+            task.unclaimed = false;
+            self.put(TaskId(index as u32), Place::Nowhere)?;
+        }
+        Ok(())
+    }
+
+    /// The scheduler begins anew: numbers the cores, and knows of no wait.
+    pub(super) fn attach(&mut self) {
+        self.attached_ns = self.now_ns;
+        let online = |cpu: &u32| self.lanes[*cpu as usize].online;
+        let cores = self.machine.cores.iter().enumerate();
+        self.numbers = cores
+            .filter(|(_, core)| core.lanes.iter().any(online))
+            .map(|(index, _)| index)
+            .collect();
+        for core in &mut self.cores {
+            core.open_ns = core.open_ns.min(self.now_ns);
+        }
+    }
+
+    /// A lane of the core falls busy or idle.
+    fn change_busy(&mut self, core: usize, more: bool) {
+        let (now_ns, level) = (self.now_ns, self.level(core));
+        let core = &mut self.cores[core];
+        let (before, total) = (core.busy, self.busy);
+        core.busy = if more {
+            before + 1
+        } else {
+            before.saturating_sub(1)
+        };
+        self.busy = if more {
+            total + 1
+        } else {
+            total.saturating_sub(1)
+        };
+        if core.busy > level && before <= level {
+            core.crowded_ns = Some(now_ns);
+        } else if core.busy <= level {
+            core.crowded_ns = None;
+        }
+        if core.busy < level && before >= level {
+            core.room_ns = now_ns;
+        }
+        if self.busy == 0 {
+            self.rests_since_ns = now_ns;
+        }
+    }
+
+    /// A task is elsewhere now: brings up to date what follows from it.
+    fn put(&mut self, id: TaskId, place: Place) -> Verdict {
+        let now_ns = self.now_ns;
+        let before = std::mem::replace(&mut self.task_mut(id).place, place);
+        for place in [before, place] {
+            if let Place::Vector { core, .. } = place
+                && self.core_may_pass_over(core, self.task(id))
+            {
+                self.cores[core].passed_over_ns = now_ns;
+            }
+        }
+        let waited_ns = now_ns - self.task(id).queued_ns;
+        if let Place::Vector { core, class } = before {
+            if self
+                .bound_ns(class)
+                .is_some_and(|bound_ns| waited_ns < bound_ns)
+            {
+                self.cores[core].vectors[class as usize].timely_ns = now_ns;
+            }
+            let vector = &mut self.cores[core].vectors[class as usize];
+            vector.length = vector.length.saturating_sub(1);
+        }
+        if let Place::Vector { core, class } = place {
+            let vector = &mut self.cores[core].vectors[class as usize];
+            vector.length += 1;
+            if vector.length == 2 {
+                vector.two_ns = now_ns;
+            }
+        }
+        self.close(id)
+    }
+
+    /// A critical task closes the core where it runs or waits.
+    fn close(&mut self, id: TaskId) -> Verdict {
+        let (now_ns, task) = (self.now_ns, self.task(id));
+        let core = match (task.state, task.place) {
+            (State::Running(cpu), _) | (State::Waiting, Place::Local(cpu)) => {
+                Some(self.lanes[cpu as usize].core)
+            }
+            (State::Waiting, Place::Vector { core, .. }) => Some(core),
+            _ => None,
+        };
+        let core = core.filter(|_| task.known == Class::Critical && !task.unclaimed);
+        if core == task.closes {
+            return Ok(());
+        }
+        let arrived = matches!(task.state, State::Running(_));
+        if let Some(core) = core {
+            let core = &mut self.cores[core];
+            core.critical += 1;
+            if core.critical == 1 {
+                // Gone and back at the same moment is no opening.
+                let before = core.was_closed.filter(|(_, to_ns)| *to_ns == now_ns);
+                core.closed_ns = Some(before.map_or(now_ns, |(from_ns, _)| from_ns));
+            }
+        }
+        let Some(left) = std::mem::replace(&mut self.task_mut(id).closes, core) else {
+            return Ok(());
+        };
+        self.check_core(left)?;
+        let left = &mut self.cores[left];
+        left.critical = left.critical.saturating_sub(1);
+        if left.critical == 0 {
+            left.was_closed = left.closed_ns.take().map(|from_ns| (from_ns, now_ns));
+            // Sent elsewhere before it ran: the core goes on expecting it for a while.
+            let gone = arrived || core.is_none();
+            left.open_ns = now_ns + if gone { 0 } else { ARRIVAL_NS };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! Each rule fails when it is broken: runs written by hand.
+#![allow(clippy::unwrap_used)]
+
+use super::rules::{Rule, Verdict};
+use super::watch::Watch;
+use crate::machine::{Costs, Interference, Machine};
+use crate::record::{Record, Step};
+use crate::sched_ext::Settings;
+use crate::task::{Class, TaskId, TaskSpec};
+use sidelane_topology::{Numbering, Regular, Topology};
+
+const MS: u64 = 1_000_000;
+
+/// One core with two lanes, and tasks of these classes that have work.
+fn watch(classes: &[Class]) -> Watch {
+    let topology = Topology::regular(&Regular {
+        packages: 1,
+        caches_per_package: 1,
+        cores_per_cache: 1,
+        lanes_per_core: 2,
+        numbering: Numbering::Adjacent,
+    })
+    .unwrap();
+    let speeds = Interference::ThreadPerf(vec![1.0, 0.5]);
+    let machine = Machine::new(&topology, speeds, Costs::default()).unwrap();
+    let settings = Settings {
+        smt_level: Some(2),
+        starvation_bound_ns: 50 * MS,
+        ..Settings::default()
+    };
+    let mut watch = Watch::new(&machine, &settings);
+    for (index, &class) in classes.iter().enumerate() {
+        watch.create(&TaskSpec::new("task", class));
+        let task = TaskId(index as u32);
+        step(&mut watch, 0, Step::Wake { task }).unwrap();
+    }
+    watch
+}
+
+fn step(watch: &mut Watch, at_ns: u64, step: Step) -> Verdict {
+    watch.step(Record { at_ns, step })
+}
+
+fn queue(watch: &mut Watch, at_ns: u64, task: u32, class: Class) -> Verdict {
+    let (task, queue) = (TaskId(task), (class as u64 + 1) << 32);
+    step(watch, at_ns, Step::Queue { task, queue })
+}
+
+fn run(watch: &mut Watch, at_ns: u64, task: u32, lane: u32) -> Verdict {
+    let task = TaskId(task);
+    step(watch, at_ns, Step::QueueLocal { task, lane })?;
+    step(watch, at_ns, Step::Run { task, lane })
+}
+
+fn leave(watch: &mut Watch, at_ns: u64, task: u32, lane: u32) -> Verdict {
+    let task = TaskId(task);
+    step(watch, at_ns, Step::Preempt { task, lane })
+}
+
+fn broken(verdict: Verdict) -> Rule {
+    verdict.unwrap_err().rule
+}
+
+#[test]
+fn batch_has_to_leave_a_closed_core_within_the_kick() {
+    for (left_ns, allowed) in [(MS + 1_000, true), (MS + 1_001, false)] {
+        let mut watch = watch(&[Class::Batch, Class::Critical]);
+        run(&mut watch, 0, 0, 0).unwrap();
+        run(&mut watch, MS, 1, 1).unwrap();
+        let left = leave(&mut watch, left_ns, 0, 0);
+        assert_eq!(left.is_ok(), allowed);
+        assert!(allowed || broken(left) == Rule::ClosedCore);
+    }
+}
+
+#[test]
+fn a_task_is_in_one_place() {
+    let mut watch = watch(&[Class::Normal, Class::Normal]);
+    run(&mut watch, 0, 0, 0).unwrap();
+    assert_eq!(broken(run(&mut watch, 1, 0, 1)), Rule::Twice);
+    assert_eq!(broken(run(&mut watch, 1, 1, 0)), Rule::Twice);
+    let sleep = Step::Sleep {
+        task: TaskId(1),
+        lane: 1,
+    };
+    assert_eq!(broken(step(&mut watch, 2, sleep)), Rule::Twice);
+}
+
+#[test]
+fn work_does_not_wait_beside_an_idle_lane() {
+    let mut watch = watch(&[Class::Normal]);
+    queue(&mut watch, 0, 0, Class::Normal).unwrap();
+    // Nothing runs, so nothing ticks: only a kick and the exit from idleness, twice.
+    watch.sample(6_001).unwrap();
+    assert_eq!(broken(watch.sample(6_002)), Rule::IdleLane);
+}
+
+#[test]
+fn batch_need_not_run_on_a_closed_core() {
+    let mut watch = watch(&[Class::Critical, Class::Batch]);
+    run(&mut watch, 0, 0, 0).unwrap();
+    queue(&mut watch, 0, 1, Class::Batch).unwrap();
+    watch.sample(60 * MS).unwrap();
+    // Unless it has waited beyond its bound, and nobody was served since.
+    assert_eq!(broken(watch.sample(84 * MS)), Rule::Starvation);
+}
+
+#[test]
+fn a_class_change_takes_effect_within_a_slice() {
+    let mut watch = watch(&[Class::Normal]);
+    run(&mut watch, 0, 0, 0).unwrap();
+    watch.set_class(TaskId(0), Class::Batch, MS);
+    watch.sample(18 * MS).unwrap();
+    assert_eq!(broken(watch.sample(20 * MS)), Rule::ClassChange);
+    leave(&mut watch, 18 * MS, 0, 0).unwrap();
+    let wrong = queue(&mut watch, 18 * MS, 0, Class::Critical);
+    assert_eq!(broken(wrong), Rule::ClassChange);
+}
+
+#[test]
+fn lanes_beyond_the_smt_level_fall_idle_when_slices_end() {
+    let mut watch = watch(&[Class::Normal, Class::Normal]);
+    watch.settings.smt_level = Some(1);
+    run(&mut watch, 0, 0, 0).unwrap();
+    run(&mut watch, 0, 1, 1).unwrap();
+    watch.sample(18 * MS).unwrap();
+    assert_eq!(broken(watch.sample(19 * MS)), Rule::Level);
+}
+
+#[test]
+fn a_failure_says_how_to_see_it_again() {
+    let mut driven = super::Failure::new(7, run_fails(), "one core".into());
+    driven.steps = vec![Record {
+        at_ns: 5,
+        step: Step::Queue {
+            task: TaskId(3),
+            queue: 3 << 32 | 9,
+        },
+    }];
+    let text = driven.to_string();
+    assert!(text.contains("sidelane sim --swarm-seed 7"), "{text}");
+    assert!(
+        text.contains("task 3 waits in the batch vector of core number 9"),
+        "{text}"
+    );
+}
+
+fn run_fails() -> super::Broken {
+    let mut watch = watch(&[Class::Normal]);
+    run(&mut watch, 0, 0, 0).unwrap();
+    run(&mut watch, 1, 0, 1).unwrap_err()
+}

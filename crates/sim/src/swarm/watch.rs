@@ -1,0 +1,253 @@
+//! What the run looks like from outside: kept from the recorded steps alone, so that it owes nothing
+//! to the simulator's own books.
+
+use super::rules::Verdict;
+use crate::machine::Machine;
+use crate::record::Record;
+use crate::sched_ext::Settings;
+use crate::task::{Class, State, TaskId, TaskSpec, cpu_bits};
+use crate::{LaneTotals, TaskTotals};
+use std::collections::VecDeque;
+
+/// So many steps are shown with a failure.
+const LAST: usize = 100;
+
+/// The machine as the steps so far leave it.
+pub(super) struct Watch {
+    pub machine: Machine,
+    pub settings: Settings,
+    pub now_ns: u64,
+    /// When the scheduler was attached last.
+    pub attached_ns: u64,
+    pub lanes: Vec<Lane>,
+    pub cores: Vec<Core>,
+    pub tasks: Vec<Task>,
+    /// Lanes that run something, and since when there is none.
+    pub busy: usize,
+    pub rests_since_ns: u64,
+    /// Cores by the scheduler's numbers: those with a lane that is online.
+    pub numbers: Vec<usize>,
+    last: VecDeque<Record>,
+    pub nr_steps: u64,
+}
+
+pub(super) struct Lane {
+    pub core: usize,
+    pub online: bool,
+    pub task: Option<TaskId>,
+    /// When it fell idle.
+    pub idle_ns: u64,
+    /// From when on the running task progresses.
+    pub ready_ns: u64,
+    pub totals: LaneTotals,
+}
+
+#[derive(Default)]
+pub(super) struct Core {
+    pub busy: usize,
+    /// Critical tasks that run here or wait for a lane of this core.
+    pub critical: usize,
+    /// Since when there are some.
+    pub closed_ns: Option<u64>,
+    /// From when to when there were some before.
+    pub was_closed: Option<(u64, u64)>,
+    /// Since when there is none and none is expected any more; may lie ahead.
+    pub open_ns: u64,
+    /// Since when more lanes are busy than the SMT level allows.
+    pub crowded_ns: Option<u64>,
+    /// Since when another lane may be.
+    pub room_ns: u64,
+    /// When a task that waited beyond its bound was served last.
+    pub served_ns: u64,
+    /// When a task last began or ceased to wait here that some lane may not take.
+    pub passed_over_ns: u64,
+    pub vectors: [Vector; 3],
+    pub accounted_ns: u64,
+    pub density_ns: Vec<u64>,
+    /// `[n]`: lane time with n busy lanes, without switches.
+    pub progress_ns: Vec<u64>,
+    pub density_work_ns: Vec<f64>,
+}
+
+#[derive(Default)]
+pub(super) struct Vector {
+    pub length: usize,
+    /// When a task left that had not waited for as long as the bound.
+    pub timely_ns: u64,
+    /// Since when two tasks or more wait there.
+    pub two_ns: u64,
+}
+
+/// Where a waiting task is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Nowhere,
+    Vector { core: usize, class: Class },
+    Local(u32),
+}
+
+pub(super) struct Task {
+    pub spec: TaskSpec,
+    pub allowed: Box<[u64]>,
+    /// Its class when the scheduler looked it up last.
+    pub known: Class,
+    /// Since when that is out of date.
+    pub changed_ns: Option<u64>,
+    pub state: State,
+    pub place: Place,
+    /// The vector it was taken from.
+    pub taken_from: Option<usize>,
+    /// When the scheduler queued it.
+    pub queued_ns: u64,
+    /// When it began to wait, or to run.
+    pub since_ns: u64,
+    /// It began to run after it had waited for as long as its bound.
+    pub overdue: bool,
+    /// The core that it closes.
+    pub closes: Option<usize>,
+    /// On its way to a lane, but the core's claim was cleared ([`known::ONE_CLAIM`]).
+    pub unclaimed: bool,
+    pub ran_on: Option<u32>,
+    pub totals: TaskTotals,
+}
+
+impl Task {
+    pub fn may_use(&self, cpu: u32) -> bool {
+        self.allowed[cpu as usize / 64] >> (cpu % 64) & 1 == 1
+    }
+}
+
+impl Watch {
+    pub fn new(machine: &Machine, settings: &Settings) -> Watch {
+        let idle = |cpu: usize| Lane {
+            core: 0,
+            online: machine.online[cpu],
+            task: None,
+            idle_ns: 0,
+            ready_ns: 0,
+            totals: LaneTotals::default(),
+        };
+        let mut lanes: Vec<Lane> = (0..machine.nr_lanes).map(idle).collect();
+        let mut cores = Vec::new();
+        for (index, core) in machine.cores.iter().enumerate() {
+            for &cpu in &core.lanes {
+                lanes[cpu as usize].core = index;
+            }
+            let n = core.lanes.len() + 1;
+            cores.push(Core {
+                density_ns: vec![0; n],
+                progress_ns: vec![0; n],
+                density_work_ns: vec![0.0; n],
+                ..Core::default()
+            });
+        }
+        let mut watch = Watch {
+            machine: machine.clone(),
+            settings: settings.clone(),
+            now_ns: 0,
+            attached_ns: 0,
+            lanes,
+            cores,
+            tasks: Vec::new(),
+            busy: 0,
+            rests_since_ns: 0,
+            numbers: Vec::new(),
+            last: VecDeque::new(),
+            nr_steps: 0,
+        };
+        watch.attach();
+        watch
+    }
+
+    /// A task was created.
+    pub fn create(&mut self, spec: &TaskSpec) {
+        self.tasks.push(Task {
+            spec: spec.clone(),
+            allowed: cpu_bits(spec.cpus.as_deref(), self.machine.nr_lanes),
+            known: spec.class,
+            changed_ns: None,
+            state: State::Sleeping,
+            place: Place::Nowhere,
+            taken_from: None,
+            queued_ns: 0,
+            since_ns: 0,
+            overdue: false,
+            closes: None,
+            unclaimed: false,
+            ran_on: None,
+            totals: TaskTotals::default(),
+        });
+    }
+
+    /// A task may use these CPUs from now on.
+    pub fn set_cpus(&mut self, id: TaskId, cpus: Option<&[u32]>) {
+        let nr_lanes = self.machine.nr_lanes;
+        self.task_mut(id).allowed = cpu_bits(cpus, nr_lanes);
+    }
+
+    /// A task is of this class from now on.
+    pub fn set_class(&mut self, id: TaskId, class: Class, now_ns: u64) {
+        self.now_ns = now_ns;
+        if let State::Running(cpu) = self.task(id).state {
+            self.account(self.lanes[cpu as usize].core);
+        }
+        let task = self.task_mut(id);
+        task.spec.class = class;
+        task.changed_ns = (task.known != class).then_some(now_ns);
+    }
+
+    pub fn task(&self, id: TaskId) -> &Task {
+        &self.tasks[id.index()]
+    }
+
+    pub fn task_mut(&mut self, id: TaskId) -> &mut Task {
+        &mut self.tasks[id.index()]
+    }
+
+    /// A task that runs or waits, if there is one.
+    pub fn moves(&self) -> Option<usize> {
+        let rests = |task: &Task| matches!(task.state, State::Sleeping | State::Exited);
+        self.tasks.iter().position(|task| !rests(task))
+    }
+
+    /// The last steps, the oldest first.
+    pub fn last(&self) -> Vec<Record> {
+        self.last.iter().copied().collect()
+    }
+
+    /// Longest slice, ns.
+    pub fn slice_ns(&self) -> u64 {
+        self.settings.slice_ns.max(self.settings.batch_slice_ns)
+    }
+
+    /// Time until a lane hears of something, ns.
+    pub fn reach_ns(&self) -> u64 {
+        self.machine.costs.kick_ns + self.machine.costs.idle_exit_ns
+    }
+
+    /// After that wait the starvation bound holds; none for critical work.
+    pub fn bound_ns(&self, class: Class) -> Option<u64> {
+        match class {
+            Class::Critical => None,
+            Class::Normal => Some(self.settings.normal_bound_ns),
+            Class::Batch => Some(self.settings.starvation_bound_ns),
+        }
+    }
+
+    /// How many busy lanes a core may have.
+    pub fn level(&self, core: usize) -> usize {
+        let level = self.settings.smt_level.map_or(usize::MAX, |n| n as usize);
+        level.min(self.machine.cores[core].lanes.len())
+    }
+
+    /// Takes a step into account.
+    pub fn step(&mut self, record: Record) -> Verdict {
+        if self.last.len() == LAST {
+            self.last.pop_front();
+        }
+        self.last.push_back(record);
+        self.nr_steps += 1;
+        self.now_ns = record.at_ns;
+        self.apply(record.step)
+    }
+}

@@ -1,0 +1,31 @@
+//! Random scenarios, each from one number.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use sidelane_sim::swarm;
+
+#[test]
+fn two_hundred_scenarios_violate_nothing() {
+    let total = swarm::run_many(0..200, &|_| {});
+    if let Some(failure) = total.failures.first() {
+        panic!("{} seeds fail. The first:\n{failure}", total.failures.len());
+    }
+    assert_eq!(total.passed, 200);
+    // What is to be checked has happened: often, and all of it.
+    assert!(total.faults > 1_000, "{} faults", total.faults);
+    let counters = total.counters;
+    assert!(counters.evictions > 1_000 && counters.openings > 1_000);
+    assert!(counters.overdue[1] > 100 && counters.overdue[2] > 100);
+    assert!(counters.steals.iter().skip(1).all(|&steals| steals > 100));
+}
+
+#[test]
+fn a_seed_gives_the_same_steps_on_every_thread() {
+    for seed in [3, 42, 1_000_000_007] {
+        let (summary, records) = swarm::run_recorded(seed).unwrap();
+        let again = swarm::run_recorded(seed).unwrap();
+        let elsewhere = std::thread::spawn(move || swarm::run_recorded(seed).unwrap());
+        assert!(records.len() > 100, "{}", records.len());
+        assert_eq!((&summary, &records), (&again.0, &again.1));
+        assert_eq!((summary, records), elsewhere.join().unwrap());
+    }
+}
