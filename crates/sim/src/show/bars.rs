@@ -1,10 +1,14 @@
 //! A chart of bars in groups.
 
-use super::frame::{Entry, Frame, Rule, Words};
+use super::frame::{Entry, Frame, Rule, Swatch, Words};
 use super::marker::Look;
 use super::palette::INK;
 use super::svg::{Anchor, Area, Svg, cut, text_width};
 use super::ticks::{Axis, Scale, rounded};
+
+/// Readable also on a line.
+const LABEL: &str = "font-size=\"10\" fill=\"#222222\" stroke=\"#ffffff\" stroke-width=\"3\" \
+                     paint-order=\"stroke\"";
 
 /// A bar.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,14 +62,19 @@ impl BarChart {
             frame.draw_tick(&mut svg, middle, &cut(group, 12.0, room - 6.0), false);
         }
         frame.draw_label(&mut svg, &self.groups_label);
-        svg.open_clip(frame.plot);
+        let mut labels = Vec::new();
         for (index, series) in self.series.iter().enumerate() {
             for (group, bar) in series.bars.iter().enumerate().take(self.groups.len()) {
-                self.draw_bar(&mut svg, &frame, (index, group), bar);
+                if self.y.takes(bar.value) {
+                    labels.extend(self.draw_bar(&mut svg, &frame, (index, group), bar));
+                }
             }
         }
-        svg.close_clip();
-        frame.finish(svg)
+        frame.draw_rules(&mut svg);
+        for (place, words) in labels {
+            svg.text(place, Anchor::Middle, LABEL, &words);
+        }
+        svg.finish()
     }
 
     fn look(&self, index: usize) -> Look {
@@ -77,67 +86,60 @@ impl BarChart {
         let entries = self.series.iter().enumerate().map(|(index, series)| Entry {
             name: &series.name,
             look: self.look(index),
-            filled: true,
+            swatch: Swatch::Bar,
         });
         let words = Words {
             title: &self.title,
             note: &self.note,
             rules: &self.rules,
         };
-        let zero = (self.y.scale == Scale::Linear).then_some(0.0);
         let bars = self.series.iter().flat_map(|series| &series.bars);
         let values = bars.filter(|bar| self.y.takes(bar.value)).flat_map(|bar| {
             let (low, high) = bar.interval().unwrap_or((bar.value, bar.value));
-            [bar.value, low, high]
+            // Where the smallest bar begins.
+            let base = match self.y.scale {
+                Scale::Linear => 0.0,
+                Scale::Log => bar.value / 2.0,
+            };
+            [bar.value, low, high, base]
         });
-        Frame::new(words, entries.collect(), &self.y, values.chain(zero))
+        Frame::new(words, entries.collect(), &self.y, values)
     }
 
-    fn draw_bar(&self, svg: &mut Svg, frame: &Frame<'_>, place: (usize, usize), bar: &Bar) {
-        if !self.y.takes(bar.value) {
-            return;
-        }
-        let (index, group) = place;
-        let room = frame.plot.width / self.groups.len() as f64;
+    /// Draws a bar; returns its label and where that belongs, if there is room for it.
+    fn draw_bar(
+        &self,
+        svg: &mut Svg,
+        frame: &Frame<'_>,
+        (index, group): (usize, usize),
+        bar: &Bar,
+    ) -> Option<((f64, f64), String)> {
+        let plot = &frame.plot;
+        let room = plot.width / self.groups.len() as f64;
         let width = room * 0.8 / self.series.len() as f64;
-        let left = frame.plot.left + (group as f64 + 0.1) * room + index as f64 * width;
-        let base = match self.y.scale {
-            Scale::Linear => frame.y(0.0),
-            Scale::Log => frame.plot.bottom(),
+        let left = plot.left + (group as f64 + 0.1) * room + index as f64 * width;
+        // What leaves the plot ends at its edge.
+        let px = |value| match self.y.takes(value) {
+            true => frame.y(value).clamp(plot.top, plot.bottom()),
+            false => plot.bottom(),
         };
-        // Not further than the plot, so that labels of bars that leave it stay in it.
-        let clamped = |y: f64| y.clamp(frame.plot.top, frame.plot.bottom());
-        let (base, end) = (clamped(base), clamped(frame.y(bar.value)));
+        let (base, end) = (px(0.0), px(bar.value));
         let area = Area {
             left: left + 0.06 * width,
             top: base.min(end),
             width: width * 0.88,
             height: (base - end).abs(),
         };
-        svg.rect(area, &self.look(index).fill(), &self.tip(place, bar));
+        let tip = self.tip((index, group), bar);
+        svg.rect(area, &self.look(index).fill(), &tip);
         let (mut top, middle) = (end, left + width / 2.0);
         if let Some((low, high)) = bar.interval() {
-            let px = |value| match self.y.takes(value) {
-                true => clamped(frame.y(value)),
-                false => frame.plot.bottom(),
-            };
-            let (low, high) = (px(low), px(high));
-            top = top.min(high);
-            let h = width.min(16.0) / 4.0;
-            svg.add(format_args!(
-                "<path d=\"M{:.2} {low:.2}h{:.2}M{middle:.2} {low:.2}V{high:.2}M{:.2} \
-                 {high:.2}h{:.2}\" fill=\"none\" stroke=\"{INK}\" stroke-width=\"1.2\"/>\n",
-                middle - h,
-                2.0 * h,
-                middle - h,
-                2.0 * h
-            ));
+            draw_interval(svg, (middle, px(low), px(high)), width.min(16.0) / 4.0);
+            top = top.min(px(high));
         }
         let words = short(bar.value);
-        if bar.value >= 0.0 && text_width(&words, 10.0) <= width && top - 12.0 > frame.plot.top {
-            let style = format!("font-size=\"10\" fill=\"{INK}\"");
-            svg.text((middle, top - 4.0), Anchor::Middle, &style, &words);
-        }
+        let fits = text_width(&words, 10.0) <= width && top - 12.0 > plot.top;
+        (fits && bar.value >= 0.0).then_some(((middle, top - 4.0), words))
     }
 
     fn tip(&self, (index, group): (usize, usize), bar: &Bar) -> String {
@@ -163,6 +165,15 @@ impl Bar {
         let wide = self.half_width.is_finite() && self.half_width > 0.0;
         wide.then_some((self.value - self.half_width, self.value + self.half_width))
     }
+}
+
+/// Draws an interval at x from its low to its high end, px.
+fn draw_interval(svg: &mut Svg, (x, low, high): (f64, f64, f64), half_width: f64) {
+    let (left, width) = (x - half_width, 2.0 * half_width);
+    svg.add(format_args!(
+        "<path d=\"M{left:.2} {low:.2}h{width:.2}M{x:.2} {low:.2}V{high:.2}M{left:.2} \
+         {high:.2}h{width:.2}\" fill=\"none\" stroke=\"{INK}\" stroke-width=\"1.2\"/>\n"
+    ));
 }
 
 /// A number with at most three digits that count.

@@ -1,6 +1,6 @@
 //! A chart of lines, steps and points.
 
-use super::frame::{Entry, Frame, Rule, Words};
+use super::frame::{Entry, Frame, Rule, Swatch, Words};
 use super::marker::Look;
 use super::series::{Point, Series, Spread, Style};
 use super::svg::{Area, Svg, text_width};
@@ -65,7 +65,8 @@ impl Chart {
         looks().for_each(|(look, series)| canvas.draw_line(&mut svg, look, series));
         looks().for_each(|(look, series)| canvas.draw_points(&mut svg, look, series));
         svg.close_clip();
-        frame.finish(svg)
+        frame.draw_rules(&mut svg);
+        svg.finish()
     }
 
     fn looks(&self) -> impl Iterator<Item = Look> {
@@ -91,7 +92,11 @@ impl Chart {
         let entries = looks.map(|(look, series)| Entry {
             name: &series.name,
             look,
-            filled: false,
+            swatch: match series.style {
+                Style::Line => Swatch::MarkedLine,
+                Style::Steps => Swatch::Line,
+                Style::Points => Swatch::Mark,
+            },
         });
         let words = Words {
             title: &self.title,

@@ -28,8 +28,16 @@ pub struct Rule {
 pub(super) struct Entry<'a> {
     pub name: &'a str,
     pub look: Look,
-    /// Bars rather than lines.
-    pub filled: bool,
+    pub swatch: Swatch,
+}
+
+/// What a legend shows of a series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Swatch {
+    Line,
+    Mark,
+    MarkedLine,
+    Bar,
 }
 
 /// The words of a chart.
@@ -112,7 +120,7 @@ impl<'a> Frame<'a> {
     fn draw_legend(&self, svg: &mut Svg) {
         for (x, y, name, entry) in &self.legend {
             let middle = y - 4.0;
-            if entry.filled {
+            if entry.swatch == Swatch::Bar {
                 let area = Area {
                     left: x + 12.0,
                     top: middle - 5.0,
@@ -120,9 +128,12 @@ impl<'a> Frame<'a> {
                     height: 10.0,
                 };
                 svg.rect(area, &entry.look.fill(), "");
-            } else {
+            }
+            if matches!(entry.swatch, Swatch::Line | Swatch::MarkedLine) {
                 let stroke = entry.look.stroke();
                 svg.line((*x, middle), (x + SWATCH, middle), &stroke);
+            }
+            if matches!(entry.swatch, Swatch::Mark | Swatch::MarkedLine) {
                 entry.look.mark(svg, (x + SWATCH / 2.0, middle), "");
             }
             let style = format!("fill=\"{INK}\"");
@@ -130,7 +141,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Grid, tick labels and name of the value axis.
+    /// Grid, tick labels and name of the value axis, and the edge of the plot.
     fn draw_values(&self, svg: &mut Svg) {
         let (left, right) = (self.plot.left, self.plot.right());
         let (grid, ink) = (format!("stroke=\"{GRID}\""), format!("fill=\"{INK}\""));
@@ -139,6 +150,8 @@ impl<'a> Frame<'a> {
             svg.line((left, y), (right, y), &grid);
             svg.text((left - 7.0, y + 4.0), Anchor::End, &ink, words);
         }
+        let frame = format!("fill=\"none\" stroke=\"{FRAME}\"");
+        svg.rect(self.plot, &frame, "");
         let (x, y) = (MARGIN + 6.0, self.plot.top + self.plot.height / 2.0);
         let turned = format!("{ink} transform=\"rotate(-90 {x:.2} {y:.2})\"");
         let label = cut(self.y_label, 12.0, self.plot.height);
@@ -152,6 +165,8 @@ impl<'a> Frame<'a> {
             svg.line((x, self.plot.top), (x, self.plot.bottom()), &grid);
         }
         let ink = format!("fill=\"{INK}\"");
+        // The last label stays in the drawing.
+        let x = x.min(WIDTH - 2.0 - text_width(words, 12.0) / 2.0);
         svg.text((x, self.plot.bottom() + 17.0), Anchor::Middle, &ink, words);
     }
 
@@ -165,8 +180,8 @@ impl<'a> Frame<'a> {
         svg.text(place, Anchor::Middle, &format!("fill=\"{INK}\""), &words);
     }
 
-    /// Draws what lies above the data, and ends the drawing.
-    pub fn finish(&self, mut svg: Svg) -> String {
+    /// Draws the lines across, above the data.
+    pub fn draw_rules(&self, svg: &mut Svg) {
         let (left, right) = (self.plot.left, self.plot.right());
         for rule in self.words.rules {
             let y = self.y(rule.y);
@@ -179,9 +194,6 @@ impl<'a> Frame<'a> {
             let style = format!("fill=\"{INK}\"");
             svg.text((right + 5.0, y + 4.0), Anchor::Start, &style, &label);
         }
-        let frame = format!("fill=\"none\" stroke=\"{FRAME}\"");
-        svg.rect(self.plot, &frame, "");
-        svg.finish()
     }
 }
 

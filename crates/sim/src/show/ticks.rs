@@ -107,8 +107,8 @@ impl Ticks {
     }
 
     fn mark_linear(&mut self, round_out: bool) {
-        const ABOUT: f64 = 6.0;
-        let (factor, exponent) = step((self.high - self.low) / ABOUT);
+        const AT_MOST: f64 = 8.0;
+        let (factor, exponent) = step((self.high - self.low) / AT_MOST);
         let step = decimal(factor, exponent);
         // What rounding lost must not cost the first or last tick.
         let slack = 1e-9;
@@ -247,7 +247,10 @@ mod tests {
             words(&linear, &[0.11, 0.87], true),
             ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
         );
-        assert_eq!(words(&linear, &[-30.0, 95.0], false), ["0", "50"]);
+        assert_eq!(
+            words(&linear, &[-30.0, 95.0], false),
+            ["-20", "0", "20", "40", "60", "80"]
+        );
         assert_eq!(words(&linear, &[97.0, 99.0], false)[0], "97.0");
         assert_eq!(words(&linear, &[0.0, 6e8], true)[1], "1e8");
     }
