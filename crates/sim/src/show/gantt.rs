@@ -69,7 +69,8 @@ struct Picture<'a> {
 impl<'a> Picture<'a> {
     fn new(trace: &'a Trace<'a>, window_ns: Range<u64>) -> Picture<'a> {
         let (from_ns, to_ns) = (window_ns.start, window_ns.end.max(window_ns.start));
-        let rows = rows(trace, from_ns, to_ns);
+        let visible_ns = (to_ns - from_ns) / (2 * WIDTH as u64);
+        let rows = rows(trace, from_ns, to_ns, visible_ns);
         let (mut tops, mut bottom, mut core) = (Vec::new(), TOP, None);
         for row in &rows {
             if !tops.is_empty() && row.core != core {
@@ -121,19 +122,22 @@ impl<'a> Picture<'a> {
     fn draw(&self, title: &str) -> String {
         let (marks, column_ns) = self.marks();
         let notes = self.notes(&marks, column_ns);
-        let mut svg = Svg::new(WIDTH, self.bottom + BOTTOM + NOTE * notes.len() as f64);
+        let mut svg = Svg::new(
+            WIDTH,
+            self.bottom + BOTTOM + 4.0 + NOTE * notes.len() as f64,
+        );
         svg.add(format_args!("{HATCH}"));
         let title = cut(title, 16.0, WIDTH - 2.0 * RIGHT);
         let bold = format!("font-size=\"16\" font-weight=\"bold\" fill=\"{INK}\"");
         svg.text((12.0, 26.0), Anchor::Start, &bold, &title);
-        self.draw_legend(&mut svg);
+        self.draw_legend(&mut svg, &marks);
         self.draw_axis(&mut svg);
         self.draw_labels(&mut svg);
         for (index, marks) in marks.iter().enumerate() {
             self.draw_row(&mut svg, index, marks);
         }
         for (index, note) in notes.iter().enumerate() {
-            let y = self.bottom + BOTTOM + NOTE * index as f64;
+            let y = self.bottom + BOTTOM + 8.0 + NOTE * index as f64;
             let style = format!("font-size=\"11\" fill=\"{FAINT_INK}\"");
             svg.text((self.left, y), Anchor::Start, &style, note);
         }
@@ -153,7 +157,7 @@ impl<'a> Picture<'a> {
             notes.extend(wrapped(
                 &format!(
                     "{together} runs shorter than {} are drawn together with their neighbours: \
-                     heights are the classes' shares of the time that they ran.",
+                     heights are the classes' shares of the time, the rest is idle.",
                     time_text(column_ns)
                 ),
                 11.0,
@@ -166,7 +170,7 @@ impl<'a> Picture<'a> {
         notes
     }
 
-    fn draw_legend(&self, svg: &mut Svg) {
+    fn draw_legend(&self, svg: &mut Svg, marks: &[Marks]) {
         let (mut x, y) = (self.left, 50.0);
         let mut entry = |height: f64, style: &str, words: &str| {
             let area = Area {
@@ -188,7 +192,7 @@ impl<'a> Picture<'a> {
         if self.rows.iter().any(|row| !row.offline.is_empty()) {
             entry(11.0, HATCHED, "offline");
         }
-        if self.rows.iter().any(|row| !row.waits.is_empty()) {
+        if marks.iter().any(|marks| !marks.waits.is_empty()) {
             let wait = format!("fill=\"{WAIT}\"");
             entry(STRIP - 1.0, &wait, "a critical task waits");
         }
@@ -286,12 +290,14 @@ impl<'a> Picture<'a> {
                     }
                 }
                 let mut area = self.bar(from_ns, to_ns, top, BAR);
-                for (class, share) in Class::ALL.into_iter().zip(shares(&class_ns)) {
+                let shares = shares(&class_ns, to_ns - from_ns);
+                area.top += BAR;
+                for (class, share) in Class::ALL.into_iter().zip(shares) {
                     area.height = share * BAR;
+                    area.top -= area.height;
                     if share > 0.0 {
                         svg.rect(area, &format!("fill=\"{}\"", of_class(class)), &tip);
                     }
-                    area.top += area.height;
                 }
             }
         }
@@ -347,13 +353,12 @@ fn times(from_ns: u64, to_ns: u64) -> String {
     format!("{} to {} ({took})", time_text(from_ns), time_text(to_ns))
 }
 
-/// The parts of the whole, but none that took time so small that it cannot be seen.
-fn shares(class_ns: &[u64; 3]) -> [f64; 3] {
-    let all_ns = class_ns.iter().sum::<u64>().max(1) as f64;
+/// The classes' parts of a time, none that ran so small that it cannot be seen.
+fn shares(class_ns: &[u64; 3], all_ns: u64) -> [f64; 3] {
     let shares = class_ns.map(|ns| match ns {
         0 => 0.0,
-        ns => (ns as f64 / all_ns).max(0.15),
+        ns => (ns as f64 / all_ns.max(1) as f64).max(0.15),
     });
     let all: f64 = shares.iter().sum();
-    shares.map(|share| share / all.max(f64::MIN_POSITIVE))
+    shares.map(|share| share / all.max(1.0))
 }

@@ -17,8 +17,8 @@ pub(super) struct Row {
     pub offline: Vec<(u64, u64)>,
 }
 
-/// All lanes by core, and last a row for those that still wait, if there are any.
-pub(super) fn rows(trace: &Trace<'_>, from_ns: u64, to_ns: u64) -> Vec<Row> {
+/// All lanes by core, and last a row for those that still wait, if any do so for some time, ns.
+pub(super) fn rows(trace: &Trace<'_>, from_ns: u64, to_ns: u64, visible_ns: u64) -> Vec<Row> {
     let mut collector = Collector::new(trace, from_ns, to_ns);
     let first_ns = trace.records.first().map_or(0, |record| record.at_ns);
     let last_ns = trace.records.last().map_or(0, |record| record.at_ns);
@@ -28,7 +28,7 @@ pub(super) fn rows(trace: &Trace<'_>, from_ns: u64, to_ns: u64) -> Vec<Row> {
     }
     // What goes on at the last step goes on to the end of the window.
     timeline.finish(to_ns.max(last_ns), &mut |span| collector.add(span));
-    collector.finish()
+    collector.finish(visible_ns)
 }
 
 struct Collector<'a> {
@@ -114,8 +114,9 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn finish(mut self) -> Vec<Row> {
-        if !self.still_waiting.waits.is_empty() {
+    fn finish(mut self, visible_ns: u64) -> Vec<Row> {
+        let is_visible = |wait: &Wait| wait.to_ns - wait.from_ns >= visible_ns;
+        if self.still_waiting.waits.iter().any(is_visible) {
             self.rows.push(self.still_waiting);
         }
         for row in &mut self.rows {
