@@ -5,9 +5,10 @@ use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use sidelane_sim::show::{TaskLabel, Trace};
-use sidelane_sim::{Scenario, Summary, Traced};
+use sidelane_sim::{Scenario, Summary, Traced, swarm};
 use std::fs::File;
 use std::io::BufWriter;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -21,15 +22,23 @@ const EXAMPLES: &str = "Examples:
   sidelane sim examples/scenarios/demo.toml
   sidelane sim examples/scenarios/demo.toml --format json | jq '.configurations[].machine'
   sidelane sim examples/scenarios/demo.toml --seconds 0.2 --configuration sidelane --svg lanes.svg
-  sidelane sim examples/scenarios/demo.toml --seconds 1 --trace trace.json   # for ui.perfetto.dev";
+  sidelane sim examples/scenarios/demo.toml --seconds 1 --trace trace.json   # for ui.perfetto.dev
+  sidelane sim --swarm 200            random machines and loads: does the scheduler keep its rules?";
 
 /// Simulate what Sidelane would do on a machine with a load.
 #[derive(clap::Args)]
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 pub struct Args {
     /// The scenario.
-    #[arg(value_name = "SCENARIO.toml")]
-    scenario: PathBuf,
+    #[arg(value_name = "SCENARIO.toml", required_unless_present_any = ["swarm", "swarm_seed"])]
+    scenario: Option<PathBuf>,
+    /// Instead of a scenario: the random ones of so many seeds, each checked against the scheduler's
+    /// rules.
+    #[arg(long, value_name = "N", conflicts_with_all = ["scenario", "swarm_seed"])]
+    swarm: Option<u64>,
+    /// Instead of a scenario: the random one of this seed, as a failure names it.
+    #[arg(long, value_name = "SEED", conflicts_with = "scenario")]
+    swarm_seed: Option<u64>,
     /// Only this configuration; needed for pictures and traces where there are several.
     #[arg(long, value_name = "NAME")]
     configuration: Option<String>,
@@ -73,6 +82,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
         pool.build_global().context("cannot start the threads")?;
     }
+    if let Some(seeds) = args.swarm.map(|n| 0..n).or(args.swarm_seed.map(|n| n..n + 1)) {
+        return run_swarm(seeds, args.format);
+    }
     let scenario = read(&args)?;
     if args.svg.is_some() || args.trace.is_some() {
         draw(&scenario, &args)?;
@@ -87,9 +99,25 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Random scenarios; fails if one of them violates a rule.
+fn run_swarm(seeds: Range<u64>, format: Format) -> anyhow::Result<ExitCode> {
+    let bar = progress_bar(seeds.end.saturating_sub(seeds.start));
+    let total = swarm::run_many(seeds, &|done| bar.set_position(done));
+    bar.finish_and_clear();
+    match format {
+        Format::Json => super::write_out(&(serde_json::to_string_pretty(&total)? + "\n"))?,
+        Format::Text | Format::Csv => super::write_out(&format!("{total}\n"))?,
+    }
+    Ok(match total.failures.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
 /// The scenario, with what the command line says instead.
 fn read(args: &Args) -> anyhow::Result<Scenario> {
-    let mut scenario = read_scenario(&args.scenario)?;
+    let path = args.scenario.as_deref().unwrap_or(Path::new(""));
+    let mut scenario = read_scenario(path)?;
     let run = &mut scenario.run;
     run.replications = args.replications.unwrap_or(run.replications);
     run.seed = args.seed.unwrap_or(run.seed);

@@ -98,17 +98,43 @@ VERIFIED_ONCE int core_reopen(u32 core_id, s32 cpu)
 	return 0;
 }
 
-/*
- * A critical task begins to run on @core_id: it is no longer expected where it was
- * sent. If a lane of another core took it, the core it was sent to may open.
- */
-static __always_inline void critical_arrived(const struct task_ctx *tctx, u32 core_id)
+/* A critical task is sent to @core_id, which its context names. */
+static __always_inline void critical_sent(struct task_ctx *tctx, u32 core_id, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (!core)
+		return;
+	if (!core_claimed(core, now_ns))
+		core->expected = 0; /* of tasks that never came */
+	if (!tctx->expected)
+		__sync_fetch_and_add(&core->expected, 1);
+	tctx->expected = 1;
+	core->claim_ns = now_ns;
+	core_refresh(core_id);
+}
+
+/* A critical task no longer waits for the core to which it was sent. */
+static __always_inline void critical_gone(struct task_ctx *tctx)
 {
 	struct core_ctx *core = core_ctx(tctx->core);
 
-	if (!core || !tctx->queued_ns)
+	if (!core || !tctx->expected)
 		return;
-	core->claim_ns = 0;
+	tctx->expected = 0;
+	if (!core->expected || __sync_fetch_and_sub(&core->expected, 1) == 1)
+		core->claim_ns = 0;
+}
+
+/*
+ * A critical task begins to run on @core_id. If it was sent to another core, a lane of
+ * which this is not, that one may open.
+ */
+static __always_inline void critical_arrived(struct task_ctx *tctx, u32 core_id)
+{
+	if (!tctx->expected)
+		return;
+	critical_gone(tctx);
 	if (tctx->core != core_id)
 		core_reopen(tctx->core, -1);
 }
@@ -139,40 +165,65 @@ static __always_inline void borrow_check(struct task_struct *p, struct lane_ctx 
 		evict_lane(lane, cpu, now_ns);
 }
 
-/* The first open core with an idle lane, or -1. */
-VERIFIED_ONCE s32 core_with_room(void)
+/* Wakes the idle lanes of all open cores. */
+VERIFIED_ONCE int rooms_kick_idle(void)
 {
-	u32 w;
+	u32 w, i;
 
 	bpf_for(w, 0, (nr_cores + 63) / 64) {
 		u64 *word = core_set_word(CORES_WITH_ROOM, w);
 		u64 members = word ? *word : 0;
 
-		if (members)
-			return w * 64 + take_first(&members);
+		bpf_for(i, 0, 64) {
+			u32 core;
+
+			if (!members)
+				break;
+			core = w * 64 + take_first(&members);
+			if (borrow_allowed(core))
+				core_kick_idle(core, -1);
+		}
 	}
-	return -1;
+	return 0;
+}
+
+/*
+ * The lane @cpu fell idle. Somebody may have queued work after it looked and before it was
+ * idle; and below the SMT level a sibling may be busy now in its place, with work that
+ * only that one may take.
+ */
+static __always_inline void idle_check(struct lane_ctx *lane, s32 cpu)
+{
+	struct core_ctx *core = core_ctx(lane->core);
+
+	if (lane->rechecked || !core)
+		return;
+	if (!vector_waits(CLASS_CRITICAL) && !vector_waits(CLASS_NORMAL) &&
+	    !(borrow_allowed(lane->core) && vector_waits(CLASS_BATCH)))
+		return;
+	lane->rechecked = 1;
+	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	if (core->nr_lanes > settings.smt_level)
+		core_kick_idle(lane->core, cpu);
 }
 
 /*
  * Work that waits while a lane idles: a wake-up and a lane that falls idle can miss
  * each other. The tick of a busy lane sends idle lanes to look: its siblings, and
- * those of a core with room.
+ * those of all cores with room: which of them may use it, only they find out.
  */
 static __always_inline void missed_check(struct lane_ctx *lane)
 {
 	bool urgent;
 	u32 class;
-	s32 room;
 
 	bpf_for(class, 0, NR_CLASSES)
 		vector_refresh(lane->core, class); /* the remedy for a lost hint */
 	urgent = vector_waits(CLASS_CRITICAL) || vector_waits(CLASS_NORMAL);
 	if (urgent && lanes_in_state(lane->core, LANE_IDLE))
 		core_kick_idle(lane->core, -1);
-	room = core_with_room();
-	if (room >= 0 && (urgent || (vector_waits(CLASS_BATCH) && borrow_allowed(room))))
-		core_kick_idle(room, -1);
+	if (core_set_any(CORES_WITH_ROOM, -1) && (urgent || vector_waits(CLASS_BATCH)))
+		rooms_kick_idle();
 }
 
 /*

@@ -104,8 +104,10 @@ void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
 			return;
 		if (vector_take(lane->core, class) || vector_steal(lane->core, class))
 			return;
-		if (class == prev_class && keep_running(prev, lane->core))
+		if (class == prev_class && keep_running(prev, lane->core)) {
+			lane->overdue = 0; /* from here on like any other */
 			return;
+		}
 	}
 }
 
@@ -193,16 +195,8 @@ void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
 	if (lane->was_critical) {
 		lane->was_critical = 0;
 		core_reopen(lane->core, -1);
-		return;
 	}
-	/* somebody may have queued work after this lane looked and before it was idle */
-	if (lane->rechecked)
-		return;
-	if (vector_waits(CLASS_CRITICAL) || vector_waits(CLASS_NORMAL) ||
-	    (borrow_allowed(lane->core) && vector_waits(CLASS_BATCH))) {
-		lane->rechecked = 1;
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	}
+	idle_check(lane, cpu);
 }
 
 s32 BPF_STRUCT_OPS(sidelane_init_task, struct task_struct *p, struct scx_init_task_args *args)

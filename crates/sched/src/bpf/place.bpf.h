@@ -278,16 +278,6 @@ VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32
 	return cpu >= 0 ? cpu : fallback_lane(p, home, prev);
 }
 
-/* Closes a core to which a critical task was sent, whether it was claimed or not. */
-static __always_inline void core_expect_critical(u32 core_id, u64 now_ns)
-{
-	struct core_ctx *core = core_ctx(core_id);
-
-	if (core)
-		core->claim_ns = now_ns;
-	core_refresh(core_id);
-}
-
 /* Sees to it that somebody looks at the vector that @p was put into for @cpu. */
 static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ctx *lane, s32 cpu,
 				     bool waker_yields)
@@ -353,6 +343,7 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 		class_assign(p, tctx, now_ns);
 	if (waking)
 		count(wakeups[task_class(tctx)]);
+	critical_gone(tctx); /* it may have been sent somewhere else before */
 	if (tctx->class == CLASS_CRITICAL)
 		cpu = place_critical(p, home, prev, waker, now_ns);
 	else if (tctx->class == CLASS_BATCH)
@@ -368,7 +359,7 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 	else
 		vector_insert(p, tctx, lane->core, enq_flags);
 	if (tctx->class == CLASS_CRITICAL) {
-		core_expect_critical(lane->core, now_ns);
+		critical_sent(tctx, lane->core, now_ns);
 		core_close(lane->core, now_ns);
 	}
 	if (!at_once)

@@ -45,6 +45,7 @@ struct task_ctx {
 	u32 class; /* enum task_class */
 	u32 core; /* core whose vector it waits in, or last ran on */
 	u32 misclassified; /* 1: its class has changed since it began to run */
+	u32 expected; /* 1: it counts among those that its core expects */
 	u64 queued_ns; /* when it began to wait in a vector; 0 once it runs */
 	u64 running_ns; /* until when its running time is charged */
 	u64 classified_ns; /* when its class was looked up last */

@@ -218,7 +218,9 @@ VERIFIED_ONCE bool vector_waits(u32 class)
 	return false;
 }
 
-/* How long the first task of the vector has waited; 0 if there is none. */
+#define NOT_HERE (~0ULL) /* it may not use this lane: other lanes of the core see to it */
+
+/* How long the first task of the vector has waited; 0 if there is none; or NOT_HERE. */
 VERIFIED_ONCE u64 vector_head_wait_ns(u32 core, u32 class, u64 now_ns)
 {
 	struct task_struct *head;
@@ -228,7 +230,9 @@ VERIFIED_ONCE u64 vector_head_wait_ns(u32 core, u32 class, u64 now_ns)
 	bpf_rcu_read_lock();
 	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core, class));
 	tctx = head ? task_ctx(head) : NULL;
-	if (tctx && now_ns > tctx->queued_ns)
+	if (head && !bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), head->cpus_ptr))
+		wait_ns = NOT_HERE;
+	else if (tctx && now_ns > tctx->queued_ns)
 		wait_ns = now_ns - tctx->queued_ns;
 	bpf_rcu_read_unlock();
 	return wait_ns;
@@ -248,6 +252,8 @@ VERIFIED_ONCE bool vector_overdue(u32 core_id, u32 class, u64 now_ns)
 	    !vector_hinted(core_id, class))
 		return false;
 	wait_ns = vector_head_wait_ns(core_id, class, now_ns);
+	if (wait_ns == NOT_HERE)
+		return false;
 	if (wait_ns < bound_ns) {
 		left_ns = bound_ns - wait_ns;
 		core->timely_ns[i] = now_ns + (left_ns < bound_ns / 4 ? left_ns : bound_ns / 4);

@@ -28,7 +28,7 @@ pub struct Summary {
 }
 
 /// A run in which something was violated.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, serde::Serialize)]
 pub struct Failure {
     /// The seed that makes it happen again.
     pub seed: u64,
@@ -41,11 +41,12 @@ pub struct Failure {
     /// The generated scenario, in words.
     pub scenario: String,
     /// The last steps, the oldest first.
+    #[serde(skip)]
     pub steps: Vec<Record>,
 }
 
 /// Many runs.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, serde::Serialize)]
 pub struct Total {
     /// Runs in which nothing was violated.
     pub passed: u64,
@@ -127,6 +128,29 @@ impl fmt::Display for Failure {
             writeln!(f, "  {:>12}  {}", record.at_ns, Words(record.step))?;
         }
         Ok(())
+    }
+}
+
+/// How many failures are told in full.
+const TOLD: usize = 3;
+
+impl fmt::Display for Total {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for failure in self.failures.iter().take(TOLD) {
+            writeln!(f, "{failure}")?;
+        }
+        for failure in self.failures.iter().skip(TOLD) {
+            writeln!(f, "seed {}: {}: {}", failure.seed, failure.rule, failure.what)?;
+        }
+        write!(
+            f,
+            "{} seeds passed, {} failed; {:.1} s simulated, {} steps, {} faults",
+            self.passed,
+            self.failures.len(),
+            self.simulated_ns as f64 / 1e9,
+            self.steps,
+            self.faults
+        )
     }
 }
 

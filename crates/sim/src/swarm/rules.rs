@@ -25,7 +25,8 @@ use crate::task::{Class, State, TaskId};
 use std::fmt;
 
 /// What can be violated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Rule {
     /// The scenario could not be set up.
     Setup,
