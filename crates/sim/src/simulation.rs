@@ -6,8 +6,8 @@ use crate::scheduler::{Counters, Scheduler};
 use crate::task::{Class, State, TaskId, TaskSpec, TaskTotals, cpu_bits};
 use crate::{Baseline, Error, Machine, Result, Settings, baseline, sched_ext};
 
-/// More events at one moment than any machine has a use for.
-const EVENTS_AT_ONCE: u32 = 1_000_000;
+/// More events at one moment, for each lane and task, than any machine has a use for.
+const EVENTS_AT_ONCE: usize = 1_000;
 
 /// What the workload has to react to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +123,8 @@ impl Simulation {
     /// If the scheduler broke a rule of the kernel, with the steps up to there.
     pub fn next(&mut self, until_ns: u64) -> Result<Option<Occurrence>> {
         self.settle()?;
-        let (mut at_ns, mut events) = (self.now_ns(), 0_u32);
+        let (mut at_ns, mut events) = (self.now_ns(), 0);
+        let most = EVENTS_AT_ONCE * (self.engine.lanes.len() + self.engine.tasks.len());
         while let Some(event) = self.engine.events.take(until_ns) {
             let occurrence = self.handle(event);
             self.checked()?;
@@ -133,7 +134,7 @@ impl Simulation {
                 0
             };
             at_ns = self.now_ns();
-            if events > EVENTS_AT_ONCE {
+            if events > most {
                 return Err(self.stands_still());
             }
             if occurrence.is_some() {

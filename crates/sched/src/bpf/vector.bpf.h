@@ -218,9 +218,7 @@ VERIFIED_ONCE bool vector_waits(u32 class)
 	return false;
 }
 
-#define NOT_HERE (~0ULL) /* it may not use this lane: other lanes of the core see to it */
-
-/* How long the first task of the vector has waited; 0 if there is none; or NOT_HERE. */
+/* How long the first task of the vector has waited; 0 if there is none. */
 VERIFIED_ONCE u64 vector_head_wait_ns(u32 core, u32 class, u64 now_ns)
 {
 	struct task_struct *head;
@@ -230,12 +228,23 @@ VERIFIED_ONCE u64 vector_head_wait_ns(u32 core, u32 class, u64 now_ns)
 	bpf_rcu_read_lock();
 	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core, class));
 	tctx = head ? task_ctx(head) : NULL;
-	if (head && !bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), head->cpus_ptr))
-		wait_ns = NOT_HERE;
-	else if (tctx && now_ns > tctx->queued_ns)
+	if (tctx && now_ns > tctx->queued_ns)
 		wait_ns = now_ns - tctx->queued_ns;
 	bpf_rcu_read_unlock();
 	return wait_ns;
+}
+
+/* May the first task of the vector use the lane of this CPU? */
+VERIFIED_ONCE bool vector_head_fits(u32 core, u32 class)
+{
+	struct task_struct *head;
+	bool fits;
+
+	bpf_rcu_read_lock();
+	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core, class));
+	fits = head && bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), head->cpus_ptr);
+	bpf_rcu_read_unlock();
+	return fits;
 }
 
 /*
@@ -252,8 +261,6 @@ VERIFIED_ONCE bool vector_overdue(u32 core_id, u32 class, u64 now_ns)
 	    !vector_hinted(core_id, class))
 		return false;
 	wait_ns = vector_head_wait_ns(core_id, class, now_ns);
-	if (wait_ns == NOT_HERE)
-		return false;
 	if (wait_ns < bound_ns) {
 		left_ns = bound_ns - wait_ns;
 		core->timely_ns[i] = now_ns + (left_ns < bound_ns / 4 ? left_ns : bound_ns / 4);
@@ -279,7 +286,9 @@ VERIFIED_ONCE bool vector_take_overdue(u32 core_id, u64 now_ns)
 	if (!core)
 		return false;
 	bpf_for(class, CLASS_NORMAL, NR_CLASSES) {
-		if (!vector_overdue(core_id, class, now_ns) || !vector_take(core_id, class))
+		/* one that may not use this lane is for the core's other lanes */
+		if (!vector_overdue(core_id, class, now_ns) || !vector_head_fits(core_id, class) ||
+		    !vector_take(core_id, class))
 			continue;
 		core->overdue_next_ns = now_ns + OVERDUE_GAP * settings.overdue_slice_ns;
 		count(overdue[BOUNDED(class, NR_CLASSES)]);

@@ -20,9 +20,10 @@ pub const ONE_ROOM: bool = false;
 pub const LEVEL_STRANDS: bool = false;
 
 /// A lane that ran critical work and falls idle does not look again (`update_idle`), not even for the
-/// task that just left it, because it is no longer critical. Seed 133.
+/// task that just left it, because it is no longer critical. Seed 800.
 pub const CLASS_STRANDS: bool = false;
 
 /// If the first task of a vector is beyond its bound, a lane that it may not use takes another task
-/// instead and uses up the core's turn (`vector_take_overdue`). Seed 184.
+/// instead and uses up the core's turn (`vector_take_overdue`); a tick asks idle lanes, which may
+/// not either (`overdue_check`). Seed 7122, with all of these false.
 pub const PINNED_HEAD: bool = false;

@@ -7,12 +7,13 @@
 //!   within kick. A run that began after a wait of at least the bound may last overdue_slice + tick
 //!   (a slice ends at a tick).
 //! * **Starvation.** While a task waits in a core's vector beyond its bound, tasks beyond their bound
-//!   are served there: the next one at the latest 10 overdue_slice (OVERDUE_GAP) after the one before,
-//!   or after the bound, plus another overdue_slice (the lanes of the core may all be serving), 3
-//!   ticks (that end that slice, that notice, and that lie ahead) and reach. Batch is first come, first served, so the k-th task beyond its bound runs
-//!   within k such times, normal ones count too. Only for tasks that may use all lanes of the core: one
-//!   that may not is passed over. For normal work, which waits by virtual time, only while the whole
-//!   vector is beyond the bound, since the source looks at its first task.
+//!   are served there: the next one at the latest 11 overdue_slice + 3 ticks + reach after the one
+//!   before, or after the bound. That is OVERDUE_GAP of 10 slices; one slice more, since all lanes of
+//!   the core may be serving; and the ticks that end that slice, that notice, and that lie ahead.
+//!   Batch is first come, first served, so the k-th task beyond its bound runs within k such times;
+//!   normal ones count and go first. Only for tasks that may use all lanes of the core. Normal work
+//!   waits by virtual time, and the source looks at the first task only: so this holds for it only
+//!   while the whole vector is beyond the bound.
 //! * **Idle lane.** Work conservation: no lane idles beside a task that it could take by the rules
 //!   (class, affinity, SMT level, steal barrier). Nothing is said before [`Watch::patience_ns`]: what
 //!   is missed is found by a tick. While every lane idles there are no ticks: only reach, twice.
