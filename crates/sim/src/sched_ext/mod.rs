@@ -23,9 +23,8 @@ use crate::task::TaskId;
 use crate::{Error, Result};
 use calls::operate;
 use entity::{Entity, Queue};
-use queues::Dsq;
+use queues::{Dsq, Queues};
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use tables::Tables;
@@ -59,7 +58,7 @@ pub(crate) struct SchedExt {
     entities: Vec<Entity>,
     /// The lanes' own queues, by CPU number.
     local: Vec<Dsq>,
-    queues: HashMap<u64, Dsq>,
+    queues: Queues,
     /// The task that a placing operation is about.
     placing: Option<TaskId>,
     /// What the placing operation said.
@@ -88,7 +87,7 @@ impl SchedExt {
             tables: Tables::of(engine),
             entities: Vec::new(),
             local: Vec::new(),
-            queues: HashMap::new(),
+            queues: Queues::default(),
             placing: None,
             insertion: None,
             violation: None,

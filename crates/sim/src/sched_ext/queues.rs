@@ -1,13 +1,18 @@
 //! Dispatch queues: first in, first out, or by virtual time.
 
 use crate::task::TaskId;
-use std::collections::BTreeMap;
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+
+/// The queues that the scheduler created, by their identifiers.
+pub type Queues = FxHashMap<u64, Dsq>;
 
 /// A queue of the kernel. Each task has a place: what it is ordered by, and a number that only
 /// counts up.
 #[derive(Debug, Default)]
 pub struct Dsq {
-    tasks: BTreeMap<Place, TaskId>,
+    /// In the order of their places. Nearly all tasks come at the end and leave at the front.
+    tasks: VecDeque<(Place, TaskId)>,
     came: i64,
 }
 
@@ -18,33 +23,41 @@ impl Dsq {
     /// Puts a task at the end, or before all others.
     pub fn insert(&mut self, task: TaskId, first: bool) -> Place {
         self.came += 1;
-        let place = (0, if first { -self.came } else { self.came });
-        self.tasks.insert(place, task);
-        place
+        self.put((0, if first { -self.came } else { self.came }), task)
     }
 
     /// Puts a task by virtual time, ns; equal ones in the order of their coming. Times are compared
     /// as the kernel does, by the sign of their difference: they may wrap.
     pub fn insert_vtime(&mut self, task: TaskId, vtime_ns: u64) -> Place {
         self.came += 1;
-        let place = (vtime_ns as i64, self.came);
-        self.tasks.insert(place, task);
+        self.put((vtime_ns as i64, self.came), task)
+    }
+
+    fn put(&mut self, place: Place, task: TaskId) -> Place {
+        if self.tasks.back().is_none_or(|(last, _)| *last < place) {
+            self.tasks.push_back((place, task));
+        } else {
+            let index = self.tasks.partition_point(|(other, _)| *other < place);
+            self.tasks.insert(index, (place, task));
+        }
         place
     }
 
     /// Removes the task at a place.
     pub fn remove(&mut self, place: Place) {
-        self.tasks.remove(&place);
+        if let Ok(index) = self.tasks.binary_search_by_key(&place, |(other, _)| *other) {
+            self.tasks.remove(index);
+        }
     }
 
     /// The tasks in order.
     pub fn iter(&self) -> impl Iterator<Item = TaskId> + '_ {
-        self.tasks.values().copied()
+        self.tasks.iter().map(|&(_, task)| task)
     }
 
     /// The first task.
     pub fn first(&self) -> Option<TaskId> {
-        self.tasks.first_key_value().map(|(_, &task)| task)
+        self.tasks.front().map(|&(_, task)| task)
     }
 
     /// How many tasks there are.
