@@ -165,11 +165,11 @@ impl SchedExt {
 impl SchedExt {
     /// False if there is such a queue already.
     fn create_queue(&mut self, dsq: u64) -> bool {
-        self.queues.insert(dsq, Dsq::default()).is_none()
+        self.queues.create(dsq)
     }
 
     fn queue_length(&self, dsq: u64) -> usize {
-        self.queues.get(&dsq).map_or(0, Dsq::len)
+        self.queues.get(dsq).map_or(0, Dsq::len)
     }
 
     fn insert(&mut self, engine: &Engine, id: TaskId, insertion: Insertion) {
@@ -183,7 +183,7 @@ impl SchedExt {
     /// Moves the first task of a queue that may run on this lane to its own queue.
     fn move_to_local(&mut self, engine: &mut Engine, dsq: u64) -> bool {
         let cpu = engine.this_lane;
-        let Some(queue) = self.queues.get(&dsq) else {
+        let Some(queue) = self.queues.get(dsq) else {
             self.broke(
                 engine,
                 format!("took from queue {dsq:#x}, which does not exist"),
@@ -214,7 +214,7 @@ impl SchedExt {
         };
         let queue = match queue {
             Queue::Local(cpu) => self.local.get_mut(cpu as usize),
-            Queue::Custom(dsq) => self.queues.get_mut(&dsq),
+            Queue::Custom(dsq) => self.queues.get_mut(dsq),
         };
         if let Some(queue) = queue {
             queue.remove(place);
@@ -222,7 +222,7 @@ impl SchedExt {
     }
 
     fn peek(&mut self, dsq: u64) -> *mut native::task_struct {
-        let first = self.queues.get(&dsq).and_then(Dsq::first);
+        let first = self.queues.get(dsq).and_then(Dsq::first);
         first.map_or(null_mut(), |id| self.pointer(id))
     }
 

@@ -1,11 +1,65 @@
 //! Dispatch queues: first in, first out, or by virtual time.
 
 use crate::task::TaskId;
-use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The queues that the scheduler created, by their identifiers.
-pub type Queues = FxHashMap<u64, Dsq>;
+///
+/// A scheduler numbers the queues of a kind from 0, in the lower half of the identifier: they stand
+/// side by side, since schedulers ask for the lengths of many queues in a row.
+#[derive(Debug, Default)]
+pub struct Queues {
+    /// By the upper and the lower half.
+    rows: Vec<Vec<Dsq>>,
+    others: BTreeMap<u64, Dsq>,
+}
+
+/// Upper halves below this have a row.
+const ROWS: usize = 256;
+
+impl Queues {
+    /// Forgets all queues.
+    pub fn clear(&mut self) {
+        *self = Queues::default();
+    }
+
+    /// Adds an empty queue; false if there is one already.
+    pub fn create(&mut self, id: u64) -> bool {
+        if self.get(id).is_some() {
+            return false;
+        }
+        let (row, column) = halves(id);
+        if row < ROWS && self.rows.len() <= row {
+            self.rows.resize_with(row + 1, Vec::new);
+        }
+        match self.rows.get_mut(row) {
+            Some(queues) if queues.len() == column => queues.push(Dsq::default()),
+            _ => drop(self.others.insert(id, Dsq::default())),
+        }
+        true
+    }
+
+    /// A queue.
+    pub fn get(&self, id: u64) -> Option<&Dsq> {
+        let (row, column) = halves(id);
+        let queue = self.rows.get(row).and_then(|queues| queues.get(column));
+        queue.or_else(|| self.others.get(&id))
+    }
+
+    /// A queue, to change.
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut Dsq> {
+        let (row, column) = halves(id);
+        let queues = self.rows.get_mut(row);
+        match queues.and_then(|queues| queues.get_mut(column)) {
+            Some(queue) => Some(queue),
+            None => self.others.get_mut(&id),
+        }
+    }
+}
+
+fn halves(id: u64) -> (usize, usize) {
+    ((id >> 32) as usize, id as u32 as usize)
+}
 
 /// A queue of the kernel. Each task has a place: what it is ordered by, and a number that only
 /// counts up.
@@ -74,6 +128,32 @@ impl Dsq {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn queues_are_found_by_their_identifiers() {
+        let ids = [
+            2 << 32,
+            2 << 32 | 1,
+            0,
+            2 << 32 | 7,
+            u64::MAX,
+            1 << 40,
+            2 << 32 | 2,
+        ];
+        let mut queues = Queues::default();
+        for (task, &id) in (0..).zip(&ids) {
+            assert!(queues.get(id).is_none());
+            assert!(queues.create(id));
+            queues.get_mut(id).unwrap().insert(TaskId(task), false);
+        }
+        for (task, &id) in (0..).zip(&ids) {
+            assert!(!queues.create(id));
+            assert_eq!(queues.get(id).and_then(Dsq::first), Some(TaskId(task)));
+        }
+        assert!(queues.get(2 << 32 | 3).is_none() && queues.get_mut(7).is_none());
+        queues.clear();
+        assert!(ids.iter().all(|&id| queues.get(id).is_none()));
+    }
 
     #[test]
     fn queues_keep_their_order() {
