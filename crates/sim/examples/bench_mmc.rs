@@ -3,7 +3,7 @@
 //! `cargo run --release -p sidelane-sim --example bench_mmc [CUSTOMERS]`
 //!
 //! An event is an arrival or a completion. The exact mean response stands beside the simulated one:
-//! what is fast has to be right too. `benchmarks/run` compares it with other simulators.
+//! what is fast has to be right too. `benchmarks/simulators/run` compares it with other simulators.
 
 #![allow(clippy::print_stdout, missing_docs)]
 
@@ -32,12 +32,13 @@ struct Queue {
     /// When those arrived that wait, ns.
     waiting: VecDeque<u64>,
     idle_servers: u32,
-    completed: u64,
+    /// Customers that have not arrived.
+    to_come: u64,
     response_sum_ns: u128,
 }
 
 impl Queue {
-    fn new(arrival_rate: f64) -> Queue {
+    fn new(arrival_rate: f64, customers: u64) -> Queue {
         Queue {
             events: Events::default(),
             interarrival: Distribution::Exponential(1.0 / arrival_rate),
@@ -46,19 +47,16 @@ impl Queue {
             services: Stream::new(1, &[2]),
             waiting: VecDeque::new(),
             idle_servers: SERVERS,
-            completed: 0,
+            to_come: customers,
             response_sum_ns: 0,
         }
     }
 
-    /// Goes on until so many customers have left; the number of events that took.
-    fn run(&mut self, customers: u64) -> u64 {
+    /// Goes on until all customers have left; the number of events that took.
+    fn run(&mut self) -> u64 {
         let mut handled = 0;
         self.plan_arrival();
-        while self.completed < customers {
-            let Some(event) = self.events.take(u64::MAX) else {
-                break;
-            };
+        while let Some(event) = self.events.take(u64::MAX) {
             handled += 1;
             match event {
                 Event::Arrival => self.arrive(),
@@ -69,6 +67,10 @@ impl Queue {
     }
 
     fn plan_arrival(&mut self) {
+        if self.to_come == 0 {
+            return;
+        }
+        self.to_come -= 1;
         let after_ns = rounded(self.interarrival.sample(&mut self.arrivals));
         self.events
             .add(self.events.now_ns() + after_ns, Event::Arrival);
@@ -94,7 +96,6 @@ impl Queue {
     }
 
     fn complete(&mut self, arrived_ns: u64) {
-        self.completed += 1;
         self.response_sum_ns += u128::from(self.events.now_ns() - arrived_ns);
         match self.waiting.pop_front() {
             Some(arrived_ns) => self.serve(arrived_ns),
@@ -118,14 +119,14 @@ fn main() {
         }
     };
     let arrival_rate = UTILIZATION * f64::from(SERVERS) / MEAN_SERVICE_NS;
-    let mut queue = Queue::new(arrival_rate);
+    let mut queue = Queue::new(arrival_rate, customers);
     let began = Instant::now();
-    let handled = queue.run(customers);
+    let handled = queue.run();
     let seconds = began.elapsed().as_secs_f64();
     let response = queue.response_sum_ns as f64 / customers as f64 / MEAN_SERVICE_NS;
     let exact = mms_response(UTILIZATION * f64::from(SERVERS), 1.0, SERVERS).unwrap_or(f64::NAN);
     println!(
-        "events {handled} seconds {seconds:.3} events/s {:.0} response {response:.4} exact {exact:.4}",
+        "events {handled} seconds {seconds:.6} events/s {:.0} response {response:.4} exact {exact:.4}",
         handled as f64 / seconds,
     );
 }

@@ -43,7 +43,12 @@ impl Queues {
     pub fn get(&self, id: u64) -> Option<&Dsq> {
         let (row, column) = halves(id);
         let queue = self.rows.get(row).and_then(|queues| queues.get(column));
-        queue.or_else(|| self.others.get(&id))
+        queue.or_else(|| self.other(id))
+    }
+
+    #[cold]
+    fn other(&self, id: u64) -> Option<&Dsq> {
+        self.others.get(&id)
     }
 
     /// A queue, to change.
