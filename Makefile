@@ -2,13 +2,14 @@
 
 SIDELANE := target/release/sidelane
 
-.PHONY: help demo build test lint test-kernels
+.PHONY: help demo build test lint test-kernels bench-simulator
 
 help:
 	@echo 'make demo          show a server beside batch work on an emulated SMT machine'
 	@echo 'make test          check formats and lints, run all tests, boot the test bed'
 	@echo 'make build         build $(SIDELANE)'
 	@echo 'make test-kernels  run the scheduler tests on several kernel versions'
+	@echo 'make bench-simulator  measure the simulator, also against others'
 
 demo: build
 	@scripts/setup demo
@@ -29,3 +30,8 @@ lint:
 test-kernels:
 	@scripts/setup test
 	scripts/test-kernels
+
+bench-simulator:
+	@scripts/setup build
+	benchmarks/simulators/run
+	cargo run --quiet --release --locked -p sidelane-sim --example bench_scheduler

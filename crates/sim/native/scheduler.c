@@ -3,13 +3,9 @@
 #include <scx/common.bpf.h>
 #include "main.bpf.c"
 
-/*
- * What stands for each map in this thread: a table of the simulation's. Those that
- * are looked at most come first.
- */
 enum native_map { LANES, CORE_LANES, CORES, COUNTERS, RULES, NR_TABLES };
-static const void *const maps[NR_TABLES] = { &lanes, &core_lanes, &cores, &sidelane_stats, &rules };
 
+/* What stands for each map in this thread: a table of the simulation's. */
 struct native_table {
 	char *elements;
 	u32 nr_elements;
@@ -25,19 +21,33 @@ void native_set_table(enum native_map map, void *elements, u32 nr_elements)
 
 u64 *native_cgroup_mask(u64 id); /* of the simulated kernel */
 
-void *native_map_element(const void *map, const void *key, size_t key_size, size_t value_size)
+/* Which table stands for a map: known when a call is compiled. */
+static __always_inline enum native_map table_of(const void *map)
 {
-	u32 i, element;
+	if (map == &lanes)
+		return LANES;
+	if (map == &core_lanes)
+		return CORE_LANES;
+	if (map == &cores)
+		return CORES;
+	if (map == &sidelane_stats)
+		return COUNTERS;
+	return map == &rules ? RULES : NR_TABLES;
+}
+
+static __always_inline void *native_map_element(const void *map, const void *key, size_t key_size,
+						size_t value_size)
+{
+	enum native_map table;
+	u32 element;
 
 	if (key_size == sizeof(u64))
 		return native_cgroup_mask(*(const u64 *)key);
+	table = table_of(map);
 	element = *(const u32 *)key;
-	for (i = 0; i < NR_TABLES; i++)
-		if (maps[i] == map)
-			return element < tables[i].nr_elements ?
-				       tables[i].elements + element * value_size :
-				       NULL;
-	return NULL;
+	if (table == NR_TABLES || element >= tables[table].nr_elements)
+		return NULL;
+	return tables[table].elements + element * value_size;
 }
 
 /* Sets what the loader sets before it attaches, and forgets what an earlier simulation left. */

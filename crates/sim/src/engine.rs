@@ -65,6 +65,28 @@ pub struct CoreTotals {
     pub batch_beside_critical_ns: u64,
 }
 
+/// How much was simulated: what a scheduler had to decide on, and what the simulator handled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EventCounts {
+    /// Times that a sleeping task was woken.
+    pub wakes: u64,
+    /// Times that a task began to run.
+    pub runs: u64,
+    /// Kicks that reached their lane.
+    pub kicks: u64,
+    /// Ticks of busy lanes.
+    pub ticks: u64,
+    /// All events that left the queue, those of timers and outdated ones too.
+    pub handled: u64,
+}
+
+impl EventCounts {
+    /// Events of scheduling: wakes, runs, kicks and ticks.
+    pub fn scheduling(&self) -> u64 {
+        self.wakes + self.runs + self.kicks + self.ticks
+    }
+}
+
 /// The machine in motion.
 pub(crate) struct Engine {
     pub machine: Machine,
@@ -80,6 +102,7 @@ pub(crate) struct Engine {
     /// The lane on which things happen now.
     pub this_lane: u32,
     pub recorder: Recorder,
+    pub counts: EventCounts,
 }
 
 impl Engine {
@@ -118,6 +141,7 @@ impl Engine {
             cores,
             tasks: Vec::new(),
             recorder: Recorder::default(),
+            counts: EventCounts::default(),
             machine,
         }
     }
@@ -263,6 +287,7 @@ impl Engine {
         task.lane = cpu;
         task.ran_on = Some(cpu);
         self.busy[core] += 1;
+        self.counts.runs += 1;
         self.plan_core(core);
         self.record(Step::Run {
             task: id,

@@ -28,7 +28,7 @@ mod task;
 mod workload;
 
 pub use baseline::Baseline;
-pub use engine::{CoreTotals, LaneTotals};
+pub use engine::{CoreTotals, EventCounts, LaneTotals};
 pub use error::{Error, Result};
 pub use events::Events;
 pub use machine::{Core, Costs, Interference, Machine};

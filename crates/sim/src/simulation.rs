@@ -1,6 +1,6 @@
 //! A simulation: a machine, a scheduler, and the time that passes.
 
-use crate::engine::{CoreTotals, Engine, Event, LaneTotals};
+use crate::engine::{CoreTotals, Engine, Event, EventCounts, LaneTotals};
 use crate::record::{Record, Step};
 use crate::scheduler::{Counters, Scheduler};
 use crate::task::{Class, State, TaskId, TaskSpec, TaskTotals, cpu_bits};
@@ -100,6 +100,7 @@ impl Simulation {
         } else if self.engine.task(id).state == State::Sleeping {
             let sync = self.done.is_some();
             self.engine.waits(id);
+            self.engine.counts.wakes += 1;
             self.engine.record(Step::Wake { task: id });
             self.scheduler.wake(&mut self.engine, id, sync);
         }
@@ -165,6 +166,7 @@ impl Simulation {
 
     fn handle(&mut self, event: Event) -> Option<Occurrence> {
         let (engine, scheduler) = (&mut self.engine, &mut self.scheduler);
+        engine.counts.handled += 1;
         match event {
             Event::Timer { token } => return Some(Occurrence::Timer(token)),
             Event::SchedulerTimer { token } => scheduler.timer(engine, token),
@@ -180,6 +182,7 @@ impl Simulation {
             }
             Event::Tick { lane } => {
                 if engine.ticks(lane) {
+                    engine.counts.ticks += 1;
                     engine.this_lane = lane;
                     scheduler.tick(engine, lane);
                 }
@@ -192,6 +195,7 @@ impl Simulation {
             }
             Event::Kick { lane, flags } => {
                 if engine.lane(lane).is_some() {
+                    engine.counts.kicks += 1;
                     engine.this_lane = lane;
                     scheduler.kick(engine, lane, flags);
                 }
@@ -376,6 +380,11 @@ impl Simulation {
     /// Of each core, as of the last [`account`](Self::account).
     pub fn core_totals(&self) -> &[CoreTotals] {
         &self.engine.cores
+    }
+
+    /// How much was simulated so far.
+    pub fn event_counts(&self) -> EventCounts {
+        self.engine.counts
     }
 
     /// What the scheduler counted.

@@ -53,7 +53,9 @@ enum {
 	BPF_F_NO_PREALLOC = 1,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 };
-void *native_map_element(const void *map, const void *key, size_t key_size, size_t value_size);
+/* Inline: the scheduler looks things up all the time. In scheduler.c, which knows the maps. */
+static __always_inline void *native_map_element(const void *map, const void *key, size_t key_size,
+						size_t value_size);
 void *native_task_storage(struct task_struct *p, size_t size, u64 flags);
 #define bpf_map_lookup_elem(m, k)                                       \
 	((typeof((m)->value))native_map_element((m), (k), sizeof(*(m)->key), \

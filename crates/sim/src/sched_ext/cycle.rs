@@ -250,7 +250,7 @@ impl SchedExt {
             }
             return;
         }
-        let Some(queue) = self.queues.get_mut(&insertion.dsq) else {
+        let Some(queue) = self.queues.get_mut(insertion.dsq) else {
             return self.broke(
                 engine,
                 format!("sent {id} to unknown queue {:#x}", insertion.dsq),

@@ -24,9 +24,8 @@ use crate::task::TaskId;
 use crate::{Error, Result};
 use calls::operate;
 use entity::{Entity, Queue};
-use queues::Dsq;
+use queues::{Dsq, Queues};
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use tables::Tables;
@@ -60,7 +59,7 @@ pub(crate) struct SchedExt {
     entities: Vec<Entity>,
     /// The lanes' own queues, by CPU number.
     local: Vec<Dsq>,
-    queues: HashMap<u64, Dsq>,
+    queues: Queues,
     /// The task that a placing operation is about.
     placing: Option<TaskId>,
     /// What the placing operation said.
@@ -89,7 +88,7 @@ impl SchedExt {
             tables: Tables::of(engine),
             entities: Vec::new(),
             local: Vec::new(),
-            queues: HashMap::new(),
+            queues: Queues::default(),
             placing: None,
             insertion: None,
             violation: None,
@@ -167,11 +166,11 @@ impl SchedExt {
 impl SchedExt {
     /// False if there is such a queue already.
     fn create_queue(&mut self, dsq: u64) -> bool {
-        self.queues.insert(dsq, Dsq::default()).is_none()
+        self.queues.create(dsq)
     }
 
     fn queue_length(&self, dsq: u64) -> usize {
-        self.queues.get(&dsq).map_or(0, Dsq::len)
+        self.queues.get(dsq).map_or(0, Dsq::len)
     }
 
     fn insert(&mut self, engine: &Engine, id: TaskId, insertion: Insertion) {
@@ -185,7 +184,7 @@ impl SchedExt {
     /// Moves the first task of a queue that may run on this lane to its own queue.
     fn move_to_local(&mut self, engine: &mut Engine, dsq: u64) -> bool {
         let cpu = engine.this_lane;
-        let Some(queue) = self.queues.get(&dsq) else {
+        let Some(queue) = self.queues.get(dsq) else {
             self.broke(
                 engine,
                 format!("took from queue {dsq:#x}, which does not exist"),
@@ -216,7 +215,7 @@ impl SchedExt {
         };
         let queue = match queue {
             Queue::Local(cpu) => self.local.get_mut(cpu as usize),
-            Queue::Custom(dsq) => self.queues.get_mut(&dsq),
+            Queue::Custom(dsq) => self.queues.get_mut(dsq),
         };
         if let Some(queue) = queue {
             queue.remove(place);
@@ -224,7 +223,7 @@ impl SchedExt {
     }
 
     fn peek(&mut self, dsq: u64) -> *mut native::task_struct {
-        let first = self.queues.get(&dsq).and_then(Dsq::first);
+        let first = self.queues.get(dsq).and_then(Dsq::first);
         first.map_or(null_mut(), |id| self.pointer(id))
     }
 

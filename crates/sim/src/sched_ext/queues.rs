@@ -1,13 +1,77 @@
 //! Dispatch queues: first in, first out, or by virtual time.
 
 use crate::task::TaskId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The queues that the scheduler created, by their identifiers.
+///
+/// A scheduler numbers the queues of a kind from 0, in the lower half of the identifier: they stand
+/// side by side, since schedulers ask for the lengths of many queues in a row.
+#[derive(Debug, Default)]
+pub struct Queues {
+    /// By the upper and the lower half.
+    rows: Vec<Vec<Dsq>>,
+    others: BTreeMap<u64, Dsq>,
+}
+
+/// Upper halves below this have a row.
+const ROWS: usize = 256;
+
+impl Queues {
+    /// Forgets all queues.
+    pub fn clear(&mut self) {
+        *self = Queues::default();
+    }
+
+    /// Adds an empty queue; false if there is one already.
+    pub fn create(&mut self, id: u64) -> bool {
+        if self.get(id).is_some() {
+            return false;
+        }
+        let (row, column) = halves(id);
+        if row < ROWS && self.rows.len() <= row {
+            self.rows.resize_with(row + 1, Vec::new);
+        }
+        match self.rows.get_mut(row) {
+            Some(queues) if queues.len() == column => queues.push(Dsq::default()),
+            _ => drop(self.others.insert(id, Dsq::default())),
+        }
+        true
+    }
+
+    /// A queue.
+    pub fn get(&self, id: u64) -> Option<&Dsq> {
+        let (row, column) = halves(id);
+        let queue = self.rows.get(row).and_then(|queues| queues.get(column));
+        queue.or_else(|| self.other(id))
+    }
+
+    #[cold]
+    fn other(&self, id: u64) -> Option<&Dsq> {
+        self.others.get(&id)
+    }
+
+    /// A queue, to change.
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut Dsq> {
+        let (row, column) = halves(id);
+        let queues = self.rows.get_mut(row);
+        match queues.and_then(|queues| queues.get_mut(column)) {
+            Some(queue) => Some(queue),
+            None => self.others.get_mut(&id),
+        }
+    }
+}
+
+fn halves(id: u64) -> (usize, usize) {
+    ((id >> 32) as usize, id as u32 as usize)
+}
 
 /// A queue of the kernel. Each task has a place: what it is ordered by, and a number that only
 /// counts up.
 #[derive(Debug, Default)]
 pub struct Dsq {
-    tasks: BTreeMap<Place, TaskId>,
+    /// In the order of their places. Nearly all tasks come at the end and leave at the front.
+    tasks: VecDeque<(Place, TaskId)>,
     came: i64,
 }
 
@@ -18,33 +82,41 @@ impl Dsq {
     /// Puts a task at the end, or before all others.
     pub fn insert(&mut self, task: TaskId, first: bool) -> Place {
         self.came += 1;
-        let place = (0, if first { -self.came } else { self.came });
-        self.tasks.insert(place, task);
-        place
+        self.put((0, if first { -self.came } else { self.came }), task)
     }
 
     /// Puts a task by virtual time, ns; equal ones in the order of their coming. Times are compared
     /// as the kernel does, by the sign of their difference: they may wrap.
     pub fn insert_vtime(&mut self, task: TaskId, vtime_ns: u64) -> Place {
         self.came += 1;
-        let place = (vtime_ns as i64, self.came);
-        self.tasks.insert(place, task);
+        self.put((vtime_ns as i64, self.came), task)
+    }
+
+    fn put(&mut self, place: Place, task: TaskId) -> Place {
+        if self.tasks.back().is_none_or(|(last, _)| *last < place) {
+            self.tasks.push_back((place, task));
+        } else {
+            let index = self.tasks.partition_point(|(other, _)| *other < place);
+            self.tasks.insert(index, (place, task));
+        }
         place
     }
 
     /// Removes the task at a place.
     pub fn remove(&mut self, place: Place) {
-        self.tasks.remove(&place);
+        if let Ok(index) = self.tasks.binary_search_by_key(&place, |(other, _)| *other) {
+            self.tasks.remove(index);
+        }
     }
 
     /// The tasks in order.
     pub fn iter(&self) -> impl Iterator<Item = TaskId> + '_ {
-        self.tasks.values().copied()
+        self.tasks.iter().map(|&(_, task)| task)
     }
 
     /// The first task.
     pub fn first(&self) -> Option<TaskId> {
-        self.tasks.first_key_value().map(|(_, &task)| task)
+        self.tasks.front().map(|&(_, task)| task)
     }
 
     /// How many tasks there are.
@@ -61,6 +133,32 @@ impl Dsq {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn queues_are_found_by_their_identifiers() {
+        let ids = [
+            2 << 32,
+            2 << 32 | 1,
+            0,
+            2 << 32 | 7,
+            u64::MAX,
+            1 << 40,
+            2 << 32 | 2,
+        ];
+        let mut queues = Queues::default();
+        for (task, &id) in (0..).zip(&ids) {
+            assert!(queues.get(id).is_none());
+            assert!(queues.create(id));
+            queues.get_mut(id).unwrap().insert(TaskId(task), false);
+        }
+        for (task, &id) in (0..).zip(&ids) {
+            assert!(!queues.create(id));
+            assert_eq!(queues.get(id).and_then(Dsq::first), Some(TaskId(task)));
+        }
+        assert!(queues.get(2 << 32 | 3).is_none() && queues.get_mut(7).is_none());
+        queues.clear();
+        assert!(ids.iter().all(|&id| queues.get(id).is_none()));
+    }
 
     #[test]
     fn queues_keep_their_order() {
