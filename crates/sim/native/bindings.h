@@ -17,4 +17,5 @@ void sidelane_stopping(struct task_struct *p, bool runnable);
 void sidelane_update_idle(s32 cpu, bool idle);
 s32 sidelane_init_task(struct task_struct *p, struct scx_init_task_args *args);
 void sidelane_enable(struct task_struct *p);
+void sidelane_disable(struct task_struct *p);
 s32 sidelane_init(void);

@@ -118,7 +118,7 @@ enum {
 
 struct sched_ext_ops {
 	void *select_cpu, *enqueue, *dispatch, *tick, *running, *stopping, *update_idle;
-	void *init_task, *enable, *init, *exit;
+	void *init_task, *enable, *disable, *init, *exit;
 	unsigned int timeout_ms;
 	const char *name;
 };

@@ -82,7 +82,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
         pool.build_global().context("cannot start the threads")?;
     }
-    if let Some(seeds) = args.swarm.map(|n| 0..n).or(args.swarm_seed.map(|n| n..n + 1)) {
+    if let Some(seeds) = args
+        .swarm
+        .map(|n| 0..n)
+        .or(args.swarm_seed.map(|n| n..n + 1))
+    {
         return run_swarm(seeds, args.format);
     }
     let scenario = read(&args)?;

@@ -215,10 +215,7 @@ static __always_inline void idle_check(struct lane_ctx *lane, s32 cpu)
 static __always_inline void missed_check(struct lane_ctx *lane)
 {
 	bool urgent;
-	u32 class;
 
-	bpf_for(class, 0, NR_CLASSES)
-		vector_refresh(lane->core, class); /* the remedy for a lost hint */
 	urgent = vector_waits(CLASS_CRITICAL) || vector_waits(CLASS_NORMAL);
 	if (urgent && lanes_in_state(lane->core, LANE_IDLE))
 		core_kick_idle(lane->core, -1);

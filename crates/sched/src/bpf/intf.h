@@ -73,7 +73,8 @@ struct core_ctx {
 	u32 expected; /* critical tasks that were sent here and do not run yet */
 
 	u64 claim_ns; /* when a waking critical task was last sent here; 0: all run */
-	u64 insert_ns[NR_CLASSES]; /* when a task was last sent to that vector */
+	u32 sent[NR_CLASSES]; /* tasks that were sent to that vector and do not run yet */
+	u32 pad;
 	u64 timely_ns[NR_CLASSES]; /* until then nobody in that vector waits too long */
 	u64 overdue_next_ns; /* the starvation bound may be used again from here */
 } __attribute__((aligned(64)));

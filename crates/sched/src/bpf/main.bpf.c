@@ -140,6 +140,7 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 		return;
 	class = task_class(tctx);
 	tctx->running_ns = now_ns;
+	vector_left(tctx);
 	if (class == CLASS_CRITICAL)
 		critical_arrived(tctx, lane->core);
 	tctx->core = lane->core;
@@ -215,6 +216,17 @@ void BPF_STRUCT_OPS(sidelane_enable, struct task_struct *p)
 	scx_bpf_task_set_dsq_vtime(p, vtime_now);
 }
 
+/* The task leaves for another scheduling class, or exits. */
+void BPF_STRUCT_OPS(sidelane_disable, struct task_struct *p)
+{
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (!tctx)
+		return;
+	critical_gone(tctx);
+	vector_left(tctx);
+}
+
 s32 BPF_STRUCT_OPS_SLEEPABLE(sidelane_init)
 {
 	u32 core, class;
@@ -261,6 +273,7 @@ SCX_OPS_DEFINE(sidelane_ops,
 	.update_idle = (void *)sidelane_update_idle,
 	.init_task = (void *)sidelane_init_task,
 	.enable = (void *)sidelane_enable,
+	.disable = (void *)sidelane_disable,
 	.init = (void *)sidelane_init,
 	.exit = (void *)sidelane_exit,
 	.timeout_ms = 30000U,

@@ -339,11 +339,13 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 
 	if (!tctx)
 		return -1;
+	/* it may have been sent somewhere else before, and not run */
+	critical_gone(tctx);
+	vector_left(tctx);
 	if (waking || tctx->misclassified)
 		class_assign(p, tctx, now_ns);
 	if (waking)
 		count(wakeups[task_class(tctx)]);
-	critical_gone(tctx); /* it may have been sent somewhere else before */
 	if (tctx->class == CLASS_CRITICAL)
 		cpu = place_critical(p, home, prev, waker, now_ns);
 	else if (tctx->class == CLASS_BATCH)

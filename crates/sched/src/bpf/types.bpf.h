@@ -46,6 +46,7 @@ struct task_ctx {
 	u32 core; /* core whose vector it waits in, or last ran on */
 	u32 misclassified; /* 1: its class has changed since it began to run */
 	u32 expected; /* 1: it counts among those that its core expects */
+	u32 in_vector; /* 1: it counts among those sent to its core's vector */
 	u64 queued_ns; /* when it began to wait in a vector; 0 once it runs */
 	u64 running_ns; /* until when its running time is charged */
 	u64 classified_ns; /* when its class was looked up last */
@@ -200,9 +201,8 @@ static __always_inline struct counters *counters(void)
 }
 
 /*
- * A task that an operation sends to a vector arrives there only after the
- * operation has returned. For this long a vector that looks empty may not be. It
- * takes moments, unless a hypervisor steps in.
+ * For this long a core waits for a critical task that was sent to it. It takes moments,
+ * unless a hypervisor steps in.
  */
 #define ARRIVAL_NS 5000000ULL
 

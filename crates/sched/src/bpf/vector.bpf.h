@@ -61,11 +61,13 @@ static __always_inline bool vector_waiting(u32 core, u32 class)
 	return vector_hinted(core, class) && vector_length(core, class) > 0;
 }
 
-/* Is a task in the vector, or was one sent there that may not have arrived? */
-static __always_inline bool vector_expected(struct core_ctx *core, u32 core_id, u32 class)
+/*
+ * Is a task in the vector, or on its way there? A task that an operation sends arrives
+ * only after the operation has returned, so the length does not tell.
+ */
+static __always_inline bool vector_expected(const struct core_ctx *core, u32 class)
 {
-	return vector_length(core_id, class) > 0 ||
-	       scx_bpf_now() < core->insert_ns[BOUNDED(class, NR_CLASSES)] + ARRIVAL_NS;
+	return *(volatile const u32 *)&core->sent[BOUNDED(class, NR_CLASSES)] > 0;
 }
 
 /* Brings the hint up to date. */
@@ -75,15 +77,15 @@ VERIFIED_ONCE int vector_refresh(u32 core_id, u32 class)
 
 	if (!core || class >= NR_CLASSES)
 		return 0;
-	if (vector_expected(core, core_id, class)) {
+	if (vector_expected(core, class)) {
 		core_set_assign(CORES_QUEUED + class, core_id, true);
 		return 0;
 	}
 	if (!vector_hinted(core_id, class))
 		return 0;
 	core_set_assign(CORES_QUEUED + class, core_id, false);
-	/* one who inserted meanwhile wrote its time before it read the hint */
-	if (vector_expected(core, core_id, class))
+	/* one who inserted meanwhile counted before it read the hint */
+	if (vector_expected(core, class))
 		core_set_assign(CORES_QUEUED + class, core_id, true);
 	return 0;
 }
@@ -106,8 +108,9 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 
 	tctx->core = core;
 	tctx->queued_ns = scx_bpf_now();
+	tctx->in_vector = 1;
 	if (target) /* a full barrier: see vector_refresh() */
-		__sync_lock_test_and_set(&target->insert_ns[class], tctx->queued_ns);
+		__sync_fetch_and_add(&target->sent[class], 1);
 	if (class == CLASS_NORMAL)
 		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, vtime_of(p),
 					 enq_flags);
@@ -116,16 +119,23 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 	core_set_assign(CORES_QUEUED + class, core, true);
 }
 
+/* The task runs, or goes elsewhere: it no longer counts in the vector it was sent to. */
+static __always_inline void vector_left(struct task_ctx *tctx)
+{
+	struct core_ctx *core = core_ctx(tctx->core);
+	u32 class = task_class(tctx);
+
+	if (!core || !tctx->in_vector)
+		return;
+	tctx->in_vector = 0;
+	if (__sync_fetch_and_sub(&core->sent[class], 1) == 1)
+		vector_refresh(tctx->core, class);
+}
+
 /* Moves the first task of the vector that may run here to this lane. */
 static __always_inline bool vector_take(u32 core, u32 class)
 {
-	bool taken;
-
-	if (!vector_hinted(core, class))
-		return false;
-	taken = scx_bpf_dsq_move_to_local(VECTOR_ID(core, class), 0);
-	vector_refresh(core, class);
-	return taken;
+	return vector_hinted(core, class) && scx_bpf_dsq_move_to_local(VECTOR_ID(core, class), 0);
 }
 
 /* How far apart two cores are: enum distance. */
@@ -193,7 +203,7 @@ VERIFIED_ONCE bool vector_steal(u32 thief, u32 class)
 	return false;
 }
 
-/* Does a task of @class wait in any vector? Clears the hints that are out of date. */
+/* Does a task of @class wait in any vector? */
 VERIFIED_ONCE bool vector_waits(u32 class)
 {
 	u32 w, i;
@@ -212,7 +222,6 @@ VERIFIED_ONCE bool vector_waits(u32 class)
 			core = w * 64 + take_first(&members);
 			if (vector_length(core, class) > 0)
 				return true;
-			vector_refresh(core, class);
 		}
 	}
 	return false;

@@ -1,7 +1,6 @@
 //! Checks the queues, and what the scheduler knows of them and of the lanes, against the machine.
 
 use super::entity::Queue;
-use super::queues::Dsq;
 use super::{SchedExt, native};
 use crate::engine::Engine;
 use crate::task::{State, TaskId};
@@ -12,8 +11,7 @@ impl SchedExt {
         let mut places = vec![None; engine.tasks.len()];
         let local = (0_u32..).zip(&self.local);
         let mut queues: Vec<_> = local.map(|(cpu, dsq)| (Queue::Local(cpu), dsq)).collect();
-        let custom = self.queues_by_id().into_iter();
-        queues.extend(custom.map(|(id, dsq)| (Queue::Custom(id), dsq)));
+        queues.extend(self.queues.iter().map(|(id, dsq)| (Queue::Custom(id), dsq)));
         for (queue, dsq) in queues {
             for id in dsq.iter() {
                 let before = places[id.index()].replace(queue);
@@ -46,15 +44,9 @@ impl SchedExt {
         }
     }
 
-    fn queues_by_id(&self) -> Vec<(u64, &Dsq)> {
-        let mut queues: Vec<_> = self.queues.iter().map(|(&id, dsq)| (id, dsq)).collect();
-        queues.sort_by_key(|(id, _)| *id);
-        queues
-    }
-
     /// A vector with a task is known to be one to look at: "false is certain".
     fn check_hints(&self) -> Result<(), String> {
-        for (id, queue) in self.queues_by_id() {
+        for (id, queue) in self.queues.iter() {
             let (core, class) = (id as u32, (id >> 32).wrapping_sub(1) as u32);
             // SAFETY: reads this thread's globals, which are this scheduler's.
             let hinted = unsafe { native::native_vector_hinted(core, class) };

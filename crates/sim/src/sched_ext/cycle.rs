@@ -115,8 +115,11 @@ impl Scheduler for SchedExt {
         self.entities[id.index()].update(engine.task(id));
     }
 
-    fn exit(&mut self, _engine: &mut Engine, id: TaskId) {
+    fn exit(&mut self, engine: &mut Engine, id: TaskId) {
         self.leave_queue(id);
+        let p = self.pointer(id);
+        // SAFETY: see `wake`.
+        operate(self, engine, || unsafe { native::sidelane_disable(p) });
         self.entities[id.index()].storage = None;
     }
 

@@ -51,6 +51,15 @@ impl Queues {
         self.others.get(&id)
     }
 
+    /// All queues and their identifiers, in the order of those.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Dsq)> {
+        let rows = (0_u64..).zip(&self.rows).flat_map(|(row, queues)| {
+            let queues = (0_u64..).zip(queues);
+            queues.map(move |(column, queue)| (row << 32 | column, queue))
+        });
+        rows.chain(self.others.iter().map(|(&id, queue)| (id, queue)))
+    }
+
     /// A queue, to change.
     pub fn get_mut(&mut self, id: u64) -> Option<&mut Dsq> {
         let (row, column) = halves(id);

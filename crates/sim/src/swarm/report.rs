@@ -140,7 +140,11 @@ impl fmt::Display for Total {
             writeln!(f, "{failure}")?;
         }
         for failure in self.failures.iter().skip(TOLD) {
-            writeln!(f, "seed {}: {}: {}", failure.seed, failure.rule, failure.what)?;
+            writeln!(
+                f,
+                "seed {}: {}: {}",
+                failure.seed, failure.rule, failure.what
+            )?;
         }
         write!(
             f,
