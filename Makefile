@@ -2,13 +2,14 @@
 
 SIDELANE := target/release/sidelane
 
-.PHONY: help demo build test lint test-kernels bench-simulator
+.PHONY: help demo build test lint test-kernels swarm bench-simulator
 
 help:
 	@echo 'make demo          show a server beside batch work on an emulated SMT machine'
 	@echo 'make test          check formats and lints, run all tests, boot the test bed'
 	@echo 'make build         build $(SIDELANE)'
 	@echo 'make test-kernels  run the scheduler tests on several kernel versions'
+	@echo 'make swarm         10,000 random machines, loads and faults, simulated'
 	@echo 'make bench-simulator  measure the simulator, also against others'
 
 demo: build
@@ -31,7 +32,10 @@ test-kernels:
 	@scripts/setup test
 	scripts/test-kernels
 
+swarm: build
+	$(SIDELANE) sim --swarm $(or $(SEEDS),10000)
+
 bench-simulator:
-	@scripts/setup build
+	@scripts/setup bench
 	benchmarks/simulators/run
 	cargo run --quiet --release --locked -p sidelane-sim --example bench_scheduler

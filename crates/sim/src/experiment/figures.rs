@@ -1,10 +1,132 @@
 //! Figures of an experiment.
 
-use super::Report;
+use super::claims::Expectation;
+use super::{Claim, Point, Report};
+use crate::show::{self, Axis, Bar, BarChart, BarSeries, Chart, Series};
+use crate::statistics::Estimate;
+use crate::summary::CONFIDENCE;
+
+/// More bars in a picture are not read.
+const BARS_MAX: usize = 12;
 
 impl Report {
-    /// Pictures (SVG).
+    /// Pictures (SVG): each metric that was published against each sweep of numbers; and what was
+    /// published beside ours where there is no such sweep.
     pub fn figures(&self) -> Vec<String> {
-        Vec::new()
+        let numbers = |name: &&String| {
+            let value = |point: &Point| point.at.get(*name).and_then(number);
+            self.points.iter().all(|point| value(point).is_some())
+        };
+        let sweeps: Vec<&String> = self.sweeps.iter().filter(numbers).collect();
+        match sweeps.as_slice() {
+            [sweep] if self.sweeps.len() == 1 => self.curves(sweep),
+            _ => self.bars().into_iter().collect(),
+        }
     }
+
+    /// A chart for each metric of the claims.
+    fn curves(&self, sweep: &str) -> Vec<String> {
+        let mut drawn: Vec<(&str, Option<&str>)> = Vec::new();
+        for finding in &self.findings {
+            let claim = &finding.claim;
+            let metric = (claim.what.as_str(), claim.workload.as_deref());
+            if !drawn.contains(&metric) {
+                drawn.push(metric);
+            }
+        }
+        let chart = |(what, workload)| self.curve(sweep, what, workload);
+        drawn.into_iter().map(chart).collect()
+    }
+
+    fn curve(&self, sweep: &str, what: &str, workload: Option<&str>) -> String {
+        let of = workload.map_or(String::new(), |name| format!(" of {name}"));
+        let mut chart = Chart::new(
+            format!("{what}{of}"),
+            Axis::linear(sweep),
+            Axis::linear(what),
+        );
+        let names = self.points.first().map_or(&[][..], |point| &point.outcomes);
+        for (index, outcome) in names.iter().enumerate() {
+            let points = self.points.iter().filter_map(|point| {
+                let x = number(point.at.get(sweep)?)?;
+                let values = point.outcomes[index].values(workload, what)?;
+                let estimate = Estimate::of(&values, CONFIDENCE)?;
+                let width = estimate.half_width.unwrap_or(0.0);
+                Some(show::Point::new(x, estimate.mean).plus_minus(width))
+            });
+            let points: Vec<show::Point> = points.collect();
+            if !points.is_empty() {
+                chart
+                    .series
+                    .push(Series::new(&outcome.configuration, points));
+            }
+        }
+        self.add_published(&mut chart, sweep, what, workload);
+        chart.draw()
+    }
+
+    /// Published values of that metric itself; relative ones have no place on its axis.
+    fn add_published(&self, chart: &mut Chart, sweep: &str, what: &str, workload: Option<&str>) {
+        for finding in &self.findings {
+            let claim = &finding.claim;
+            let own = claim.what == what && claim.workload.as_deref() == workload;
+            let Expectation::Value { value, .. } = claim.expectation else {
+                continue;
+            };
+            if own
+                && claim.relative_to.is_none()
+                && let Some(x) = finding.at.get(sweep).and_then(number)
+            {
+                let name = format!("{} (published)", claim.configuration);
+                let series = Series::new(name, vec![show::Point::new(x, value)]);
+                chart.series.push(series.published(None));
+            }
+        }
+    }
+
+    /// Published values and ours, relative to what was published.
+    fn bars(&self) -> Option<String> {
+        let mut groups = Vec::new();
+        let mut bars = Vec::new();
+        for finding in &self.findings {
+            let (Some(ratio), Some(ours)) = (finding.ratio, &finding.ours) else {
+                continue;
+            };
+            if finding.claim.role != super::Role::Prediction || groups.len() == BARS_MAX {
+                continue;
+            }
+            groups.push(label(&finding.claim));
+            let width = ours.half_width.unwrap_or(0.0) * (ratio / ours.mean).abs();
+            let mut bar = Bar::new(ratio);
+            bar.half_width = width;
+            bars.push(bar);
+        }
+        (!groups.is_empty()).then(|| {
+            BarChart {
+                title: "ours ÷ published".into(),
+                note: "Predictions only; 1 is what was published.".into(),
+                groups,
+                y: Axis::linear("ours ÷ published"),
+                series: vec![BarSeries {
+                    name: "simulated".into(),
+                    bars,
+                    ..BarSeries::default()
+                }],
+                rules: vec![show::Rule {
+                    y: 1.0,
+                    label: "published".into(),
+                }],
+                ..BarChart::default()
+            }
+            .draw()
+        })
+    }
+}
+
+fn label(claim: &Claim) -> String {
+    format!("{} {}", claim.what, claim.configuration)
+}
+
+fn number(value: &toml::Value) -> Option<f64> {
+    value.as_float().or(value.as_integer().map(|n| n as f64))
 }

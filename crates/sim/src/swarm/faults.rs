@@ -2,7 +2,6 @@
 
 use super::drive::Driver;
 use super::generate::some_cpus;
-use super::known;
 use super::plan::Fault;
 use super::rules::Verdict;
 use crate::task::{Class, State, TaskId, TaskSpec};
@@ -89,9 +88,7 @@ impl Driver<'_> {
         };
         self.absorb()?;
         let task = self.watch.task(id);
-        let strands =
-            known::CLASS_STRANDS && task.known == Class::Critical && task.state != State::Sleeping;
-        if self.is_ending(id) || strands {
+        if self.is_ending(id) {
             return Ok(());
         }
         let result = self.simulation.set_class(id, class);
@@ -108,9 +105,7 @@ impl Driver<'_> {
         let Some(like) = self.draws.one(&self.plan.tasks) else {
             return Ok(());
         };
-        let bound = known::LEVEL_STRANDS && self.plan.settings.smt_level.is_some();
         let cpus = match self.draws.percent(40) {
-            _ if bound => None,
             true => some_cpus(&mut self.draws, &self.plan.machine),
             false => like.spec.cpus.clone(),
         };

@@ -2,7 +2,6 @@
 //! number of steps is limited, so that a thousand seeds are a matter of seconds.
 
 use super::draws::Draws;
-use super::known;
 use super::plan::{Behaviour, Fault, Plan, PlannedTask, Span};
 use crate::Result;
 use crate::machine::{Costs, Interference, Machine};
@@ -26,12 +25,6 @@ pub(super) fn generate(draws: &mut Draws) -> Result<Plan> {
     let settings = settings(draws, widest as u64);
     let mut tasks = tasks(draws, &machine, kinds);
     let length_ns = length_ns(draws, &machine, &tasks);
-    let bound = known::LEVEL_STRANDS && settings.smt_level.is_some();
-    if bound {
-        for task in &mut tasks {
-            task.spec.cpus = None;
-        }
-    }
     let faults: Vec<Fault> = Fault::ALL
         .into_iter()
         .filter(|_| draws.percent(60))

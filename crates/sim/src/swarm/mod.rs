@@ -9,7 +9,6 @@ mod draws;
 mod drive;
 mod faults;
 mod generate;
-mod known;
 mod plan;
 mod report;
 mod rules;

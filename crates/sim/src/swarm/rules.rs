@@ -20,7 +20,6 @@
 //! * **Level.** More lanes of a core than the SMT level are busy only until slices end.
 //! * **Class change.** A running task is queued anew within its slice and two ticks.
 
-use super::known;
 use super::watch::{Place, Task, Watch};
 use crate::task::{Class, State, TaskId};
 use std::fmt;
@@ -115,9 +114,6 @@ impl Watch {
             let mut until_ns = task.since_ns.max(closed_ns) + self.machine.costs.kick_ns;
             if task.overdue {
                 until_ns = until_ns.max(task.since_ns + self.settings.overdue_slice_ns + tick_ns);
-                if known::OVERDUE_STAYS {
-                    until_ns = until_ns.max(closed_ns + self.settings.batch_slice_ns + tick_ns);
-                }
             }
             if self.now_ns > until_ns {
                 let what = format!(
@@ -152,12 +148,9 @@ impl Watch {
         else {
             return Ok(());
         };
-        let mut slack_ns = (OVERDUE_GAP + 1) * self.settings.overdue_slice_ns
+        let slack_ns = (OVERDUE_GAP + 1) * self.settings.overdue_slice_ns
             + 3 * self.machine.costs.tick_ns
             + self.reach_ns();
-        if known::OVERDUE_STAYS {
-            slack_ns += self.slice_ns();
-        }
         if self.now_ns <= task.queued_ns + bound_ns + slack_ns {
             return Ok(());
         }
@@ -165,17 +158,11 @@ impl Watch {
             Class::Normal => self.all_beyond_ns(core, bound_ns),
             _ => task.queued_ns + bound_ns,
         };
-        let mut from_ns = beyond_ns
+        let from_ns = beyond_ns
             .max(self.cores[core].served_ns)
             .max(self.attached_ns);
-        if known::PINNED_HEAD {
-            from_ns = from_ns.max(self.cores[core].passed_over_ns);
-        }
         let until_ns = from_ns + slack_ns;
         if self.now_ns <= until_ns || self.core_may_pass_over(core, task) {
-            return Ok(());
-        }
-        if known::PINNED_HEAD && self.any_may_be_passed_over(core) {
             return Ok(());
         }
         let what = format!(
@@ -191,13 +178,6 @@ impl Watch {
     pub fn core_may_pass_over(&self, core: usize, task: &Task) -> bool {
         let mut lanes = self.machine.cores[core].lanes.iter();
         lanes.any(|&cpu| self.lanes[cpu as usize].online && !task.may_use(cpu))
-    }
-
-    fn any_may_be_passed_over(&self, core: usize) -> bool {
-        self.tasks.iter().any(|task| {
-            let here = matches!(task.place, Place::Vector { core: there, .. } if there == core);
-            here && self.core_may_pass_over(core, task)
-        })
     }
 
     /// Since when the whole normal vector is beyond the bound.
@@ -249,13 +229,7 @@ impl Watch {
             let Some(could_ns) = self.could_take(task, cpu) else {
                 continue;
             };
-            let mut from_ns = could_ns.max(waits_ns).max(lane.idle_ns);
-            if known::ONE_ROOM && self.busy > 0 {
-                let Some(looks_ns) = self.looks_ns(lane.core, task.known) else {
-                    continue;
-                };
-                from_ns = from_ns.max(looks_ns);
-            }
+            let from_ns = could_ns.max(waits_ns).max(lane.idle_ns);
             let until_ns =
                 (from_ns + self.patience_ns()).min(rests_ns.max(from_ns + 2 * self.reach_ns() + 1));
             if self.now_ns > until_ns {
@@ -271,28 +245,6 @@ impl Watch {
             }
         }
         Ok(())
-    }
-
-    /// Since when ticks send the idle lanes of a core to look for work of a class
-    /// ([`known::ONE_ROOM`]).
-    fn looks_ns(&self, core: usize, class: Class) -> Option<u64> {
-        let started = |cpu: &u32| {
-            let running = self.lanes[*cpu as usize].task;
-            running.map(|id| self.task(id).since_ns)
-        };
-        if class != Class::Batch {
-            let own = self.machine.cores[core].lanes.iter().filter_map(started);
-            if let Some(since_ns) = own.min() {
-                return Some(since_ns);
-            }
-        }
-        // The first core with room: no lane before it is idle.
-        let before = self.machine.cores.iter().take(core);
-        let lanes = before.flat_map(|core| &core.lanes);
-        let online = lanes.filter(|&&cpu| self.lanes[cpu as usize].online);
-        online
-            .map(started)
-            .try_fold(0, |latest_ns, since| Some(latest_ns.max(since?)))
     }
 
     /// Since when the rules let the lane, which is idle, take the task.

@@ -1,6 +1,5 @@
 //! What each step changes in the watched machine.
 
-use super::known;
 use super::rules::{Broken, Rule, Verdict};
 use super::watch::{Place, Watch};
 use crate::record::Step;
@@ -113,28 +112,7 @@ impl Watch {
                 self.cores[from].served_ns = now_ns;
             }
         }
-        self.task_mut(id).unclaimed = false;
-        self.put(id, Place::Nowhere)?;
-        match self.task(id).known {
-            // It was sent to the core of that vector, or to this lane.
-            Class::Critical if known::ONE_CLAIM => self.clear_claim(from.unwrap_or(core)),
-            _ => Ok(()),
-        }
-    }
-
-    /// The scheduler no longer knows of the critical tasks on their way to lanes of the core.
-    fn clear_claim(&mut self, core: usize) -> Verdict {
-        if self.cores[core].critical == 0 {
-            return Ok(());
-        }
-        for index in 0..self.tasks.len() {
-            let task = &mut self.tasks[index];
-            if task.closes == Some(core) && matches!(task.place, Place::Local(_)) {
-                task.unclaimed = true;
-                self.close(TaskId(index as u32))?;
-            }
-        }
-        Ok(())
+        self.put(id, Place::Nowhere)
     }
 
     fn leaves(&mut self, id: TaskId, cpu: u32, state: State) -> Verdict {
@@ -178,7 +156,6 @@ impl Watch {
             task.known = task.spec.class;
             task.changed_ns = None;
             task.taken_from = None;
-            task.unclaimed = false;
             self.put(TaskId(index as u32), Place::Nowhere)?;
         }
         Ok(())
@@ -230,13 +207,6 @@ impl Watch {
     fn put(&mut self, id: TaskId, place: Place) -> Verdict {
         let now_ns = self.now_ns;
         let before = std::mem::replace(&mut self.task_mut(id).place, place);
-        for place in [before, place] {
-            if let Place::Vector { core, .. } = place
-                && self.core_may_pass_over(core, self.task(id))
-            {
-                self.cores[core].passed_over_ns = now_ns;
-            }
-        }
         let waited_ns = now_ns - self.task(id).queued_ns;
         if let Place::Vector { core, class } = before {
             if self
@@ -268,7 +238,7 @@ impl Watch {
             (State::Waiting, Place::Vector { core, .. }) => Some(core),
             _ => None,
         };
-        let core = core.filter(|_| task.known == Class::Critical && !task.unclaimed);
+        let core = core.filter(|_| task.known == Class::Critical);
         if core == task.closes {
             return Ok(());
         }

@@ -59,8 +59,6 @@ pub(super) struct Core {
     pub room_ns: u64,
     /// When a task that waited beyond its bound was served last.
     pub served_ns: u64,
-    /// When a task last began or ceased to wait here that some lane may not take.
-    pub passed_over_ns: u64,
     pub vectors: [Vector; 3],
     pub accounted_ns: u64,
     pub density_ns: Vec<u64>,
@@ -105,8 +103,6 @@ pub(super) struct Task {
     pub overdue: bool,
     /// The core that it closes.
     pub closes: Option<usize>,
-    /// On its way to a lane, but the core's claim was cleared ([`known::ONE_CLAIM`]).
-    pub unclaimed: bool,
     pub ran_on: Option<u32>,
     pub totals: TaskTotals,
 }
@@ -173,7 +169,6 @@ impl Watch {
             since_ns: 0,
             overdue: false,
             closes: None,
-            unclaimed: false,
             ran_on: None,
             totals: TaskTotals::default(),
         });
