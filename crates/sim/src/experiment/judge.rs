@@ -153,15 +153,15 @@ fn course(claim: &Claim, points: &[&Point], sweep: &str, direction: f64) -> Find
     worst(claim, steps)
 }
 
+/// A point, the value there, and whether it is as claimed; none without a value.
+type Judged = (
+    BTreeMap<String, toml::Value>,
+    Option<Estimate>,
+    Option<Truth>,
+);
+
 /// The finding that is worst for a claim: false before unclear before true.
-fn worst(
-    claim: &Claim,
-    all: Vec<(
-        BTreeMap<String, toml::Value>,
-        Option<Estimate>,
-        Option<Truth>,
-    )>,
-) -> Finding {
+fn worst(claim: &Claim, all: Vec<Judged>) -> Finding {
     let rank = |truth: &Option<Truth>| match truth {
         None => 0,
         Some(Some(false)) => 1,

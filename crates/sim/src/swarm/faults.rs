@@ -4,7 +4,7 @@ use super::drive::Driver;
 use super::generate::some_cpus;
 use super::plan::Fault;
 use super::rules::Verdict;
-use crate::task::{Class, State, TaskId, TaskSpec};
+use crate::task::{Class, TaskId, TaskSpec};
 
 /// No more tasks than this are created.
 const TASKS: usize = 500;
@@ -87,7 +87,6 @@ impl Driver<'_> {
             return Ok(());
         };
         self.absorb()?;
-        let task = self.watch.task(id);
         if self.is_ending(id) {
             return Ok(());
         }

@@ -23,12 +23,11 @@ pub(super) fn generate(draws: &mut Draws) -> Result<Plan> {
     let (interference, kinds) = interference(draws, widest);
     let machine = Machine::new(&topology, interference, costs)?;
     let settings = settings(draws, widest as u64);
-    let mut tasks = tasks(draws, &machine, kinds);
+    let tasks = tasks(draws, &machine, kinds);
     let length_ns = length_ns(draws, &machine, &tasks);
     let faults: Vec<Fault> = Fault::ALL
         .into_iter()
         .filter(|_| draws.percent(60))
-        .filter(|&fault| !(bound && fault == Fault::Affinity))
         .collect();
     let some = !faults.is_empty() && draws.percent(80);
     Ok(Plan {
