@@ -183,15 +183,15 @@ fn scenarios() -> Vec<(Scenario, (u64, usize))> {
     vec![
         (
             scenario(one_by_two, sidelane()),
-            (0x7552_689b_7f59_5301, 10_346),
+            (0x9b1d_4f41_2525_d704, 10_411),
         ),
         (
             scenario(two_by_four, sidelane()),
-            (0x2ab9_c748_e8eb_2c3a, 34_905),
+            (0x7bf8_4b12_b02d_4cca, 34_798),
         ),
         (
             scenario(machine(2, kinds, 2), sidelane()),
-            (0x8d2b_6ccb_bd0c_d7dc, 23_584),
+            (0xff1b_ee79_58fa_cc54, 23_291),
         ),
         (fifo, (0x8378_f4cd_8a93_8286, 2687)),
     ]
@@ -202,12 +202,10 @@ fn runs_are_what_they_always_were() {
     let scenarios = scenarios();
     let found: Vec<_> = scenarios.iter().map(|(s, _)| digest(s)).collect();
     let known: Vec<_> = scenarios.iter().map(|(_, known)| *known).collect();
-    assert_eq!(found, known, "the runs themselves");
-    assert_eq!(
-        changes(),
-        (0x19a0_e959_7327_87f1, 7_129),
-        "changes of the machine"
-    );
+    assert_eq!(found, known, "the runs themselves: {found:#x?}");
+    let changed = changes();
+    let known = (0x4e36_1b27_b3e9_0f03, 7_130);
+    assert_eq!(changed, known, "changes of the machine: {changed:#x?}");
 }
 
 #[test]
