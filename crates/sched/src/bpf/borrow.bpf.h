@@ -105,8 +105,6 @@ static __always_inline void critical_sent(struct task_ctx *tctx, u32 core_id, u6
 
 	if (!core)
 		return;
-	if (!core_claimed(core, now_ns))
-		core->expected = 0; /* of tasks that never came */
 	if (!tctx->expected)
 		__sync_fetch_and_add(&core->expected, 1);
 	tctx->expected = 1;
@@ -122,7 +120,7 @@ static __always_inline void critical_gone(struct task_ctx *tctx)
 	if (!core || !tctx->expected)
 		return;
 	tctx->expected = 0;
-	if (!core->expected || __sync_fetch_and_sub(&core->expected, 1) == 1)
+	if (__sync_fetch_and_sub(&core->expected, 1) == 1)
 		core->claim_ns = 0;
 }
 

@@ -86,29 +86,39 @@ static __always_inline u32 class_of_prev(struct task_struct *prev)
 	return tctx && !tctx->misclassified ? task_class(tctx) : NR_CLASSES;
 }
 
-void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
+/* Finds something for the lane @cpu to run. False: nothing, and @prev does not go on. */
+static __always_inline bool find_work(struct lane_ctx *lane, s32 cpu, struct task_struct *prev)
 {
-	struct lane_ctx *lane = lane_ctx(cpu);
-	u64 now_ns = scx_bpf_now();
 	u32 class, prev_class;
 
-	if (!lane)
-		return;
-	if (vector_take_overdue(lane->core, now_ns))
-		return;
+	if (vector_take_overdue(lane->core, scx_bpf_now()))
+		return true;
 	if (!level_allows(lane->core, cpu))
-		return;
+		return false;
 	prev_class = class_of_prev(prev);
 	bpf_for(class, 0, NR_CLASSES) {
 		if (class == CLASS_BATCH && !borrow_allowed(lane->core))
-			return;
+			return false;
 		if (vector_take(lane->core, class) || vector_steal(lane->core, class))
-			return;
+			return true;
 		if (class == prev_class && keep_running(prev, lane->core)) {
 			lane->overdue = 0; /* from here on like any other */
-			return;
+			if (lane->state == LANE_OTHER) /* taken over, as below */
+				lane_set_state(lane, class, scx_bpf_now());
+			return true;
 		}
 	}
+	return false;
+}
+
+void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct lane_ctx *lane = lane_ctx(cpu);
+
+	if (!lane || find_work(lane, cpu, prev) || prev || lane->state != LANE_OTHER)
+		return;
+	/* taken over for a task that then had to go elsewhere: it is still idle */
+	lane_set_state(lane, LANE_IDLE, scx_bpf_now());
 }
 
 void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)

@@ -294,18 +294,19 @@ static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ct
 
 /*
  * Can a waking task of @class run on the lane @cpu at once? Then it need not wait in a
- * vector. An idle lane is taken over, so that nobody else comes to count on it.
+ * vector. The lane is taken over, so that nobody else comes to count on it: of two tasks in a
+ * lane's own queue, one waits where no other lane can help it.
  */
 static __always_inline bool lane_take_over(struct lane_ctx *lane, s32 cpu, u32 class)
 {
+	bool own = cpu == (s32)bpf_get_smp_processor_id();
 	u32 state = lane->state;
 
 	if (class == CLASS_BATCH)
 		return false; /* whether batch may run is decided when a lane is free */
-	if (state == LANE_IDLE)
-		return __sync_val_compare_and_swap(&lane->state, LANE_IDLE, LANE_OTHER) ==
-		       LANE_IDLE;
-	return cpu == (s32)bpf_get_smp_processor_id() && state < LANE_IDLE && state > class;
+	if (state != LANE_IDLE && !(own && state < LANE_IDLE && state > class))
+		return false;
+	return __sync_val_compare_and_swap(&lane->state, state, LANE_OTHER) == state;
 }
 
 /* Sends a waking task to the lane that select_cpu returns. */

@@ -66,7 +66,11 @@ impl SchedExt {
             return Ok(());
         };
         let state = self.tables.lanes[cpu as usize].state;
-        let runs = state < native::lane_state_LANE_IDLE;
+        // A busy lane may have been taken over for another task: then it is about to look.
+        let slice_ns = |id: TaskId| self.entities[id.index()].native.scx.slice;
+        let taken_over = state == native::lane_state_LANE_OTHER
+            && lane.current.is_some_and(|id| slice_ns(id) == 0);
+        let runs = state < native::lane_state_LANE_IDLE || taken_over;
         match lane.current.is_some() == runs {
             true => Ok(()),
             false => Err(format!(
