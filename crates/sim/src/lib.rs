@@ -41,6 +41,8 @@ pub use sched_ext::Settings;
 pub use scheduler::Counters;
 pub use simulation::{Kind, Occurrence, Simulation};
 pub use statistics::Estimate;
-pub use summary::{CONFIDENCE, ConfigurationSummary, Metric, Summary, WorkloadSummary};
+pub use summary::{
+    CONFIDENCE, ConfigurationSummary, LaneShares, LatencyPoint, Metric, Summary, WorkloadSummary,
+};
 pub use task::{Class, Policy, State, TaskId, TaskSpec, TaskTotals};
 pub use workload::{Arrivals, Behaviour, Quality, Stage, TraceRequest, Workload};

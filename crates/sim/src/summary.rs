@@ -5,6 +5,7 @@ use crate::results::{Measured, Replication};
 use crate::run::Outcome;
 use crate::scenario::Scenario;
 use crate::statistics::Estimate;
+use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -53,6 +54,20 @@ pub struct ConfigurationSummary {
     pub workloads: Vec<WorkloadSummary>,
     /// Of the machine and the scheduler.
     pub machine: Vec<Metric>,
+    /// `[n]`: share of core time with exactly n busy lanes, over all replications.
+    pub core_time_by_density: Vec<f64>,
+    /// Share of the time of lanes that are online, by what it went into, over all replications.
+    pub lane_time: LaneShares,
+}
+
+/// What lane time went into; the sum is 1.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[expect(missing_docs, reason = "the classes, and none")]
+pub struct LaneShares {
+    pub critical: f64,
+    pub normal: f64,
+    pub batch: f64,
+    pub idle: f64,
 }
 
 /// What came out of a workload.
@@ -64,6 +79,17 @@ pub struct WorkloadSummary {
     pub class: &'static str,
     /// What was measured.
     pub metrics: Vec<Metric>,
+    /// Latency over all replications: up to so much of all answers, within so many ms.
+    pub latency: Vec<LatencyPoint>,
+}
+
+/// A point of a cumulative distribution.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LatencyPoint {
+    /// Share of all answers, 0 to 1.
+    pub share: f64,
+    /// Latency that they have at most, ms.
+    pub ms: f64,
 }
 
 /// A metric over all replications.
@@ -222,6 +248,66 @@ fn estimates(replications: &[Vec<Value>]) -> Vec<Metric> {
     first.iter().enumerate().filter_map(metric).collect()
 }
 
+/// Points of a cumulative distribution: each hundredth, and the tail.
+fn distribution<'a>(all: impl Iterator<Item = &'a Measured>) -> Vec<LatencyPoint> {
+    let mut merged: Option<Histogram<u64>> = None;
+    for latency in all.filter_map(|measured| measured.latency.as_ref()) {
+        match &mut merged {
+            None => merged = Some(latency.clone()),
+            Some(merged) => {
+                let _ = merged.add(latency); // they grow as needed
+            }
+        }
+    }
+    let Some(merged) = merged.filter(|merged| !merged.is_empty()) else {
+        return Vec::new();
+    };
+    let hundredths = (1..100).map(|n| f64::from(n) / 100.0);
+    let point = |share: f64| LatencyPoint {
+        share,
+        ms: merged.value_at_quantile(share) as f64 / NS_PER_MS,
+    };
+    hundredths
+        .chain([0.995, 0.999, 0.9999, 1.0])
+        .map(point)
+        .collect()
+}
+
+fn density_shares(replications: &[Replication]) -> Vec<f64> {
+    let mut times_ns: Vec<u64> = Vec::new();
+    for replication in replications {
+        let densities = replication.densities();
+        times_ns.resize(times_ns.len().max(densities.len()), 0);
+        for (sum_ns, (time_ns, _)) in times_ns.iter_mut().zip(densities) {
+            *sum_ns += time_ns;
+        }
+    }
+    let all_ns: u64 = times_ns.iter().sum();
+    let share = |time_ns: &u64| *time_ns as f64 / all_ns.max(1) as f64;
+    times_ns.iter().map(share).collect()
+}
+
+impl LaneShares {
+    fn of(replications: &[Replication]) -> LaneShares {
+        let lanes = || {
+            replications
+                .iter()
+                .flat_map(|r| &r.lanes)
+                .map(|(_, lane)| lane)
+        };
+        let class_ns = |index: usize| lanes().map(|lane| lane.class_ns[index]).sum::<u64>() as f64;
+        let idle_ns = lanes().map(|lane| lane.idle_ns).sum::<u64>() as f64;
+        let [critical, normal, batch] = [0, 1, 2].map(class_ns);
+        let all_ns = (critical + normal + batch + idle_ns).max(1.0);
+        LaneShares {
+            critical: critical / all_ns,
+            normal: normal / all_ns,
+            batch: batch / all_ns,
+            idle: idle_ns / all_ns,
+        }
+    }
+}
+
 impl Summary {
     /// Summarises the outcomes of a scenario.
     pub fn new(scenario: &Scenario, outcomes: &[Outcome]) -> Summary {
@@ -260,6 +346,7 @@ impl ConfigurationSummary {
                 name: measured.name.clone(),
                 class: measured.class.name(),
                 metrics: estimates(&values),
+                latency: distribution(replications.iter().map(|r| &r.workloads[index])),
             }
         };
         let values: Vec<_> = replications
@@ -270,6 +357,8 @@ impl ConfigurationSummary {
             name: outcome.configuration.clone(),
             workloads: first.iter().enumerate().map(workload).collect(),
             machine: estimates(&values),
+            core_time_by_density: density_shares(replications),
+            lane_time: LaneShares::of(replications),
         }
     }
 
