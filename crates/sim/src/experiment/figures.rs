@@ -1,13 +1,15 @@
 //! Figures of an experiment.
 
-use super::claims::Expectation;
-use super::{Claim, Point, Report};
+use super::claims::{Expectation, Limit};
+use super::{Point, Report};
 use crate::show::{self, Axis, Bar, BarChart, BarSeries, Chart, Series};
 use crate::statistics::Estimate;
 use crate::summary::CONFIDENCE;
 
 /// More bars in a picture are not read.
-const BARS_MAX: usize = 12;
+const BARS_MAX: usize = 24;
+/// Values that differ by more than this factor need a logarithmic axis.
+const WIDE: f64 = 50.0;
 
 impl Report {
     /// Pictures (SVG): each metric that was published against each sweep of numbers; and what was
@@ -62,6 +64,7 @@ impl Report {
             }
         }
         self.add_published(&mut chart, sweep, what, workload);
+        chart.y = value_axis(what, &chart.series);
         chart.draw()
     }
 
@@ -70,16 +73,28 @@ impl Report {
         for finding in &self.findings {
             let claim = &finding.claim;
             let own = claim.what == what && claim.workload.as_deref() == workload;
-            let Expectation::Value { value, .. } = claim.expectation else {
+            if !own || claim.relative_to.is_some() {
                 continue;
-            };
-            if own
-                && claim.relative_to.is_none()
-                && let Some(x) = finding.at.get(sweep).and_then(number)
-            {
-                let name = format!("{} (published)", claim.configuration);
-                let series = Series::new(name, vec![show::Point::new(x, value)]);
-                chart.series.push(series.published(None));
+            }
+            match claim.expectation {
+                Expectation::Value { value, .. } => {
+                    let Some(x) = finding.at.get(sweep).and_then(number) else {
+                        continue;
+                    };
+                    let name = format!("{} (published)", claim.configuration);
+                    let series = Series::new(name, vec![show::Point::new(x, value)]);
+                    chart.series.push(series.published(None));
+                }
+                Expectation::Trend(Limit::Above(y) | Limit::Below(y)) => {
+                    let rule = show::Rule {
+                        y,
+                        label: claim.published(),
+                    };
+                    if !chart.rules.iter().any(|other| other.y == y) {
+                        chart.rules.push(rule);
+                    }
+                }
+                Expectation::Trend(_) => {}
             }
         }
     }
@@ -88,14 +103,14 @@ impl Report {
     fn bars(&self) -> Option<String> {
         let mut groups = Vec::new();
         let mut bars = Vec::new();
-        for finding in &self.findings {
+        for (row, finding) in (1..).zip(&self.findings) {
             let (Some(ratio), Some(ours)) = (finding.ratio, &finding.ours) else {
                 continue;
             };
             if finding.claim.role != super::Role::Prediction || groups.len() == BARS_MAX {
                 continue;
             }
-            groups.push(label(&finding.claim));
+            groups.push(format!("{row}"));
             let width = ours.half_width.unwrap_or(0.0) * (ratio / ours.mean).abs();
             let mut bar = Bar::new(ratio);
             bar.half_width = width;
@@ -104,7 +119,7 @@ impl Report {
         (!groups.is_empty()).then(|| {
             BarChart {
                 title: "ours ÷ published".into(),
-                note: "Predictions only; 1 is what was published.".into(),
+                note: "Predictions only, by their row in the table.".into(),
                 groups,
                 y: Axis::linear("ours ÷ published"),
                 series: vec![BarSeries {
@@ -123,8 +138,15 @@ impl Report {
     }
 }
 
-fn label(claim: &Claim) -> String {
-    format!("{} {}", claim.what, claim.configuration)
+/// Logarithmic where values differ much.
+fn value_axis(what: &str, series: &[Series]) -> Axis {
+    let values = || series.iter().flat_map(|s| &s.points).map(|point| point.y);
+    let low = values().fold(f64::INFINITY, f64::min);
+    let high = values().fold(0.0, f64::max);
+    match low > 0.0 && high > WIDE * low {
+        true => Axis::log(what),
+        false => Axis::linear(what),
+    }
 }
 
 fn number(value: &toml::Value) -> Option<f64> {

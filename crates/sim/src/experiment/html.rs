@@ -56,23 +56,23 @@ fn write_report(out: &mut String, report: &Report) {
         let _ = writeln!(out, "<figure>{figure}</figure>");
     }
     out.push_str(
-        "<table>\n<tr><th>what<th>at<th>published<th>ours<th>ratio<th>verdict<th>where it stands</tr>\n",
+        "<table>\n<tr><th>#<th>what<th>at<th>published<th>ours<th>ratio<th>verdict<th>where it stands</tr>\n",
     );
-    for finding in &report.findings {
-        write_row(out, finding);
+    for (row, finding) in (1..).zip(&report.findings) {
+        write_row(out, row, finding);
     }
     out.push_str("</table>\n");
     write_list(out, "Notes", &report.notes);
     write_list(out, "Assumed", &report.assumptions);
 }
 
-fn write_row(out: &mut String, finding: &Finding) {
+fn write_row(out: &mut String, row: usize, finding: &Finding) {
     let ratio = finding
         .ratio
         .map_or(String::new(), |ratio| format!("{ratio:.3}"));
     let _ = writeln!(
         out,
-        "<tr><td>{}<td>{}<td class=\"number\">{}<td class=\"number\">{}<td class=\"number\">{ratio}\
+        "<tr><td>{row}<td>{}<td>{}<td class=\"number\">{}<td class=\"number\">{}<td class=\"number\">{ratio}\
          <td class=\"{}\">{}<td class=\"source\">{}</tr>",
         escaped(&finding.claim.subject()),
         escaped(&place(&finding.at)),
