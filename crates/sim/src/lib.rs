@@ -24,6 +24,7 @@ mod simulation;
 mod statistics;
 mod summary;
 pub mod swarm;
+mod table;
 mod task;
 mod workload;
 

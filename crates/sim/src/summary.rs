@@ -1,4 +1,4 @@
-//! Results of replications as estimates, and as tables.
+//! Results of replications as estimates.
 
 use crate::machine::{Core, Interference, Machine};
 use crate::results::{Measured, Replication};
@@ -7,7 +7,6 @@ use crate::scenario::Scenario;
 use crate::statistics::Estimate;
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use std::fmt::Write;
 
 /// Confidence of all intervals.
 pub const CONFIDENCE: f64 = 0.95;
@@ -383,148 +382,4 @@ impl WorkloadSummary {
 fn find<'a>(metrics: &'a [Metric], name: &str) -> Option<&'a Estimate> {
     let metric = metrics.iter().find(|metric| metric.name == name)?;
     Some(&metric.estimate)
-}
-
-/// Columns of the tables: heading and metric.
-const WORKLOAD_COLUMNS: [(&str, &str); 5] = [
-    ("requests/s", "throughput_per_s"),
-    ("mean ms", "mean_ms"),
-    ("p50 ms", "p50_ms"),
-    ("p99 ms", "p99_ms"),
-    ("work", "work_rate"),
-];
-const MACHINE_COLUMNS: [(&str, &str); 6] = [
-    ("batch share", "batch_share"),
-    ("lanes busy", "utilization"),
-    ("cores busy", "core_utilization"),
-    ("density", "density"),
-    ("CF", "capacity_factor"),
-    ("beside %", "batch_beside_critical"),
-];
-
-impl Summary {
-    /// Tables for people, at most 100 columns wide with names of ordinary length.
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        let _ = writeln!(
-            out,
-            "{}: simulated; {} replications of {} s, seed {}; ± half of the {} % confidence interval",
-            self.scenario,
-            self.replications,
-            self.seconds,
-            self.seed,
-            self.confidence * 100.0
-        );
-        if !self.about.is_empty() {
-            let _ = writeln!(out, "{}", self.about);
-        }
-        let _ = writeln!(out);
-        self.write_workloads(&mut out);
-        let _ = writeln!(out);
-        self.write_machine(&mut out);
-        let _ = writeln!(
-            out,
-            "\nwork: done per time, in fastest cores unshared. batch share: batch work / what whole cores \
-             could\nhave done beside the other work. CF: work of busy cores / the same with one lane busy \
-             each.\nbeside: batch lane time on cores with a running critical task."
-        );
-        for assumption in &self.assumptions {
-            let _ = writeln!(out, "assumed: {assumption}");
-        }
-        out
-    }
-
-    fn write_workloads(&self, out: &mut String) {
-        let _ = write!(out, "{:<12} {:<10}", "", "");
-        for (heading, _) in WORKLOAD_COLUMNS {
-            let _ = write!(out, " {heading:>14}");
-        }
-        let _ = writeln!(out);
-        for configuration in &self.configurations {
-            let mut name = configuration.name.as_str();
-            for workload in &configuration.workloads {
-                let _ = write!(out, "{name:<12} {:<10}", workload.name);
-                for (_, metric) in WORKLOAD_COLUMNS {
-                    let _ = write!(out, " {:>14}", cell(workload.metric(metric), 1.0));
-                }
-                let _ = writeln!(out);
-                name = "";
-            }
-        }
-    }
-
-    fn write_machine(&self, out: &mut String) {
-        let _ = write!(out, "{:<12}", "");
-        for (heading, _) in MACHINE_COLUMNS {
-            let _ = write!(out, " {heading:>13}");
-        }
-        let _ = writeln!(out);
-        for configuration in &self.configurations {
-            let _ = write!(out, "{:<12}", configuration.name);
-            for (heading, metric) in MACHINE_COLUMNS {
-                let factor = if heading.ends_with('%') { 100.0 } else { 1.0 };
-                let _ = write!(out, " {:>13}", cell(configuration.metric(metric), factor));
-            }
-            let _ = writeln!(out);
-        }
-    }
-
-    /// One line a metric: `configuration,workload,metric,mean,half_width,replications`. Metrics of
-    /// the machine have no workload.
-    pub fn csv(&self) -> String {
-        let mut out = "configuration,workload,metric,mean,half_width,replications\n".to_string();
-        for configuration in &self.configurations {
-            let machine = configuration.machine.iter().map(|metric| ("", metric));
-            let workloads = configuration.workloads.iter().flat_map(|workload| {
-                let named = |metric| (workload.name.as_str(), metric);
-                workload.metrics.iter().map(named)
-            });
-            for (workload, metric) in workloads.chain(machine) {
-                let Estimate {
-                    mean,
-                    half_width,
-                    replications,
-                    ..
-                } = metric.estimate;
-                let half_width = half_width.map_or(String::new(), |width| width.to_string());
-                let fields = [&quoted(&configuration.name), &quoted(workload), metric.name];
-                let _ = writeln!(
-                    out,
-                    "{},{mean},{half_width},{replications}",
-                    fields.join(",")
-                );
-            }
-        }
-        out
-    }
-}
-
-/// A field of a CSV file.
-fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_string(),
-    }
-}
-
-/// `8.73 ±0.05`, or a dash.
-fn cell(estimate: Option<&Estimate>, factor: f64) -> String {
-    let Some(estimate) = estimate else {
-        return "-".into();
-    };
-    let mean = digits(estimate.mean * factor);
-    match estimate.half_width {
-        Some(width) if width.is_finite() => format!("{mean} ±{}", digits(width * factor)),
-        _ => mean,
-    }
-}
-
-/// Three or so digits.
-fn digits(value: f64) -> String {
-    match value.abs() {
-        size if size >= 1000.0 => format!("{value:.0}"),
-        size if size >= 100.0 => format!("{value:.1}"),
-        size if size >= 10.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
 }
