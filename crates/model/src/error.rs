@@ -9,7 +9,9 @@ pub enum Error {
     #[error("threadPerf has {0} numbers; give one for each lane of a core, 1 to {LANES_MAX}")]
     Lanes(usize),
     /// It does not begin with 1.
-    #[error("threadPerf begins with {0}; the first number is a lane that runs alone, and that is 1")]
+    #[error(
+        "threadPerf begins with {0}; the first number is a lane that runs alone, and that is 1"
+    )]
     FirstLane(f64),
     /// A speed that is none.
     #[error("threadPerf of {lanes} lanes is {speed}; give a number above 0 and at most 1")]
@@ -20,7 +22,9 @@ pub enum Error {
         speed: f64,
     },
     /// More running lanes would make each of them faster.
-    #[error("threadPerf of {lanes} lanes, {speed}, is above that of one lane less; it may not increase")]
+    #[error(
+        "threadPerf of {lanes} lanes, {speed}, is above that of one lane less; it may not increase"
+    )]
     Increasing {
         /// How many lanes run.
         lanes: usize,

@@ -17,10 +17,10 @@ pub enum Model {
     MMs,
     /// The source's with time slices instead of first come first served in each core.
     TimeSliced,
-    /// Idle cores first, and no lane idles while a task waits; running tasks stay where they are.
+    /// Idle cores first, then any lane that is free; none idles while a task waits; running tasks stay
+    /// where they are. What Sidelane does.
     Placed,
-    /// The same, but running tasks move whenever that spreads them better: what placement could do
-    /// at best.
+    /// Always spread evenly: running tasks move whenever another core has less.
     Balanced,
 }
 

@@ -6,12 +6,19 @@
 use crate::chain::Chain;
 use crate::machine::Machine;
 use crate::source::Times;
+use std::ops::Range;
 
-/// Changes of the mean number of cores below this share of all are none.
-const TOLERANCE: f64 = 1e-8;
+/// Changes of mean numbers of cores below this, times the square of all cores, are none: on 16 cores
+/// 10^-9 of them, on 1,024 10^-7.
+const TOLERANCE: f64 = 1e-10;
 
-/// Sweeps over the states, at most.
-const SWEEPS_MAX: u32 = 20_000;
+/// How many times as far as it would have to each step goes (successive over-relaxation), and for how
+/// many sweeps over the states at most. The first is quick; where it swings, the other does not.
+const RELAXATIONS: [(f64, u32); 2] = [(1.8, 2_000), (1.0, 10_000)];
+
+/// The approximation can make means of unlikely states negative by this share of all cores; further
+/// down is another solution than the one that is meant.
+const STRAY: f64 = 0.01;
 
 /// How often the states that matter are chosen anew, at most.
 const ROUNDS_MAX: u32 = 6;
@@ -38,7 +45,8 @@ pub(crate) fn balanced(machine: &Machine, level: usize, utilization: f64) -> Opt
     times(machine, utilization, rates)
 }
 
-/// A task goes to a core with the fewest running lanes, and stays on it until it is done.
+/// A task goes to an idle core, else to any core with a lane that is free, and stays on it until it is
+/// done: what the scheduler's `place.bpf.h` does.
 ///
 /// So two tasks may share a core while another has fallen idle. The chain over the number of tasks
 /// needs the mean rate of completion in each of its states, that is the mean number of cores with k
@@ -56,15 +64,17 @@ pub(crate) fn placed(machine: &Machine, level: usize, utilization: f64) -> Optio
         return balanced(machine, level, utilization);
     }
     let mut states = States::spread_evenly(machine, level, utilization);
-    let mut before = 0..0;
+    let mut settled = 0..0_usize;
     for _ in 0..ROUNDS_MAX {
         let chain = Chain::new(states.arrival_rate, states.rates())?;
         let likely = likely(chain.present());
-        if likely == before {
+        let near = likely.len() / 16;
+        let is_near = |a: usize, b: usize| a.abs_diff(b) <= near;
+        if is_near(settled.start, likely.start) && is_near(settled.end, likely.end) {
             break;
         }
-        states.settle(likely.clone());
-        before = likely;
+        states.settle(&likely);
+        settled = likely;
     }
     times(machine, utilization, states.rates())
 }
@@ -76,7 +86,11 @@ pub(crate) fn without_interference(
     utilization: f64,
 ) -> Option<Times> {
     let lanes = machine.cores() as usize * level;
-    let times = times(machine, utilization, (1..=lanes).map(|n| n as f64).collect())?;
+    let times = times(
+        machine,
+        utilization,
+        (1..=lanes).map(|n| n as f64).collect(),
+    )?;
     Some(Times {
         service: 1.0, // also in the last digit
         ..times
@@ -92,7 +106,7 @@ fn times(machine: &Machine, utilization: f64, rates: Vec<f64>) -> Option<Times> 
 }
 
 /// The states that matter, without the first and the last, which are known.
-fn likely(probabilities: &[f64]) -> std::ops::Range<usize> {
+fn likely(probabilities: &[f64]) -> Range<usize> {
     let greatest = probabilities.iter().copied().fold(0.0, f64::max);
     let matters = |p: &f64| *p >= NEGLIGIBLE * greatest;
     let first = probabilities.iter().position(matters).unwrap_or(0);
@@ -124,7 +138,9 @@ impl States {
             }
         }
         States {
-            core_rates: (0..width).map(|k| machine.thread_perf().core_rate(k)).collect(),
+            core_rates: (0..width)
+                .map(|k| machine.thread_perf().core_rate(k))
+                .collect(),
             cores: cores as f64,
             arrival_rate: utilization * cores as f64,
             width,
@@ -143,21 +159,28 @@ impl States {
         cores.map(|(cores, rate)| cores * rate).sum()
     }
 
-    /// Solves the balance of some states, over and over, up and down.
-    fn settle(&mut self, some: std::ops::Range<usize>) {
-        for _ in 0..SWEEPS_MAX {
-            let mut change: f64 = 0.0;
-            for n in some.clone().rev().chain(some.clone()) {
-                change = change.max(self.settle_one(n));
-            }
-            if change <= TOLERANCE * self.cores {
-                break;
-            }
-        }
+    /// Solves the balance of some states. Whether that came to an end.
+    fn settle(&mut self, some: &Range<usize>) -> bool {
+        let before = self.means.clone();
+        RELAXATIONS.iter().any(|&(relaxation, sweeps_max)| {
+            self.means.clone_from(&before);
+            (0..sweeps_max)
+                .any(|_| self.sweep(some, relaxation) <= TOLERANCE * self.cores * self.cores)
+                && self.means.iter().all(|mean| *mean >= -STRAY * self.cores)
+        })
+    }
+
+    /// Settles one state after the other, down and up; how much they changed at most.
+    fn sweep(&mut self, some: &Range<usize>, relaxation: f64) -> f64 {
+        let order = some.clone().rev().chain(some.clone());
+        order.fold(0.0, |change: f64, n| match self.settle_one(n, relaxation) {
+            own if own.is_nan() => f64::INFINITY,
+            own => change.max(own),
+        })
     }
 
     /// The balance of one state with its neighbours; how much it changed.
-    fn settle_one(&mut self, n: usize) -> f64 {
+    fn settle_one(&mut self, n: usize, relaxation: f64) -> f64 {
         let at = n * self.width;
         let (below, rest) = self.means.split_at(at);
         let (own, above) = rest.split_at(self.width);
@@ -166,11 +189,16 @@ impl States {
         let upwards = completions / (self.arrival_rate + completions);
         let downwards = 1.0 - upwards;
         let mut next = [0.0; crate::LANES_MAX + 1];
-        let mut unplaced = 1.0; // of the arrival
+        let finds_idle = below[0].min(1.0);
+        let shared: f64 = below[1..self.width - 1].iter().sum();
+        let finds_shared = ((1.0 - finds_idle) / shared.max(f64::MIN_POSITIVE)).min(1.0);
         for k in 0..self.width {
-            // An arrival takes a core with the fewest running lanes.
-            let placed = f64::min(unplaced, below[k]);
-            unplaced -= placed;
+            // An arrival takes an idle core, else any with a lane that is free.
+            let placed = match k {
+                0 => finds_idle,
+                _ if k + 1 < self.width => below[k] * finds_shared,
+                _ => 0.0,
+            };
             next[k] += upwards * (below[k] - placed);
             // A completion leaves its core with one less.
             let left = self.core_rates[k] * above[k] / completions_above;
@@ -185,8 +213,8 @@ impl States {
         let own = &mut self.means[at..at + self.width];
         let mut change: f64 = 0.0;
         for (mean, next) in own.iter_mut().zip(next) {
-            change = change.max((next - *mean).abs());
-            *mean = next;
+            change += (next - *mean).abs();
+            *mean += relaxation * (next - *mean);
         }
         change
     }
@@ -287,7 +315,6 @@ mod tests {
             let exact = exact_response(cores, speed, utilization);
             let machine = machine(cores as u32, &[1.0, speed]);
             let approximate = response(placed(&machine, 2, utilization));
-            println!("{cores} cores, {speed}, {utilization}: {approximate} for {exact}, balanced {}", response(balanced(&machine, 2, utilization)));
             close(approximate, exact, 0.01);
         }
     }
@@ -306,6 +333,24 @@ mod tests {
     }
 
     #[test]
+    fn sweeps_come_to_an_end() {
+        for cores in [2, 3, 16, 50] {
+            for speeds in [&[1.0, 0.6][..], &[1.0, 0.75, 0.57, 0.45], &[1.0, 0.3, 0.3]] {
+                let machine = machine(cores, speeds);
+                for share in [0.01, 0.3, 0.6, 0.9, 0.999] {
+                    let utilization = share * machine.thread_perf().core_rate(speeds.len());
+                    let mut states = States::spread_evenly(&machine, speeds.len(), utilization);
+                    let lanes = cores as usize * speeds.len();
+                    assert!(states.settle(&(1..lanes)), "{cores} {speeds:?} {share}");
+                    for state in states.means.chunks_exact(speeds.len() + 1) {
+                        close(state.iter().sum(), f64::from(cores), 1e-3);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn staying_is_never_better_than_moving() {
         let machine = machine(6, &[1.0, 0.75, 0.57, 0.45]);
         for percent in (0..180).step_by(7) {
@@ -313,7 +358,7 @@ mod tests {
             let moving = response(balanced(&machine, 4, utilization));
             let staying = response(placed(&machine, 4, utilization));
             assert!(staying >= moving * (1.0 - 1e-9), "{utilization}");
-            assert!(staying <= moving * 1.1, "{utilization}");
+            assert!(staying <= moving * 1.2, "{utilization}");
         }
     }
 }

@@ -83,7 +83,10 @@ fn heading(machine: &Machine, options: Options) -> String {
     let (model, speeds) = (options.model().name(), speeds.join(", "));
     let line = format!("{cores}, threadPerf {speeds}, model {model}");
     match line.len() > 100 {
-        true => format!("{cores}, {} lanes each, model {model}\n", machine.thread_perf().lanes()),
+        true => format!(
+            "{cores}, {} lanes each, model {model}\n",
+            machine.thread_perf().lanes()
+        ),
         false => line + "\n",
     }
 }

@@ -195,11 +195,14 @@ mod tests {
     /// Equations 6 and 7 as printed, with the last part put right.
     fn migratable(cores: u32, level: u32, utilization: f64) -> f64 {
         let choose = |n: u32, k: u32| {
-            (0..k).map(|i| f64::from(n - i) / f64::from(k - i)).product::<f64>()
+            (0..k)
+                .map(|i| f64::from(n - i) / f64::from(k - i))
+                .product::<f64>()
         };
         let part = |i: u32| -> f64 {
             let term = |j: u32| {
-                pi(cores * level, utilization, j) * choose(j, i)
+                pi(cores * level, utilization, j)
+                    * choose(j, i)
                     * f64::from(cores - 1).powi((j - i) as i32)
                     / f64::from(cores).powi(j as i32)
             };
@@ -262,7 +265,10 @@ mod tests {
     fn sliced_time_by_hand() {
         // Rates 1 and 1.2 at 0.6: weights 1, 0.6, 0.3, then half each: sum 2.2.
         let times = time_sliced(&machine(1, &[1.0, 0.6]), 2, 0.6).unwrap();
-        close(times.service, (1.0 + 0.6 * 2.0 / 1.2 + 0.6 * 2.0 / 1.2) / 2.2);
+        close(
+            times.service,
+            (1.0 + 0.6 * 2.0 / 1.2 + 0.6 * 2.0 / 1.2) / 2.2,
+        );
         close(times.wait, 0.3 / (1.2 * 0.25) / 2.2);
         let one = time_sliced(&machine(1, &[1.0]), 1, 0.8).unwrap();
         close(one.service + one.wait, 5.0);

@@ -79,7 +79,10 @@ fn simulated(level: u32, utilization: f64) -> Estimate {
 fn errors_against_the_simulator() {
     let speeds = ThreadPerf::new(SPEEDS.to_vec()).unwrap();
     let machine = model::Machine::new(CORES, speeds).unwrap();
-    println!("level load  simulated        {:?}", Model::ALL.map(Model::name));
+    println!(
+        "level load  simulated        {:?}",
+        Model::ALL.map(Model::name)
+    );
     let mut errors = [0.0; Model::ALL.len()];
     for utilization in [0.3, 0.6, 0.9] {
         let load = Utilization::new(utilization).unwrap();
@@ -95,7 +98,8 @@ fn errors_against_the_simulator() {
                 "{level:>5} {utilization:>4} {:>6.3} ± {:.3}  {}",
                 found.mean,
                 found.half_width.unwrap(),
-                own.map(|error| format!("{:+.1} %", error * 100.0)).join("  "),
+                own.map(|error| format!("{:+.1} %", error * 100.0))
+                    .join("  "),
             );
             for (sum, error) in errors.iter_mut().zip(own) {
                 *sum += error.abs() / 6.0;
@@ -107,10 +111,25 @@ fn errors_against_the_simulator() {
             }
         }
     }
-    println!("mean {:?}", errors.map(|error| format!("{:.1} %", error * 100.0)));
-    let of = |model| Model::ALL.iter().zip(errors).find(|(m, _)| **m == model).unwrap().1;
+    println!(
+        "mean {:?}",
+        errors.map(|error| format!("{:.1} %", error * 100.0))
+    );
+    let of = |model| {
+        Model::ALL
+            .iter()
+            .zip(errors)
+            .find(|(m, _)| **m == model)
+            .unwrap()
+            .1
+    };
     assert!(of(Model::Placed) < 0.02, "{}", of(Model::Placed));
-    for other in [Model::Source, Model::MMs, Model::TimeSliced, Model::Balanced] {
+    for other in [
+        Model::Source,
+        Model::MMs,
+        Model::TimeSliced,
+        Model::Balanced,
+    ] {
         assert!(of(Model::Placed) < of(other), "{}", other.name());
     }
 }

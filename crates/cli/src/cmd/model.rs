@@ -37,7 +37,12 @@ pub struct Args {
     thread_perf: Vec<f64>,
     /// Normalised utilisation: that of the cores if one lane of each did all the work; 0.3 for 30 %.
     /// May be above 1.
-    #[arg(long, value_name = "U", required_unless_present = "sweep", conflicts_with = "sweep")]
+    #[arg(
+        long,
+        value_name = "U",
+        required_unless_present = "sweep",
+        conflicts_with = "sweep"
+    )]
     utilization: Option<f64>,
     /// All loads, and where the best level changes.
     #[arg(long)]

@@ -14,15 +14,18 @@ pub fn levels_chart(machine: &Machine, options: Options, points: &[SweepPoint]) 
         1 => "1 core".to_owned(),
         cores => format!("{cores} cores"),
     };
-    let title = format!("Response by SMT level: {cores}, threadPerf {}", speeds.join(", "));
+    let title = format!(
+        "Response by SMT level: {cores}, threadPerf {}",
+        speeds.join(", ")
+    );
     let end = points.last().map_or(1.0, |point| point.utilization);
     let mut chart = Chart::new(
         title,
         Axis::linear("normalised utilisation").between(0.0, end),
-        Axis::linear("mean time, in service times of an unshared core").between(1.0, HIGHEST),
+        Axis::linear("mean time, in service times").between(1.0, HIGHEST),
     );
     chart.note = format!(
-        "Model {}. Dashed: the time on a lane; between it and the line: the time in a queue.",
+        "Model {}. Dashed: the time on a lane; between it and the line: the time in a queue. Unit: the service time alone on a core.",
         options.model().name()
     );
     for index in 0..machine.thread_perf().lanes() {
