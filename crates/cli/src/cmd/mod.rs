@@ -2,6 +2,7 @@
 
 mod demo;
 mod doctor;
+mod model;
 mod reproduce;
 mod run;
 mod sim;
@@ -19,6 +20,7 @@ use std::process::ExitCode;
 pub enum Command {
     Demo(demo::Args),
     Doctor(doctor::Args),
+    Model(model::Args),
     Reproduce(reproduce::Args),
     Run(run::Args),
     Sim(sim::Args),
@@ -33,6 +35,7 @@ impl Command {
         match self {
             Command::Demo(args) => demo::run(args),
             Command::Doctor(args) => doctor::run(args),
+            Command::Model(args) => model::run(args),
             Command::Reproduce(args) => reproduce::run(args),
             Command::Run(args) => run::run(args),
             Command::Sim(args) => sim::run(args),

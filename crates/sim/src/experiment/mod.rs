@@ -6,6 +6,7 @@ mod claims;
 mod figures;
 mod html;
 mod judge;
+mod levels;
 mod read;
 mod report;
 mod sweep;
@@ -13,6 +14,7 @@ mod sweep;
 pub use claims::{Claim, Comparison, Expectation, Limit, Origin, Role};
 pub use html::page;
 pub use judge::{Finding, Verdict};
+pub use levels::levels_chart;
 pub use report::{Point, Report};
 
 use crate::Scenario;
