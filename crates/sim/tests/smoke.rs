@@ -62,3 +62,24 @@ fn critical_work_is_alone_on_its_core() {
     }
     eprintln!("{:?}", sim.counters());
 }
+
+/// The SMT level caps the busy lanes of a core, also for work that is sent to a lane directly.
+#[test]
+fn the_smt_level_is_a_cap() {
+    let scenario = |level: u32| {
+        let text = format!(
+            "[machine]\ncores = 4\nlanes = 2\nthread_perf = [1, 0.6]\n[run]\nreplications = 2\nseconds = 10\n\
+             [[workload]]\nname = \"server\"\nclass = \"critical\"\nopen = {{ load = 0.8 }}\n\
+             demand_ms = {{ exponential = 1 }}\n[[configuration]]\nname = \"capped\"\n\
+             scheduler = \"sidelane\"\n[configuration.settings]\nsmt_level = {level}\n"
+        );
+        Scenario::parse(&text, "level.toml").unwrap()
+    };
+    let shared = |level| {
+        let outcomes = run(&scenario(level), &|| ()).unwrap();
+        let summary = Summary::new(&scenario(level), &outcomes);
+        summary.configurations[0].core_time_by_density[2]
+    };
+    assert!(shared(2) > 0.1, "{}", shared(2));
+    assert_eq!(shared(1), 0.0);
+}

@@ -95,8 +95,8 @@ VERIFIED_ONCE bool level_allows(u32 core_id, s32 cpu)
 		s32 other = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(other);
 
-		if (lane && other != cpu && lane->state < NR_CLASSES)
-			busy++;
+		if (lane && other != cpu && lane->state != LANE_IDLE)
+			busy++; /* also one that is about to run something */
 	}
 	return busy < settings.smt_level;
 }

@@ -356,7 +356,8 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 	lane = lane_ctx(cpu);
 	if (!lane)
 		return -1;
-	at_once = selecting && cpu != waker && lane_take_over(lane, cpu, tctx->class);
+	at_once = selecting && cpu != waker && level_allows(lane->core, cpu) &&
+		  lane_take_over(lane, cpu, tctx->class);
 	if (at_once)
 		lane_insert(p, tctx, lane->core);
 	else
