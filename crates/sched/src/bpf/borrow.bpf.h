@@ -20,7 +20,7 @@
  * Cost: a kick (one interrupt) for each lane that runs batch when a core closes,
  * and one for each idle lane when it opens.
  *
- * Source: seeds "Elfen": borrow-idle. The source's batch threads watch the
+ * Source: Elfen (USENIX ATC 2016): borrow-idle. The source's batch threads watch the
  * sibling lane themselves and nap; here the scheduler does it for any program.
  * Not here: budgets, service-level feedback, the lane signal.
  */

@@ -27,7 +27,7 @@
  * Cost: usually a look at the own core; at worst one pass over a bitmap of all
  * cores.
  *
- * Source: seeds "FOF": fast first. Not here: fast old (promotion).
+ * Source: Fast Old and First (FOF): fast first. Not here: fast old (promotion).
  */
 #ifndef SIDELANE_PLACE_BPF_H
 #define SIDELANE_PLACE_BPF_H

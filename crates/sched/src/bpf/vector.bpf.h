@@ -21,7 +21,7 @@
  * Cost: one lock a core and class; a search over the cores that have a waiting
  * vector before a lane goes idle.
  *
- * Source: seeds "zVM SMT": one dispatch vector a core, steal barriers. Not here:
+ * Source: z/VM SMT-2 performance report: one dispatch vector a core, steal barriers. Not here:
  * time-slice-early, barriers that change with load, vertical polarization.
  */
 #ifndef SIDELANE_VECTOR_BPF_H
