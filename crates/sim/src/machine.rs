@@ -211,17 +211,10 @@ impl Interference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sidelane_topology::{Numbering, Regular};
+    use sidelane_topology::Regular;
 
     fn two_by_two() -> Topology {
-        Topology::regular(&Regular {
-            packages: 1,
-            caches_per_package: 1,
-            cores_per_cache: 2,
-            lanes_per_core: 2,
-            numbering: Numbering::Adjacent,
-        })
-        .unwrap()
+        Topology::regular(&Regular::one_package(2, 2)).unwrap()
     }
 
     #[test]

@@ -42,18 +42,32 @@ pub enum Step {
 }
 
 impl fmt::Display for Step {
+    /// In words; queues and flags as Sidelane's source means them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Step::Wake { task } => write!(f, "{task} wakes"),
-            Step::Queue { task, queue } => write!(f, "{task} waits in queue {queue:#x}"),
+            Step::Wake { task } => write!(f, "{task} has work"),
+            Step::Queue { task, queue } => {
+                let (class, core) = (queue >> 32, queue as u32);
+                let class = ["critical", "normal", "batch"]
+                    .get(class.wrapping_sub(1) as usize)
+                    .unwrap_or(&"unknown");
+                write!(
+                    f,
+                    "{task} waits in the {class} vector of core number {core}"
+                )
+            }
             Step::QueueLocal { task, lane } => write!(f, "{task} waits for lane {lane}"),
             Step::Run { task, lane } => write!(f, "{task} runs on lane {lane}"),
             Step::Preempt { task, lane } => write!(f, "{task} leaves lane {lane}"),
-            Step::Sleep { task, lane } => write!(f, "{task} sleeps, lane {lane} chooses"),
-            Step::Kick { lane, flags } => write!(f, "lane {lane} is kicked, flags {flags:#x}"),
-            Step::Online { lane } => write!(f, "lane {lane} comes online"),
-            Step::Offline { lane } => write!(f, "lane {lane} goes offline"),
-            Step::Change { task } => write!(f, "{task} changes its CPUs or its class"),
+            Step::Sleep { task, lane } => write!(f, "{task} is done on lane {lane}"),
+            Step::Kick { lane, flags } => match flags {
+                1 => write!(f, "lane {lane} is asked to look if it is idle"),
+                2 => write!(f, "lane {lane} is asked to give way"),
+                _ => write!(f, "lane {lane} is kicked, flags {flags:#x}"),
+            },
+            Step::Online { lane } => write!(f, "lane {lane} appears"),
+            Step::Offline { lane } => write!(f, "lane {lane} disappears"),
+            Step::Change { task } => write!(f, "{task} changes its CPUs or class"),
             Step::Exit { task } => write!(f, "{task} exits"),
         }
     }

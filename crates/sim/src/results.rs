@@ -40,8 +40,8 @@ pub struct Measured {
 impl Measured {
     pub(crate) fn new(workload: &Workload) -> Measured {
         Measured {
-            name: workload.name.clone(),
-            class: workload.class,
+            name: workload.task.name.clone(),
+            class: workload.task.class,
             clients: match &workload.behaviour {
                 Behaviour::Requests {
                     arrivals: Arrivals::Closed { clients, .. },

@@ -7,8 +7,8 @@ use crate::record::Record;
 use crate::results::Replication;
 use crate::scenario::{Configuration, Scenario};
 use crate::scheduler::Counters;
+use crate::show::TaskLabel;
 use crate::simulation::Simulation;
-use crate::task::Class;
 use crate::workload::{Driver, Workload};
 use rayon::prelude::*;
 
@@ -30,8 +30,8 @@ pub struct Traced {
     pub replication: Replication,
     /// All steps, from the beginning.
     pub records: Vec<Record>,
-    /// Name and class of each task, by its number.
-    pub tasks: Vec<(String, Class)>,
+    /// What each task is called, by its number.
+    pub tasks: Vec<TaskLabel>,
     /// The machine.
     pub machine: Machine,
 }
@@ -103,7 +103,7 @@ fn replicate(
         .warmup_ns
         .saturating_add(scenario.run.length_ns);
     driver.run(&mut sim, end_ns)?;
-    let tasks = driver.names();
+    let tasks = driver.labels();
     let workloads = driver.finish(&mut sim);
     let totals = Totals::of(&sim).since(&before);
     Ok(Traced {

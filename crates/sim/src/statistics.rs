@@ -15,6 +15,15 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// `8.730 ±0.051`, both times a factor; the mean alone where there is no interval.
+    pub fn text(&self, factor: f64) -> String {
+        let mean = digits(self.mean * factor);
+        match self.half_width {
+            Some(width) if width.is_finite() => format!("{mean} ±{}", digits(width * factor)),
+            _ => mean,
+        }
+    }
+
     /// From one value of each replication. The interval, Student's, contains the true mean with the
     /// probability `confidence` (between 0 and 1, such as 0.95) if the values are normally
     /// distributed.
@@ -126,6 +135,16 @@ fn central_probability(angle: f64, degrees: usize) -> f64 {
     match even {
         true => sine * sum,
         false => FRAC_2_PI * (angle + sine * sum),
+    }
+}
+
+/// A number for a table: about four digits.
+pub(crate) fn digits(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1000.0 => format!("{value:.0}"),
+        size if size >= 100.0 => format!("{value:.1}"),
+        size if size >= 10.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
     }
 }
 

@@ -126,24 +126,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// `8.73 ±0.05`, or a dash.
+/// A value with its interval, or a dash.
 fn cell(estimate: Option<&Estimate>, factor: f64) -> String {
-    let Some(estimate) = estimate else {
-        return "-".into();
-    };
-    let mean = digits(estimate.mean * factor);
-    match estimate.half_width {
-        Some(width) if width.is_finite() => format!("{mean} ±{}", digits(width * factor)),
-        _ => mean,
-    }
-}
-
-/// Three or so digits.
-fn digits(value: f64) -> String {
-    match value.abs() {
-        size if size >= 1000.0 => format!("{value:.0}"),
-        size if size >= 100.0 => format!("{value:.1}"),
-        size if size >= 10.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
+    estimate.map_or("-".into(), |estimate| estimate.text(factor))
 }

@@ -8,20 +8,14 @@
 
 use sidelane_sim::analytic::{closed_load_dependent, load_dependent_response, mg1_response};
 use sidelane_sim::*;
-use sidelane_topology::{Numbering, Regular, Topology};
+use sidelane_topology::{Regular, Topology};
 
 const MEAN_NS: f64 = 1e6;
 const UTILIZATIONS: [f64; 3] = [0.3, 0.6, 0.85];
 
 fn machine(cores: u32, thread_perf: &[f64]) -> Machine {
-    let topology = Topology::regular(&Regular {
-        packages: 1,
-        caches_per_package: 1,
-        cores_per_cache: cores,
-        lanes_per_core: thread_perf.len() as u32,
-        numbering: Numbering::Adjacent,
-    })
-    .unwrap();
+    let topology =
+        Topology::regular(&Regular::one_package(cores, thread_perf.len() as u32)).unwrap();
     let interference = Interference::ThreadPerf(thread_perf.to_vec());
     Machine::new(&topology, interference, Costs::none()).unwrap()
 }
@@ -34,12 +28,7 @@ fn exponential(mean_ns: f64) -> Distribution {
 fn responses(machine: &Machine, arrivals: Arrivals, demand: &Distribution) -> Vec<Estimate> {
     let workers = machine.nr_lanes;
     let server = Workload {
-        name: "server".into(),
-        class: Class::Critical,
-        policy: Policy::Normal,
-        nice: 0,
-        cpus: None,
-        kind: 0,
+        task: TaskSpec::new("server", Class::Critical),
         behaviour: Behaviour::Requests {
             arrivals,
             stages: vec![Stage {

@@ -30,12 +30,10 @@ fn machine(packages: u32, interference: Interference, lanes: u32) -> Machine {
 
 fn workload(name: &str, class: Class, behaviour: Behaviour) -> Workload {
     Workload {
-        name: name.into(),
-        class,
-        policy: Policy::Normal,
-        nice: 0,
-        cpus: None,
-        kind: usize::from(class != Class::Critical),
+        task: TaskSpec {
+            kind: usize::from(class != Class::Critical),
+            ..TaskSpec::new(name, class)
+        },
         behaviour,
     }
 }
@@ -59,8 +57,8 @@ fn server(rate_per_ms: f64, workers: usize) -> Behaviour {
 fn scenario(machine: Machine, scheduler: Kind) -> Scenario {
     let cores = machine.cores.len();
     let mut limited = workload("io", Class::Normal, io(cores));
-    limited.cpus = Some((0..cores as u32).collect());
-    limited.nice = 5;
+    limited.task.cpus = Some((0..cores as u32).collect());
+    limited.task.nice = 5;
     Scenario {
         name: "determinism".into(),
         about: String::new(),

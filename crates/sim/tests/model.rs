@@ -8,7 +8,7 @@
 use sidelane_model as model;
 use sidelane_model::{Model, ThreadPerf, Utilization, evaluate};
 use sidelane_sim::*;
-use sidelane_topology::{Numbering, Regular, Topology};
+use sidelane_topology::{Regular, Topology};
 
 const MEAN_NS: f64 = 1e6;
 const CORES: u32 = 4;
@@ -16,23 +16,11 @@ const SPEEDS: [f64; 2] = [1.0, 0.6];
 
 /// Mean response at a level in units of the mean demand, with its 99 % confidence interval.
 fn simulated(level: u32, utilization: f64) -> Estimate {
-    let topology = Topology::regular(&Regular {
-        packages: 1,
-        caches_per_package: 1,
-        cores_per_cache: CORES,
-        lanes_per_core: SPEEDS.len() as u32,
-        numbering: Numbering::Adjacent,
-    })
-    .unwrap();
+    let topology = Topology::regular(&Regular::one_package(CORES, SPEEDS.len() as u32)).unwrap();
     let interference = Interference::ThreadPerf(SPEEDS.to_vec());
     let machine = Machine::new(&topology, interference, Costs::none()).unwrap();
     let server = Workload {
-        name: "server".into(),
-        class: Class::Critical,
-        policy: Policy::Normal,
-        nice: 0,
-        cpus: None,
-        kind: 0,
+        task: TaskSpec::new("server", Class::Critical),
         behaviour: Behaviour::Requests {
             arrivals: Arrivals::Open {
                 interarrival: Distribution::Exponential(MEAN_NS / utilization / f64::from(CORES)),

@@ -4,7 +4,7 @@
 use roxmltree::Document;
 use sidelane_sim::show::{TaskLabel, Trace};
 use sidelane_sim::*;
-use sidelane_topology::{Builder, CoreSpec, Numbering, Regular, Topology};
+use sidelane_topology::{Builder, CoreSpec, Regular, Topology};
 
 const MS: u64 = 1_000_000;
 
@@ -14,13 +14,7 @@ fn machine_of(topology: &Topology) -> Machine {
 }
 
 fn machine() -> Machine {
-    let topology = Topology::regular(&Regular {
-        packages: 1,
-        caches_per_package: 1,
-        cores_per_cache: 2,
-        lanes_per_core: 2,
-        numbering: Numbering::Adjacent,
-    });
+    let topology = Topology::regular(&Regular::one_package(2, 2));
     machine_of(&topology.unwrap())
 }
 

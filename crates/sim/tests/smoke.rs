@@ -2,17 +2,10 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use sidelane_sim::*;
-use sidelane_topology::{Numbering, Regular, Topology};
+use sidelane_topology::{Regular, Topology};
 
 fn machine(cores: u32, lanes: u32, perf: &[f64]) -> Machine {
-    let topology = Topology::regular(&Regular {
-        packages: 1,
-        caches_per_package: 1,
-        cores_per_cache: cores,
-        lanes_per_core: lanes,
-        numbering: Numbering::Adjacent,
-    })
-    .unwrap();
+    let topology = Topology::regular(&Regular::one_package(cores, lanes)).unwrap();
     Machine::new(
         &topology,
         Interference::ThreadPerf(perf.to_vec()),

@@ -28,6 +28,19 @@ pub struct Regular {
     pub numbering: Numbering,
 }
 
+impl Regular {
+    /// One package with one last-level cache, siblings numbered adjacently.
+    pub fn one_package(cores: u32, lanes_per_core: u32) -> Regular {
+        Regular {
+            packages: 1,
+            caches_per_package: 1,
+            cores_per_cache: cores,
+            lanes_per_core,
+            numbering: Numbering::Adjacent,
+        }
+    }
+}
+
 impl Topology {
     /// Builds a regular machine with all lanes online. Fails if a count is 0 or a CPU number would
     /// be above [`CPU_MAX`].

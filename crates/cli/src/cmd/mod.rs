@@ -10,9 +10,11 @@ mod stat;
 mod testbed;
 mod topology;
 
+use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// What to do.
@@ -91,4 +93,11 @@ fn write_out(output: &str) -> anyhow::Result<()> {
             _ => Ok(()),
         }
     }
+}
+
+/// Writes a file that was asked for, and says so.
+fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    eprintln!("sidelane: wrote {}", path.display());
+    Ok(())
 }

@@ -2,13 +2,12 @@
 
 use super::Format;
 use crate::exit::BadInput;
-use anyhow::Context;
 use clap::ValueEnum;
 use sidelane_model::{
     Machine, Model, Options, ThreadPerf, Utilization, crossovers, evaluate, sweep, sweep_text, text,
 };
 use sidelane_sim::experiment::levels_chart;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
@@ -94,16 +93,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn run_sweep(machine: &Machine, options: Options, args: &Args) -> anyhow::Result<()> {
     let points = sweep(machine, options, POINTS)?;
     if let Some(path) = &args.svg {
-        write_svg(path, &levels_chart(machine, options, &points).draw())?;
+        super::write_file(path, &levels_chart(machine, options, &points).draw())?;
     }
     let text = || sweep_text(machine, options, &points, &crossovers(machine, options));
     args.format.print(text, &points)
-}
-
-fn write_svg(path: &Path, svg: &str) -> anyhow::Result<()> {
-    std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
-    eprintln!("sidelane: wrote {}", path.display());
-    Ok(())
 }
 
 fn read(args: &Args) -> sidelane_model::Result<(Machine, Options)> {

@@ -3,8 +3,7 @@
 use super::Format;
 use super::sim::progress_bar;
 use crate::exit::BadInput;
-use anyhow::Context;
-use sidelane_sim::experiment::{Experiment, ExperimentError, Report};
+use sidelane_sim::experiment::{self, Experiment, ExperimentError, Report};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -55,9 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .html
         .or_else(|| args.all.then(|| PathBuf::from("sidelane-experiments.html")));
     if let Some(path) = page {
-        std::fs::write(&path, sidelane_sim::experiment::page(&reports))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        eprintln!("sidelane: wrote {}", path.display());
+        super::write_file(&path, &experiment::page(&reports))?;
     }
     let text = || {
         reports

@@ -4,8 +4,8 @@ use crate::exit::BadInput;
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use sidelane_sim::show::{TaskLabel, Trace};
-use sidelane_sim::{Scenario, Summary, Traced, swarm};
+use sidelane_sim::show::Trace;
+use sidelane_sim::{Scenario, Summary, swarm};
 use std::fs::File;
 use std::io::BufWriter;
 use std::ops::Range;
@@ -173,15 +173,13 @@ fn draw(scenario: &Scenario, args: &Args) -> anyhow::Result<()> {
         .map_err(|error| anyhow!("{error}\n{}", error.steps()))?;
     let trace = Trace {
         machine: &traced.machine,
-        tasks: &labels(&traced),
+        tasks: &traced.tasks,
         records: &traced.records,
     };
     let measured_ns = scenario.run.warmup_ns..scenario.run.warmup_ns + scenario.run.length_ns;
     if let Some(path) = &args.svg {
         let title = format!("{}: {}", scenario.name, configuration.name);
-        std::fs::write(path, trace.gantt(&title, measured_ns.clone()))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        eprintln!("sidelane: wrote {}", path.display());
+        super::write_file(path, &trace.gantt(&title, measured_ns.clone()))?;
     }
     if let Some(path) = &args.trace {
         let failed = || format!("cannot write {}", path.display());
@@ -192,9 +190,4 @@ fn draw(scenario: &Scenario, args: &Args) -> anyhow::Result<()> {
         eprintln!("sidelane: wrote {}", path.display());
     }
     Ok(())
-}
-
-fn labels(traced: &Traced) -> Vec<TaskLabel> {
-    let label = |(name, class): &(String, _)| TaskLabel::new(name, *class);
-    traced.tasks.iter().map(label).collect()
 }

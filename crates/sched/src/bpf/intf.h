@@ -70,11 +70,11 @@ struct core_ctx {
 	u32 capacity; /* 1..1024 */
 	u32 cache; /* index of the last-level cache */
 	u32 node; /* index of (package, NUMA node) */
-	u32 expected; /* critical tasks that were sent here and do not run yet */
+	u32 pad;
 
 	u64 claim_ns; /* when a waking critical task was last sent here; 0: all run */
+	u32 expected; /* critical tasks that were sent here and do not run yet */
 	u32 sent[NR_CLASSES]; /* tasks that were sent to that vector and do not run yet */
-	u32 pad;
 	u64 timely_ns[NR_CLASSES]; /* until then nobody in that vector waits too long */
 	u64 overdue_next_ns; /* the starvation bound may be used again from here */
 } __attribute__((aligned(64)));

@@ -2,6 +2,7 @@
 
 use super::report::place;
 use super::{Finding, Report, Verdict};
+use crate::show::escaped;
 use std::fmt::Write;
 
 const STYLE: &str = "
@@ -102,11 +103,4 @@ fn write_list(out: &mut String, heading: &str, sentences: &[String]) {
         let _ = writeln!(out, "<li>{}</li>", escaped(sentence));
     }
     out.push_str("</ul>\n");
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }

@@ -19,7 +19,6 @@ pub use report::{Point, Report};
 
 use crate::Scenario;
 use crate::scenario::ScenarioError;
-use crate::simulation::Kind;
 use sweep::Sweep;
 
 include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
@@ -87,12 +86,5 @@ impl Experiment {
             .product();
         let replications = u64::from(self.scenario.run.replications);
         points * replications * self.scenario.configurations.len() as u64
-    }
-
-    /// Whether a configuration runs the scheduler's own source.
-    pub fn is_sidelane(&self, configuration: &str) -> bool {
-        let named = |c: &&crate::Configuration| c.name == configuration;
-        let found = self.scenario.configurations.iter().find(named);
-        found.is_some_and(|c| matches!(c.scheduler, Kind::Sidelane(_)))
     }
 }

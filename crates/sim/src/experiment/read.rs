@@ -114,7 +114,7 @@ impl Experiment {
                 .scenario
                 .workloads
                 .iter()
-                .any(|workload| workload.name == *name)
+                .any(|workload| workload.task.name == *name)
         {
             return Err(about(format!("there is no workload {name:?}")));
         }

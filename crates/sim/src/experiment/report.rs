@@ -1,10 +1,11 @@
 //! Running an experiment, and what came out of it as text.
 
-use super::claims::{Claim, Expectation, Limit, Role};
+use super::claims::{Claim, Expectation, Limit};
 use super::judge::{Finding, judge};
 use super::{Experiment, ExperimentError};
 use crate::Scenario;
 use crate::run::{Outcome, run};
+use crate::statistics::digits;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -160,26 +161,10 @@ fn wrapped() -> textwrap::Options<'static> {
     textwrap::Options::new(100).subsequent_indent("  ")
 }
 
-/// About four digits.
-pub(super) fn digits(value: f64) -> String {
-    match value.abs() {
-        size if size >= 1000.0 => format!("{value:.0}"),
-        size if size >= 100.0 => format!("{value:.1}"),
-        size if size >= 10.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
-}
-
 impl Finding {
     /// `0.897 ±0.002`, or a dash.
     pub(super) fn own(&self) -> String {
-        let Some(ours) = &self.ours else {
-            return "-".into();
-        };
-        match ours.half_width {
-            Some(width) => format!("{} ±{}", digits(ours.mean), digits(width)),
-            None => digits(ours.mean),
-        }
+        self.ours.as_ref().map_or("-".into(), |ours| ours.text(1.0))
     }
 }
 
@@ -233,18 +218,11 @@ impl Report {
         out
     }
 
-    /// How often each verdict was given, predictions apart.
+    /// How often each verdict was given.
     pub fn tally(&self) -> String {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for finding in &self.findings {
-            let own = match finding.claim.role {
-                Role::Prediction => String::new(),
-                Role::Input => " (input)".into(),
-                Role::Consistency => String::new(),
-            };
-            *counts
-                .entry(format!("{}{own}", finding.verdict))
-                .or_default() += 1;
+            *counts.entry(finding.verdict.to_string()).or_default() += 1;
         }
         let counts = counts.iter().map(|(verdict, n)| format!("{n} × {verdict}"));
         counts.collect::<Vec<_>>().join(", ")

@@ -10,6 +10,7 @@ mod stream;
 
 pub use distribution::Distribution;
 pub use stream::Stream;
+pub(crate) use stream::{GOLDEN, mix};
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
 /// 2^64 divided by the golden ratio: the step of SplitMix64.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A stream of random numbers: PCG XSL RR 128/64 (O'Neill 2014, "PCG: A Family of Simple Fast
 /// Space-Efficient Statistically Good Algorithms for Random Number Generation").
@@ -69,7 +69,7 @@ impl Stream {
 
 /// The mixing function of SplitMix64: a bijection in which each input bit flips about half of the
 /// output bits.
-fn mix(word: u64) -> u64 {
+pub(crate) fn mix(word: u64) -> u64 {
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ word >> 31

@@ -142,9 +142,14 @@ fn named(value: Value, workloads: &[Workload]) -> Result<Vec<usize>> {
     let elements = value.array("an array of workloads such as [\"batch\"]")?;
     let index = |element: &Value| {
         let name = element.string("the name of a workload")?;
-        let found = workloads.iter().position(|workload| workload.name == name);
+        let found = workloads
+            .iter()
+            .position(|workload| workload.task.name == name);
         found.ok_or_else(|| {
-            let known: Vec<&str> = workloads.iter().map(|other| other.name.as_str()).collect();
+            let known: Vec<&str> = workloads
+                .iter()
+                .map(|other| other.task.name.as_str())
+                .collect();
             let remedy = match similar(name, known.iter().copied()) {
                 Some(meant) => format!("did you mean {meant:?}?"),
                 None => format!("there is {}", alternatives(&known).replace(" or ", " and ")),
@@ -174,11 +179,11 @@ fn check_first_lanes(
     left.sort_unstable();
     for workload in taking_part.iter().map(|index| &workloads[*index]) {
         let stuck = |cpus: &Vec<u32>| !cpus.iter().any(|cpu| left.binary_search(cpu).is_ok());
-        if workload.cpus.as_ref().is_some_and(stuck) {
+        if workload.task.cpus.as_ref().is_some_and(stuck) {
             return Err(value.error(format!(
                 "smt: with \"off\" none of the cpus of workload {:?} is left, only the first \
                  online lane of each core is; give it one of these, or leave it out",
-                workload.name
+                workload.task.name
             )));
         }
     }

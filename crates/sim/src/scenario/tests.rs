@@ -69,10 +69,10 @@ fn what_is_not_said_is_the_default() {
     assert_eq!(only.scheduler, Kind::Sidelane(Settings::default()));
     let server = &scenario.workloads[0];
     assert_eq!(
-        (server.policy, server.nice, server.kind),
+        (server.task.policy, server.task.nice, server.task.kind),
         (Policy::Normal, 0, 0)
     );
-    assert_eq!(server.cpus, None);
+    assert_eq!(server.task.cpus, None);
     let Behaviour::Requests {
         stages,
         deadline_ns: None,
@@ -106,7 +106,7 @@ fn the_demo_is_what_the_demo_runs() {
     assert_eq!(stages[0].workers, 4);
     let batch = &scenario.workloads[1];
     assert_eq!(
-        (batch.class, batch.policy, batch.nice),
+        (batch.task.class, batch.task.policy, batch.task.nice),
         (Class::Batch, Policy::Idle, 19)
     );
     assert_eq!(batch.behaviour, Behaviour::Batch { tasks: 4 });
@@ -241,7 +241,10 @@ fn kinds_are_rows_of_the_table() {
     );
     let table = Interference::Kinds(vec![vec![1.0, 0.6], vec![0.8, 0.5]]);
     assert_eq!(
-        (scenario.machine.interference, scenario.workloads[0].kind),
+        (
+            scenario.machine.interference,
+            scenario.workloads[0].task.kind
+        ),
         (table, 1)
     );
 }

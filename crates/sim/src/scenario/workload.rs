@@ -4,7 +4,7 @@ use super::behaviour::behaviour;
 use super::error::Result;
 use super::machine::cpu_list;
 use super::reader::{Section, Shape, Value, alternatives};
-use crate::{Class, Machine, Policy, Workload};
+use crate::{Class, Machine, Policy, TaskSpec, Workload};
 
 const IN_OPEN: &str = "open = { … }";
 const IN_CLOSED: &str = "closed = { … }";
@@ -78,15 +78,17 @@ pub(super) fn workload(section: &Section, context: &Context) -> Result<Workload>
         .filter(|(cpu, online)| **online && open_to_it(*cpu))
         .count();
     Ok(Workload {
-        name: self::name(name)?,
-        class: class.word(&Class::ALL.map(|class| (class.name(), class)))?,
-        policy,
-        nice: section
-            .get("nice")
-            .map_or(Ok(0), |value| value.integer(-20..=19))?,
-        kind: kind(section, context)?,
+        task: TaskSpec {
+            name: self::name(name)?,
+            class: class.word(&Class::ALL.map(|class| (class.name(), class)))?,
+            policy,
+            nice: section
+                .get("nice")
+                .map_or(Ok(0), |value| value.integer(-20..=19))?,
+            kind: kind(section, context)?,
+            cpus,
+        },
         behaviour: behaviour(section, context, lanes)?,
-        cpus,
     })
 }
 

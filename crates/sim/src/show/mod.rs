@@ -35,6 +35,7 @@ pub use bars::{Bar, BarChart, BarSeries};
 pub use chart::Chart;
 pub use frame::Rule;
 pub use series::{Point, Series, Spread, Style};
+pub(crate) use svg::escaped;
 pub use ticks::{Axis, Scale};
 
 use crate::machine::Machine;

@@ -124,7 +124,7 @@ impl Svg {
 }
 
 /// Text as XML may hold it: characters that XML does not know are replaced.
-pub(super) fn escaped(words: &str) -> String {
+pub(crate) fn escaped(words: &str) -> String {
     let mut text = String::with_capacity(words.len());
     for character in words.chars() {
         match character {

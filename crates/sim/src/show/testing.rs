@@ -4,17 +4,11 @@ use super::TaskLabel;
 use crate::machine::{Costs, Interference, Machine};
 use crate::record::{Record, Step};
 use crate::task::Class;
-use sidelane_topology::{Numbering, Regular, Topology};
+use sidelane_topology::{Regular, Topology};
 
 /// Two cores with two lanes each: 0 and 1, 2 and 3.
 pub(super) fn machine() -> Machine {
-    let topology = Topology::regular(&Regular {
-        packages: 1,
-        caches_per_package: 1,
-        cores_per_cache: 2,
-        lanes_per_core: 2,
-        numbering: Numbering::Adjacent,
-    });
+    let topology = Topology::regular(&Regular::one_package(2, 2));
     let speeds = Interference::ThreadPerf(vec![1.0, 0.6]);
     Machine::new(&topology.unwrap(), speeds, Costs::none()).unwrap()
 }

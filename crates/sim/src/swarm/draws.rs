@@ -1,6 +1,8 @@
 //! Random numbers of the swarm: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
 //! generators", OOPSLA 2014), integers only, so that a seed means the same everywhere.
 
+use crate::random::{GOLDEN, mix};
+
 /// A stream of random numbers.
 #[derive(Debug, Clone)]
 pub(super) struct Draws(u64);
@@ -11,11 +13,8 @@ impl Draws {
     }
 
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0 = self.0.wrapping_add(GOLDEN);
+        mix(self.0)
     }
 
     /// One of 0..n; 0 if n is 0.

@@ -2,7 +2,7 @@
 
 use super::drive::Driver;
 use super::rules::{Broken, Rule};
-use crate::record::{Record, Step};
+use crate::record::Record;
 use crate::scheduler::Counters;
 use std::fmt;
 
@@ -125,7 +125,7 @@ impl fmt::Display for Failure {
         writeln!(f, "{}", self.scenario)?;
         writeln!(f, "last steps, ns:")?;
         for record in &self.steps {
-            writeln!(f, "  {:>12}  {}", record.at_ns, Words(record.step))?;
+            writeln!(f, "  {:>12}  {}", record.at_ns, record.step)?;
         }
         Ok(())
     }
@@ -155,39 +155,5 @@ impl fmt::Display for Total {
             self.steps,
             self.faults
         )
-    }
-}
-
-/// A step in words.
-struct Words(Step);
-
-impl fmt::Display for Words {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Step::Wake { task } => write!(f, "{task} has work"),
-            Step::Queue { task, queue } => {
-                let (class, core) = (queue >> 32, queue as u32);
-                let class = ["critical", "normal", "batch"]
-                    .get(class.wrapping_sub(1) as usize)
-                    .unwrap_or(&"unknown");
-                write!(
-                    f,
-                    "{task} waits in the {class} vector of core number {core}"
-                )
-            }
-            Step::QueueLocal { task, lane } => write!(f, "{task} waits for lane {lane}"),
-            Step::Run { task, lane } => write!(f, "{task} runs on lane {lane}"),
-            Step::Preempt { task, lane } => write!(f, "{task} leaves lane {lane}"),
-            Step::Sleep { task, lane } => write!(f, "{task} is done on lane {lane}"),
-            Step::Kick { lane, flags } => match flags {
-                1 => write!(f, "lane {lane} is asked to look if it is idle"),
-                2 => write!(f, "lane {lane} is asked to give way"),
-                _ => write!(f, "lane {lane} is kicked, flags {flags:#x}"),
-            },
-            Step::Online { lane } => write!(f, "lane {lane} appears"),
-            Step::Offline { lane } => write!(f, "lane {lane} disappears"),
-            Step::Change { task } => write!(f, "{task} changes its CPUs or class"),
-            Step::Exit { task } => write!(f, "{task} exits"),
-        }
     }
 }

@@ -7,20 +7,13 @@ use crate::machine::{Costs, Interference, Machine};
 use crate::record::{Record, Step};
 use crate::sched_ext::Settings;
 use crate::task::{Class, TaskId, TaskSpec};
-use sidelane_topology::{Numbering, Regular, Topology};
+use sidelane_topology::{Regular, Topology};
 
 const MS: u64 = 1_000_000;
 
 /// One core with two lanes, and tasks of these classes that have work.
 fn watch(classes: &[Class]) -> Watch {
-    let topology = Topology::regular(&Regular {
-        packages: 1,
-        caches_per_package: 1,
-        cores_per_cache: 1,
-        lanes_per_core: 2,
-        numbering: Numbering::Adjacent,
-    })
-    .unwrap();
+    let topology = Topology::regular(&Regular::one_package(1, 2)).unwrap();
     let speeds = Interference::ThreadPerf(vec![1.0, 0.5]);
     let machine = Machine::new(&topology, speeds, Costs::default()).unwrap();
     let settings = Settings {

@@ -5,8 +5,9 @@ use super::{Arrivals, Behaviour, Workload};
 use crate::Result;
 use crate::random::Stream;
 use crate::results::Measured;
+use crate::show::TaskLabel;
 use crate::simulation::{Occurrence, Simulation};
-use crate::task::{TaskId, TaskSpec, TaskTotals};
+use crate::task::{TaskId, TaskTotals};
 
 /// What random numbers are for: each has a stream of its own, so that all configurations of a
 /// scenario meet the same arrivals and demands.
@@ -129,7 +130,7 @@ impl Driver {
             position: 0,
         };
         for place in places {
-            let task = sim.create(&task_spec(workload))?;
+            let task = sim.create(&workload.task)?;
             group.tasks.push(task);
             if let Behaviour::Requests { .. } = workload.behaviour {
                 group
@@ -211,13 +212,13 @@ impl Driver {
         self.measured
     }
 
-    /// Names and classes of all tasks, for pictures.
-    pub fn names(&self) -> Vec<(String, crate::Class)> {
-        let name = |role: &Role| {
-            let spec = &self.groups[role.group].spec;
-            (spec.name.clone(), spec.class)
+    /// What all tasks are called in pictures.
+    pub fn labels(&self) -> Vec<TaskLabel> {
+        let label = |role: &Role| {
+            let task = &self.groups[role.group].spec.task;
+            TaskLabel::new(&task.name, task.class)
         };
-        self.roles.iter().map(name).collect()
+        self.roles.iter().map(label).collect()
     }
 }
 
@@ -462,17 +463,6 @@ impl Driver {
         self.roles[id.index()].began_ns = sim.now_ns();
         self.measured[group].arrived += 1;
         sim.give(id, work_ns)
-    }
-}
-
-fn task_spec(workload: &Workload) -> TaskSpec {
-    TaskSpec {
-        name: workload.name.clone(),
-        class: workload.class,
-        policy: workload.policy,
-        nice: workload.nice,
-        cpus: workload.cpus.clone(),
-        kind: workload.kind,
     }
 }
 

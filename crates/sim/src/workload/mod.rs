@@ -8,23 +8,13 @@ mod requests;
 pub(crate) use driver::Driver;
 
 use crate::random::Distribution;
-use crate::task::{Class, Policy};
+use crate::task::TaskSpec;
 
 /// A group of tasks that behave alike.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workload {
-    /// Its name, and its tasks' thread name.
-    pub name: String,
-    /// Class of its tasks.
-    pub class: Class,
-    /// Their scheduling policy.
-    pub policy: Policy,
-    /// Their nice value, -20..=19.
-    pub nice: i32,
-    /// The CPUs they may use; none: all.
-    pub cpus: Option<Vec<u32>>,
-    /// Their row in [`Interference::Kinds`](crate::Interference).
-    pub kind: usize,
+    /// What each of its tasks is; their thread name is the workload's too.
+    pub task: TaskSpec,
     /// What they do.
     pub behaviour: Behaviour,
 }

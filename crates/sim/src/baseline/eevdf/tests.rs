@@ -6,7 +6,7 @@ use crate::engine::{Engine, Event};
 use crate::scheduler::Scheduler;
 use crate::task::{Class, Policy, State, TaskId, TaskSpec};
 use crate::{Costs, Interference, Machine};
-use sidelane_topology::{Numbering, Regular, Topology};
+use sidelane_topology::{Regular, Topology};
 
 const MS: u64 = 1_000_000;
 
@@ -138,14 +138,7 @@ fn weights_are_the_kernels() {
 
 /// A machine of one lane with two busy tasks.
 fn two_on_a_lane() -> (Engine, Eevdf, [TaskId; 2]) {
-    let topology = Topology::regular(&Regular {
-        packages: 1,
-        caches_per_package: 1,
-        cores_per_cache: 1,
-        lanes_per_core: 1,
-        numbering: Numbering::Adjacent,
-    })
-    .unwrap();
+    let topology = Topology::regular(&Regular::one_package(1, 1)).unwrap();
     let speeds = Interference::ThreadPerf(vec![1.0]);
     let machine = Machine::new(&topology, speeds, Costs::none()).unwrap();
     let mut engine = Engine::new(machine);
