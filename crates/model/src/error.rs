@@ -62,6 +62,20 @@ pub enum Error {
     /// A sweep of one point is none.
     #[error("a sweep of {0} points; give 2 to 100000")]
     SweepPoints(usize),
+    /// A window of no interval.
+    #[error("a window of 0 intervals; give at least 1")]
+    Window,
+    /// A hysteresis that no level could overcome, or none at all.
+    #[error("hysteresis {0}; give a share of the response from 0 to below 1, such as 0.02")]
+    Hysteresis(f64),
+    /// An SMT level that the cores do not have.
+    #[error("SMT level {level}; give 1 to {lanes}, the lanes of a core")]
+    Level {
+        /// What was given.
+        level: usize,
+        /// Lanes of a core.
+        lanes: usize,
+    },
 }
 
 /// A result of this crate.

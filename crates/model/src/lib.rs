@@ -25,6 +25,7 @@
 mod chain;
 mod error;
 mod evaluate;
+mod governor;
 mod lanes;
 mod machine;
 mod placement;
@@ -34,6 +35,7 @@ mod sweep;
 
 pub use error::{Error, Result};
 pub use evaluate::{Evaluation, Level, Model, Options, evaluate};
+pub use governor::{Decision, Governor, GovernorConfig, Reason};
 pub use lanes::{LaneOrder, normalized_utilization, running_lanes};
 pub use machine::{CORES_MAX, LANES_MAX, Machine, ThreadPerf, Utilization};
 pub use render::{sweep_text, text};

@@ -1,0 +1,305 @@
+//! When to change the SMT level: the model's choice for the peak of the last minute, without flapping.
+//!
+//! Source: Inoue and Nakatani 2014, section IV: utilisation every 5 s, the peak of the last 12
+//! intervals as the model's input. Hysteresis and dwell time are added here.
+
+use crate::{Error, Evaluation, Machine, Model, Options, Result, Utilization, evaluate};
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// A level whose expected response is this many times that of the best one is left at once, whatever
+/// the dwell time: work is piling up.
+const URGENT: f64 = 1.5;
+
+/// How a governor decides.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GovernorConfig {
+    /// How to predict.
+    pub options: Options,
+    /// Intervals whose peak counts, at least 1.
+    pub window: usize,
+    /// Another level is taken only if its expected response is lower by this share; 0 to below 1.
+    pub hysteresis: f64,
+    /// A level is kept for this many intervals, unless it is overloaded.
+    pub dwell: u32,
+}
+
+impl Default for GovernorConfig {
+    /// The source's window, and what keeps the level from flapping.
+    fn default() -> GovernorConfig {
+        GovernorConfig {
+            hysteresis: 0.02,
+            dwell: 6,
+            ..GovernorConfig::published()
+        }
+    }
+}
+
+impl GovernorConfig {
+    /// The source's: its model, 12 intervals, the best level at once.
+    pub fn published() -> GovernorConfig {
+        GovernorConfig {
+            options: Options::new(Model::Source),
+            window: 12,
+            hysteresis: 0.0,
+            dwell: 0,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        match (self.window, self.hysteresis) {
+            (0, _) => Err(Error::Window),
+            (_, share) if (0.0..1.0).contains(&share) => Ok(()),
+            (_, share) => Err(Error::Hysteresis(share)),
+        }
+    }
+}
+
+/// Why a level was taken or kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// It is the best already.
+    Best,
+    /// Another is better, and was taken.
+    Better,
+    /// Another is better, but by less than the hysteresis.
+    Hysteresis,
+    /// Another is better, but this one was taken only lately.
+    Dwell,
+}
+
+/// What was decided in an interval, and from what.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Decision {
+    /// The level to have now.
+    pub level: usize,
+    /// The level before.
+    pub previous: usize,
+    /// Why.
+    pub reason: Reason,
+    /// Normalised utilisation of the interval.
+    pub utilization: f64,
+    /// Its peak over the window: the model's input.
+    pub peak: f64,
+    /// What the model expects at the peak.
+    pub expected: Evaluation,
+}
+
+impl Decision {
+    /// Whether the level is another now.
+    pub fn changed(&self) -> bool {
+        self.level != self.previous
+    }
+}
+
+/// Decides the SMT level, one interval after the other.
+#[derive(Debug, Clone)]
+pub struct Governor {
+    machine: Machine,
+    config: GovernorConfig,
+    level: usize,
+    /// Intervals since the level was taken; a level found is old enough.
+    age: u32,
+    recent: VecDeque<f64>,
+}
+
+impl Governor {
+    /// At a level, 1 to the lanes of a core.
+    ///
+    /// # Errors
+    /// A configuration or a level out of range.
+    pub fn new(machine: Machine, config: GovernorConfig, level: usize) -> Result<Governor> {
+        config.check()?;
+        let lanes = machine.thread_perf().lanes();
+        match (1..=lanes).contains(&level) {
+            true => Ok(Governor {
+                machine,
+                config,
+                level,
+                age: u32::MAX,
+                recent: VecDeque::new(),
+            }),
+            false => Err(Error::Level { level, lanes }),
+        }
+    }
+
+    /// The machine, as the model sees it.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// How it predicts.
+    pub fn options(&self) -> Options {
+        self.config.options
+    }
+
+    /// The level.
+    pub fn level(&self) -> usize {
+        self.level
+    }
+
+    /// Measured values of threadPerf from now on, for as many lanes as before.
+    ///
+    /// # Errors
+    /// Another number of lanes.
+    pub fn set_machine(&mut self, machine: Machine) -> Result<()> {
+        let (given, lanes) = (
+            machine.thread_perf().lanes(),
+            self.machine.thread_perf().lanes(),
+        );
+        match given == lanes {
+            true => {
+                self.machine = machine;
+                Ok(())
+            }
+            false => Err(Error::LaneCount { given, lanes }),
+        }
+    }
+
+    /// An interval with this utilisation has ended: which level now.
+    pub fn decide(&mut self, utilization: Utilization) -> Decision {
+        while self.recent.len() >= self.config.window {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(utilization.get());
+        let peak = self.recent.iter().copied().fold(0.0, f64::max);
+        // a maximum of utilisations is one
+        let peak = Utilization::new(peak).unwrap_or(utilization);
+        let expected = evaluate(&self.machine, peak, self.config.options);
+        let (previous, reason) = (self.level, self.reason(&expected));
+        self.age = self.age.saturating_add(1);
+        if reason == Reason::Better {
+            (self.level, self.age) = (expected.best, 0);
+        }
+        Decision {
+            level: self.level,
+            previous,
+            reason,
+            utilization: utilization.get(),
+            peak: peak.get(),
+            expected,
+        }
+    }
+
+    fn reason(&self, expected: &Evaluation) -> Reason {
+        if expected.best == self.level {
+            return Reason::Best;
+        }
+        let current = expected.levels.iter().find(|l| l.level == self.level);
+        let (best, current) = match (expected.best_level(), current) {
+            (Some(best), Some(current)) if current.stable => (best.response, current.response),
+            _ => return Reason::Better, // overloaded
+        };
+        if best > current * (1.0 - self.config.hysteresis) {
+            Reason::Hysteresis
+        } else if self.age < self.config.dwell && current < best * URGENT {
+            Reason::Dwell
+        } else {
+            Reason::Better
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ThreadPerf;
+    use proptest::prelude::*;
+
+    fn machine(speeds: &[f64]) -> Machine {
+        Machine::new(16, ThreadPerf::new(speeds.to_vec()).unwrap()).unwrap()
+    }
+
+    fn governor(config: GovernorConfig, level: usize) -> Governor {
+        Governor::new(machine(&[1.0, 0.6]), config, level).unwrap()
+    }
+
+    fn at(utilization: f64) -> Utilization {
+        Utilization::new(utilization).unwrap()
+    }
+
+    #[test]
+    fn rises_at_once_and_falls_when_the_peak_is_out_of_the_window() {
+        let mut governor = governor(GovernorConfig::published(), 2);
+        assert_eq!(governor.decide(at(0.3)).level, 1);
+        let up = governor.decide(at(0.97));
+        assert_eq!((up.level, up.previous, up.reason), (2, 1, Reason::Better));
+        for _ in 0..11 {
+            let kept = governor.decide(at(0.3));
+            assert_eq!((kept.level, kept.peak), (2, 0.97));
+        }
+        assert_eq!(governor.decide(at(0.3)).level, 1);
+    }
+
+    #[test]
+    fn small_gains_and_quick_returns_are_left() {
+        // Where the levels cross, they are within 2 %.
+        let mut governor = governor(GovernorConfig::default(), 2);
+        assert_eq!(governor.decide(at(0.9135)).reason, Reason::Hysteresis);
+        let config = GovernorConfig {
+            window: 1,
+            ..GovernorConfig::default()
+        };
+        let mut governor = Governor::new(machine(&[1.0, 0.6]), config, 2).unwrap();
+        assert_eq!(governor.decide(at(0.2)).level, 1);
+        for _ in 0..config.dwell {
+            assert_eq!(governor.decide(at(0.92)).reason, Reason::Dwell);
+        }
+        assert_eq!(governor.decide(at(0.92)).level, 2);
+    }
+
+    #[test]
+    fn an_overloaded_level_is_left_before_its_time() {
+        for load in [0.99, 1.0, 1.1, 5.0] {
+            let mut governor = governor(GovernorConfig::default(), 2);
+            assert_eq!(governor.decide(at(0.2)).level, 1);
+            assert_eq!(governor.decide(at(load)).level, 2, "{load}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let machine = || machine(&[1.0, 0.6]);
+        let with = |change: fn(&mut GovernorConfig)| {
+            let mut config = GovernorConfig::default();
+            change(&mut config);
+            Governor::new(machine(), config, 1).unwrap_err()
+        };
+        assert_eq!(with(|c| c.window = 0), Error::Window);
+        assert_eq!(with(|c| c.hysteresis = 1.0), Error::Hysteresis(1.0));
+        assert!(
+            with(|c| c.hysteresis = f64::NAN)
+                .to_string()
+                .contains("NaN")
+        );
+        for level in [0, 3] {
+            let error = Governor::new(machine(), GovernorConfig::default(), level).unwrap_err();
+            assert_eq!(error, Error::Level { level, lanes: 2 });
+        }
+    }
+
+    proptest! {
+        /// Whatever the load does: a level stays for its dwell time unless it is overloaded.
+        #[test]
+        fn never_flaps(loads in prop::collection::vec(0.0..1.3f64, 1..200)) {
+            let config = GovernorConfig { window: 1, ..GovernorConfig::default() };
+            let machine = machine(&[1.0, 0.75, 0.57, 0.45]);
+            let mut governor = Governor::new(machine, config, 1).unwrap();
+            let mut taken: Option<usize> = None;
+            for (now, load) in loads.iter().enumerate() {
+                let decision = governor.decide(at(*load));
+                let before = decision.expected.levels[decision.previous - 1];
+                let best = decision.expected.best_level().unwrap();
+                if decision.changed() {
+                    let overloaded = !before.stable || before.response >= best.response * URGENT;
+                    let rested = taken.is_none_or(|then| now - then > config.dwell as usize);
+                    prop_assert!(overloaded || rested);
+                    prop_assert!(best.response <= before.response * (1.0 - config.hysteresis));
+                    taken = Some(now);
+                }
+                prop_assert_eq!(decision.level, governor.level());
+            }
+        }
+    }
+}
