@@ -102,7 +102,7 @@ struct rule {
 	char text[EXE_NAME_LEN]; /* thread name or executable file name */
 };
 
-/* What the loader may change while the scheduler runs. */
+/* What the loader sets, and may be changed while the scheduler runs. */
 struct settings {
 	u64 slice_ns[NR_CLASSES];
 	u64 starvation_bound_ns[NR_CLASSES]; /* longest wait; critical: unused */
