@@ -47,6 +47,11 @@ pub fn code_of(error: &anyhow::Error) -> ExitCode {
     if let Some(error) = error.downcast_ref::<sidelane_demo::Error>() {
         return of_demo(error);
     }
+    match error.downcast_ref::<sidelane_control::Error>() {
+        Some(error) if error.is_machine() => return ExitCode::from(CANNOT),
+        Some(error) if error.is_input() => return ExitCode::from(BAD_INPUT),
+        _ => {}
+    }
     match error.downcast_ref::<sidelane_sched::Error>() {
         Some(error) if error.is_machine() => ExitCode::from(CANNOT),
         Some(error) if error.is_input() => ExitCode::from(BAD_INPUT),

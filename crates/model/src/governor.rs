@@ -69,6 +69,17 @@ pub enum Reason {
     Dwell,
 }
 
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Reason::Best => "best",
+            Reason::Better => "better",
+            Reason::Hysteresis => "hysteresis",
+            Reason::Dwell => "dwell",
+        })
+    }
+}
+
 /// What was decided in an interval, and from what.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Decision {

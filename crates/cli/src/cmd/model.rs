@@ -62,7 +62,7 @@ pub struct Args {
 
 /// Names of models.
 #[derive(Clone, Copy, ValueEnum)]
-enum ModelName {
+pub(super) enum ModelName {
     /// The published one: random placement, waiting tasks move to idle cores.
     Source,
     /// Naive M/M/s: lanes do not slow each other down.
@@ -73,6 +73,18 @@ enum ModelName {
     Placed,
     /// Tasks always spread evenly.
     Balanced,
+}
+
+impl From<ModelName> for Model {
+    fn from(name: ModelName) -> Model {
+        match name {
+            ModelName::Source => Model::Source,
+            ModelName::Mms => Model::MMs,
+            ModelName::TimeSliced => Model::TimeSliced,
+            ModelName::Placed => Model::Placed,
+            ModelName::Balanced => Model::Balanced,
+        }
+    }
 }
 
 /// Runs `sidelane model`.
@@ -101,13 +113,7 @@ fn run_sweep(machine: &Machine, options: Options, args: &Args) -> anyhow::Result
 
 fn read(args: &Args) -> sidelane_model::Result<(Machine, Options)> {
     let thread_perf = ThreadPerf::new(args.thread_perf.clone())?;
-    let options = Options::new(match args.model {
-        ModelName::Source => Model::Source,
-        ModelName::Mms => Model::MMs,
-        ModelName::TimeSliced => Model::TimeSliced,
-        ModelName::Placed => Model::Placed,
-        ModelName::Balanced => Model::Balanced,
-    });
+    let options = Options::new(args.model.into());
     let options = match args.iterations {
         Some(iterations) => options.with_iterations(iterations)?,
         None => options,
