@@ -45,7 +45,7 @@ pub struct Args {
     /// Seconds whose peak load decides.
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = window)]
     window: f64,
-    /// Take another level only if its response is lower by this share.
+    /// Take another level only if it is right also at a load that differs by this share.
     #[arg(long, value_name = "SHARE", default_value_t = GovernorConfig::default().hysteresis)]
     hysteresis: f64,
     /// Seconds that a level is kept at least, unless it is overloaded.
