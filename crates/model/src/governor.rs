@@ -200,7 +200,7 @@ impl Governor {
         }
         let current = expected.levels.iter().find(|l| l.level == self.level);
         let urgent = match (expected.best_level(), current) {
-            (Some(best), Some(current)) => !(current.response < best.response * URGENT),
+            (Some(best), Some(current)) => current.response >= best.response * URGENT,
             _ => true,
         };
         if urgent {
