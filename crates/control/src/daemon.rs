@@ -1,6 +1,6 @@
 //! The daemon: look, decide, set; restore in the end.
 
-use crate::actuator::{Scheduler, Sysfs};
+use crate::actuator::{SchedulerCap, Sysfs};
 use crate::exposition::Exposition;
 use crate::sampler::Sampler;
 use crate::state::StateFile;
@@ -250,7 +250,7 @@ fn actuator(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Box<dyn Actuator>> {
     Ok(match settings.actuator {
-        ActuatorKind::Scheduler => Box::new(Scheduler::open()?),
+        ActuatorKind::Scheduler => Box::new(SchedulerCap::open()?),
         ActuatorKind::DryRun => Box::new(DryRun { level: lanes }),
         ActuatorKind::Sysfs => {
             let sysfs = Sysfs::new(&settings.root, topology)?;

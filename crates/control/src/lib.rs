@@ -20,7 +20,7 @@ mod state;
 #[allow(clippy::unwrap_used, missing_docs)]
 mod testing;
 
-pub use actuator::{Actuator, ActuatorKind, DryRun, Found};
+pub use actuator::{Actuator, ActuatorKind, DryRun, Found, SchedulerCap, Sysfs};
 pub use daemon::{Event, Outcome, restore, run};
 pub use error::{Error, Result};
 pub use load::{Normalization, normalized};

@@ -1,6 +1,6 @@
 //! What has to be restored, in a file that outlives this process.
 
-use crate::actuator::{Found, Scheduler, Sysfs};
+use crate::actuator::{Found, SchedulerCap, Sysfs};
 use crate::{Error, Result};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,7 @@ impl StateFile {
         let same_boot = state.boot_id == boot_id(&self.root)?;
         if same_boot {
             match &state.found {
-                Found::Scheduler { level } => Scheduler::restore(*level)?,
+                Found::Scheduler { level } => SchedulerCap::restore(*level)?,
                 Found::Sysfs { control, lanes } => {
                     Sysfs::restore(&self.root, control.as_deref(), lanes)?;
                 }

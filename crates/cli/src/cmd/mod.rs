@@ -2,6 +2,7 @@
 
 mod control;
 mod demo;
+mod demo_levels;
 mod doctor;
 mod model;
 mod reproduce;

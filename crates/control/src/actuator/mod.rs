@@ -5,7 +5,7 @@ mod pinned;
 mod scheduler;
 mod sysfs;
 
-pub use scheduler::Scheduler;
+pub use scheduler::SchedulerCap;
 pub use sysfs::Sysfs;
 
 use crate::Result;

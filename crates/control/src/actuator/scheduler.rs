@@ -6,18 +6,18 @@ use sidelane_sched::running::Tuning;
 
 /// Sets the cap of the running Sidelane scheduler.
 #[derive(Debug)]
-pub struct Scheduler {
+pub struct SchedulerCap {
     found: u32,
 }
 
-impl Scheduler {
+impl SchedulerCap {
     /// Finds it.
     ///
     /// # Errors
     /// None runs, or it cannot be reached.
-    pub fn open() -> Result<Scheduler> {
+    pub fn open() -> Result<SchedulerCap> {
         let found = Tuning::open()?.smt_level();
-        Ok(Scheduler { found })
+        Ok(SchedulerCap { found })
     }
 
     /// Sets the cap to what it was. Nothing to do if the scheduler has gone.
@@ -36,7 +36,7 @@ impl Scheduler {
     }
 }
 
-impl Actuator for Scheduler {
+impl Actuator for SchedulerCap {
     fn found(&self) -> Option<Found> {
         Some(Found::Scheduler { level: self.found })
     }

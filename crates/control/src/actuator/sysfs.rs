@@ -64,6 +64,14 @@ impl Sysfs {
         kernel.arrange(lanes, &lanes.iter().copied().collect())
     }
 
+    /// Restores what was found at the beginning.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn put_back(&self) -> Result<()> {
+        Sysfs::restore(self.kernel.root(), self.control.as_deref(), &self.lanes())
+    }
+
     fn lanes(&self) -> Vec<u32> {
         self.cores.iter().flatten().copied().collect()
     }
