@@ -4,6 +4,7 @@ mod control;
 mod demo;
 mod demo_levels;
 mod doctor;
+mod man;
 mod model;
 mod reproduce;
 mod run;
@@ -25,6 +26,8 @@ pub enum Command {
     Control(control::Args),
     Demo(demo::Args),
     Doctor(doctor::Args),
+    #[command(hide = true)]
+    Man(man::Args),
     Model(model::Args),
     Reproduce(reproduce::Args),
     Run(run::Args),
@@ -41,6 +44,7 @@ impl Command {
             Command::Control(args) => control::run(args),
             Command::Demo(args) => demo::run(args),
             Command::Doctor(args) => doctor::run(args),
+            Command::Man(args) => man::run(args),
             Command::Model(args) => model::run(args),
             Command::Reproduce(args) => reproduce::run(args),
             Command::Run(args) => run::run(args),
