@@ -114,17 +114,17 @@ pub fn run(
     stop: &AtomicBool,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Outcome> {
-    let state = match settings.actuator {
-        ActuatorKind::DryRun => None,
-        _ => Some(StateFile::hold(&settings.root, &settings.state)?),
-    };
-    if state.as_ref().map_or(Ok(false), StateFile::restore)? {
+    if settings.actuator != ActuatorKind::DryRun && restore(&settings.root, &settings.state)? {
         on_event(Event::Restored);
     }
     let topology = Topology::read(&settings.root)?;
     if let Some(why) = nothing_to_do(&topology) {
         return Ok(Outcome::NothingToDo(why));
     }
+    let state = match settings.actuator {
+        ActuatorKind::DryRun => None,
+        _ => Some(StateFile::hold(&settings.root, &settings.state)?),
+    };
     let mut daemon = Daemon::new(settings, &topology, on_event)?;
     let found = daemon.actuator.found();
     if let (Some(state), Some(found)) = (&state, &found) {

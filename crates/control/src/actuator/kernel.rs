@@ -79,6 +79,21 @@ impl Kernel {
         }
     }
 
+    /// Refuses what could not be written later; changes nothing.
+    pub fn check_writable(&self, lanes: impl Iterator<Item = u32>) -> Result<()> {
+        let files = lanes.map(|cpu| self.path(&format!("cpu{cpu}/online")));
+        for path in files.chain([self.path("smt/control")]) {
+            let open = fs::OpenOptions::new().write(true).open(&path);
+            match open {
+                Err(e) if e.kind() != ErrorKind::NotFound => {
+                    return Err(Error::io("write", &path, e));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Switches `lanes` one by one until just those `kept` are online; no others.
     pub fn arrange(&self, lanes: &[u32], kept: &BTreeSet<u32>) -> Result<()> {
         let all_online = self.online()?;

@@ -27,11 +27,16 @@ impl Sysfs {
     /// The machine below a root (`/` but in tests) as it is now.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// It cannot be read, or could not be changed.
     pub fn new(root: &Path, topology: &Topology) -> Result<Sysfs> {
         let kernel = Kernel::new(root);
         let online = |core: &sidelane_topology::Core| core.online_lanes().map(|l| l.cpu).collect();
         let isolated = kernel.isolated()?;
+        let second = topology
+            .cores()
+            .iter()
+            .flat_map(|core| core.online_lanes().skip(1));
+        kernel.check_writable(second.map(|lane| lane.cpu))?;
         let control = kernel.control()?;
         let all_online = topology.present().difference(topology.online()).is_empty();
         Ok(Sysfs {
@@ -210,13 +215,11 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_s_refusal_names_the_file() {
+    fn what_could_not_be_changed_later_is_refused_at_once() {
         let tree = Tree::new(1, 2);
-        tree.remove("smt/control");
-        let mut sysfs = sysfs(&tree);
         tree.remove("cpu1/online");
         std::fs::create_dir(tree.root().join("sys/devices/system/cpu/cpu1/online")).unwrap();
-        let error = sysfs.set(1).unwrap_err().to_string();
-        assert!(error.contains("cpu1/online"), "{error}");
+        let error = Sysfs::new(tree.root(), &Topology::read(tree.root()).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("cpu1/online"), "{error}");
     }
 }
