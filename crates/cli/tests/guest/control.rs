@@ -119,11 +119,12 @@ fn load_moves_the_scheduler_s_cap() {
     let control = Control::start(&["--actuator", "scheduler"]);
     control.await_level(1);
     let batch: Vec<Load> = (0..nr_cpus()).map(|_| Load::spin_in("batch")).collect();
-    control.await_level(1); // batch is no load
+    let cores = nr_cpus() as f64 / 2.0;
+    eventually("batch on all lanes", || busy_lanes("1")[2] > 1.8 * cores);
+    control.await_level(1); // batch is no load, and is not capped
     drop(batch);
     let load = spin_every_lane();
     control.await_level(2);
-    let cores = nr_cpus() as f64 / 2.0;
     eventually("critical work on all lanes", || {
         busy_lanes("1")[0] > 1.8 * cores
     });
