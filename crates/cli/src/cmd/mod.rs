@@ -1,5 +1,6 @@
 //! The subcommands, a file each.
 
+mod calibrate;
 mod demo;
 mod doctor;
 mod model;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 /// What to do.
 #[derive(Subcommand)]
 pub enum Command {
+    Calibrate(calibrate::Args),
     Demo(demo::Args),
     Doctor(doctor::Args),
     Model(model::Args),
@@ -35,6 +37,7 @@ impl Command {
     /// Runs the subcommand; the exit code is the process's.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self {
+            Command::Calibrate(args) => calibrate::run(args),
             Command::Demo(args) => demo::run(args),
             Command::Doctor(args) => doctor::run(args),
             Command::Model(args) => model::run(args),
