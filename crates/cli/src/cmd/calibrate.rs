@@ -64,7 +64,12 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let topology = Topology::read(&args.root)
         .with_context(|| BadInput(format!("{} holds no readable machine", args.root.display())))?;
-    let task = Task::new(&args.root, &topology, &calibrate::allowed()?, settings(&args))?;
+    let task = Task::new(
+        &args.root,
+        &topology,
+        &calibrate::allowed()?,
+        settings(&args),
+    )?;
     let stop = interrupt::flag()?;
     eprintln!(
         "sidelane: {} runs, {:.0} s or more",

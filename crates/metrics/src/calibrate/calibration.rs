@@ -205,12 +205,23 @@ mod tests {
             (r#"{"thread_perf": [1.0]}"#, "missing field `version`"),
             (r#"{"version": 2, "thread_perf": [1.0]}"#, "reads version 1"),
             (r#"{"version": 1}"#, "missing field `thread_perf`"),
-            (r#"{"version": 1, "thread_perf": [1, 1.2]}"#, "with 2 lanes is 1.2"),
+            (
+                r#"{"version": 1, "thread_perf": [1, 1.2]}"#,
+                "with 2 lanes is 1.2",
+            ),
         ] {
             let error = read(text).unwrap_err();
-            assert!(error.is_input() && error.to_string().contains(said), "{error}");
+            assert!(
+                error.is_input() && error.to_string().contains(said),
+                "{error}"
+            );
         }
         let error = Calibration::read(Path::new("/no/such")).unwrap_err();
-        assert!(error.to_string().starts_with("cannot read /no/such: No such file"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot read /no/such: No such file"),
+            "{error}"
+        );
     }
 }

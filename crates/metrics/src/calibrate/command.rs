@@ -44,7 +44,11 @@ struct Together<'a> {
 impl Measured {
     /// The command as one line.
     pub fn line(&self) -> String {
-        let words: Vec<_> = self.argv.iter().map(|word| word.to_string_lossy()).collect();
+        let words: Vec<_> = self
+            .argv
+            .iter()
+            .map(|word| word.to_string_lossy())
+            .collect();
         words.join(" ")
     }
 
@@ -77,7 +81,11 @@ impl Measured {
                 }
                 thread::sleep(LOOK);
             }
-            let lost = |_| Err(Error::Settings("a thread of the measurement panicked".into()));
+            let lost = |_| {
+                Err(Error::Settings(
+                    "a thread of the measurement panicked".into(),
+                ))
+            };
             let joined = threads.into_iter().map(|thread| thread.join());
             joined.map(|pace| pace.unwrap_or_else(lost)).collect()
         });
@@ -160,7 +168,10 @@ impl Together<'_> {
         let (program, arguments) = (self.command.argv.split_first())
             .ok_or_else(|| Error::Settings("no command was given".into()))?;
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).process_group(0);
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .process_group(0);
         match self.command.show_output {
             true => command.stdout(std::io::stderr()),
             false => command.stdout(Stdio::null()),
@@ -230,7 +241,9 @@ mod tests {
     fn copies_are_counted_by_their_time() {
         let go = AtomicBool::new(false);
         let sleep = command(&["sleep", "0.05"]);
-        let alone = sleep.run(&[lane()], Duration::from_millis(90), &go).unwrap();
+        let alone = sleep
+            .run(&[lane()], Duration::from_millis(90), &go)
+            .unwrap();
         assert!((8.0..20.5).contains(&alone.speed), "{alone:?}");
         let long = sleep.run(&[lane(); 3], Duration::ZERO, &go).unwrap();
         assert!((5.0..20.5).contains(&long.speed), "{long:?}");
@@ -241,9 +254,15 @@ mod tests {
         let go = AtomicBool::new(false);
         let run = |words: &[&str]| command(words).run(&[lane(); 2], Duration::ZERO, &go);
         let error = run(&["sh", "-c", "sleep 0.02; exit 3"]).unwrap_err();
-        assert!(error.to_string().contains("sh failed: exit status: 3"), "{error}");
+        assert!(
+            error.to_string().contains("sh failed: exit status: 3"),
+            "{error}"
+        );
         let error = run(&["/no/such/program"]).unwrap_err();
-        assert!(error.is_input() && error.to_string().contains("cannot start /no/such"), "{error}");
+        assert!(
+            error.is_input() && error.to_string().contains("cannot start /no/such"),
+            "{error}"
+        );
     }
 
     #[test]

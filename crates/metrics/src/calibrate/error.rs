@@ -81,7 +81,10 @@ impl Error {
     pub fn is_input(&self) -> bool {
         matches!(
             self,
-            Error::Settings(_) | Error::Start { .. } | Error::Malformed { .. } | Error::Unreadable { .. }
+            Error::Settings(_)
+                | Error::Start { .. }
+                | Error::Malformed { .. }
+                | Error::Unreadable { .. }
         )
     }
 

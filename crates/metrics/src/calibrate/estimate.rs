@@ -77,7 +77,12 @@ fn mean_over_work(work: &[Ratios], index: usize) -> Vec<f64> {
         .map(|ratios| ratios.by_density.get(index).map_or(&[][..], Vec::as_slice))
         .collect();
     let runs = of_work.iter().map(|ratios| ratios.len()).min().unwrap_or(0);
-    let sum = |run| of_work.iter().filter_map(|ratios| ratios.get(run)).sum::<f64>();
+    let sum = |run| {
+        of_work
+            .iter()
+            .filter_map(|ratios| ratios.get(run))
+            .sum::<f64>()
+    };
     (0..runs).map(|run| sum(run) / work.len() as f64).collect()
 }
 
@@ -109,7 +114,10 @@ mod tests {
 
     #[test]
     fn noise_that_increases_speed_is_clipped_and_said() {
-        let work = [ratios("a", &[&[1.0, 1.02, 0.5, 0.52], &[1.0, 1.0, 0.5, 0.52]])];
+        let work = [ratios(
+            "a",
+            &[&[1.0, 1.02, 0.5, 0.52], &[1.0, 1.0, 0.5, 0.52]],
+        )];
         let found = estimate(&work, 4).unwrap();
         assert_eq!(found.thread_perf, [1.0, 1.0, 0.51, 0.51]);
         let clipped: Vec<bool> = found.densities.iter().map(|d| d.clipped).collect();
@@ -123,6 +131,9 @@ mod tests {
         assert!(estimate(&[], 2).is_none());
         assert!(estimate(&[Ratios::new("a".into(), 2)], 2).is_none());
         let stuck = [ratios("a", &[&[0.0, 0.0]])];
-        assert_eq!(estimate(&stuck, 2).unwrap().densities[1].measured.median, 0.0);
+        assert_eq!(
+            estimate(&stuck, 2).unwrap().densities[1].measured.median,
+            0.0
+        );
     }
 }

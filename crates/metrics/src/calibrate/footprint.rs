@@ -51,7 +51,9 @@ fn last_level_bytes(root: &Path, cpu: u32) -> Option<usize> {
 
 /// Reads `32768K`.
 fn size_bytes(text: &str) -> Option<usize> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let factor = match unit {
         "" => 1,
@@ -65,7 +67,9 @@ fn size_bytes(text: &str) -> Option<usize> {
 
 fn available_bytes(root: &Path) -> Option<usize> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1 << 10)
 }
@@ -92,10 +96,19 @@ mod tests {
             write(&format!("{folder}/level"), level);
             write(&format!("{folder}/size"), size);
         }
-        write("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:   16777216 kB\n");
-        assert_eq!((choose().chase_bytes, choose().stream_bytes), (24 * MIB, 192 * MIB));
+        write(
+            "proc/meminfo",
+            "MemTotal: 9 kB\nMemAvailable:   16777216 kB\n",
+        );
+        assert_eq!(
+            (choose().chase_bytes, choose().stream_bytes),
+            (24 * MIB, 192 * MIB)
+        );
         write("proc/meminfo", "MemAvailable:   819200 kB\n");
-        assert_eq!((choose().chase_bytes, choose().stream_bytes), (24 * MIB, 100 * MIB));
+        assert_eq!(
+            (choose().chase_bytes, choose().stream_bytes),
+            (24 * MIB, 100 * MIB)
+        );
     }
 
     #[test]

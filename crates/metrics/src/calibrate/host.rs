@@ -46,7 +46,13 @@ mod tests {
         let cpuinfo = "processor\t: 0\nmodel name\t: A B: C\nflags\t\t: fpu hypervisor lm\n";
         fs::write(root.path().join("proc/cpuinfo"), cpuinfo).unwrap();
         let machine = describe(root.path(), &topology);
-        assert_eq!((machine.model.as_str(), machine.kernel.as_str()), ("A B: C", "6.12.1"));
-        assert_eq!((machine.cores, machine.lanes, machine.virtual_machine), (1, 2, true));
+        assert_eq!(
+            (machine.model.as_str(), machine.kernel.as_str()),
+            ("A B: C", "6.12.1")
+        );
+        assert_eq!(
+            (machine.cores, machine.lanes, machine.virtual_machine),
+            (1, 2, true)
+        );
     }
 }

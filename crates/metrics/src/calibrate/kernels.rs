@@ -343,7 +343,8 @@ mod tests {
 
     #[test]
     fn requests_are_parsed() {
-        let other = |key: &str| parse(format!("GET /items?key={key}&x=1 HTTP/1.1\r\n\r\n").as_bytes());
+        let other =
+            |key: &str| parse(format!("GET /items?key={key}&x=1 HTTP/1.1\r\n\r\n").as_bytes());
         assert_ne!(other("12"), other("13"));
         let mut text = Vec::new();
         for number in [0, 9, 10, 1_234_567] {
@@ -356,6 +357,9 @@ mod tests {
     fn streaming_goes_round() {
         let mut stream = Stream::new(3 * 8 * 10_000);
         (0..5).for_each(|_| stream.step());
-        assert_eq!((stream.a[0], stream.a[8_191], stream.a[8_192]), (3.5, 3.5, 1.0));
+        assert_eq!(
+            (stream.a[0], stream.a[8_191], stream.a[8_192]),
+            (3.5, 3.5, 1.0)
+        );
     }
 }

@@ -185,6 +185,11 @@ mod tests {
             allowed().unwrap()
         });
         assert_eq!(after.join().unwrap(), CpuList::from([first]));
-        assert!(pin(100_000).unwrap_err().to_string().contains("run on CPU 100000"));
+        assert!(
+            pin(100_000)
+                .unwrap_err()
+                .to_string()
+                .contains("run on CPU 100000")
+        );
     }
 }

@@ -74,6 +74,8 @@ pub struct Task {
     machine: Machine,
     plan: Plan,
     footprints: Vec<Footprint>,
+    /// Whether the machine is a captured tree, which runs nothing.
+    captured: bool,
 }
 
 impl Task {
@@ -96,6 +98,7 @@ impl Task {
         Ok(Task {
             footprints: plan.groups.iter().map(footprint).collect(),
             machine: host::describe(root, topology),
+            captured: root != Path::new("/"),
             settings,
             plan,
         })
@@ -124,6 +127,9 @@ impl Task {
     /// # Errors
     /// A command that cannot be started or fails, a system call that does, or `stop`.
     pub fn run(&self, stop: &AtomicBool, mut ran: impl FnMut(usize)) -> Result<Calibration> {
+        if self.captured {
+            return Err(Error::Settings("a captured tree runs nothing".into()));
+        }
         let (mut groups, mut before) = (Vec::new(), 0);
         for (group, &footprint) in self.plan.groups.iter().zip(&self.footprints) {
             let mut count = before;

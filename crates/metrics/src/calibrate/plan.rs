@@ -165,13 +165,20 @@ mod tests {
         let plan = plan(&hybrid(), &cpus([0, 2, 3, 8, 9]), 9).unwrap();
         let measured: Vec<_> = plan.groups[0].cores.iter().map(|core| core.index).collect();
         assert_eq!(measured, [1]);
-        assert!(plan.notes[0].contains("CPUs 1,4-7 are not used"), "{:?}", plan.notes);
+        assert!(
+            plan.notes[0].contains("CPUs 1,4-7 are not used"),
+            "{:?}",
+            plan.notes
+        );
     }
 
     #[test]
     fn without_a_second_lane_there_is_nothing_to_measure() {
         let error = plan(&hybrid(), &cpus([0, 2, 4]), 2).unwrap_err();
-        assert!(error.is_machine() && error.to_string().contains("CPUs 0,2,4"), "{error}");
+        assert!(
+            error.is_machine() && error.to_string().contains("CPUs 0,2,4"),
+            "{error}"
+        );
         let single = (0..2).map(|cpu| CoreSpec::new([cpu]));
         let single = single.fold(Builder::new(), Builder::core).build().unwrap();
         let error = plan(&single, &cpus([0, 1]), 2).unwrap_err();
@@ -184,7 +191,10 @@ mod tests {
     #[test]
     fn cores_are_spread() {
         let all: Vec<_> = (0..8)
-            .map(|index| CoreLanes { index, cpus: vec![] })
+            .map(|index| CoreLanes {
+                index,
+                cpus: vec![],
+            })
             .collect();
         let of = |count| -> Vec<usize> { spread(&all, count).iter().map(|c| c.index).collect() };
         assert_eq!(of(2), [2, 6]);

@@ -27,7 +27,11 @@ impl fmt::Display for Calibration {
         for group in &self.groups {
             writeln!(f)?;
             if self.groups.len() > 1 {
-                writeln!(f, "Cores of kind {}, capacity {}", group.tier, group.capacity)?;
+                writeln!(
+                    f,
+                    "Cores of kind {}, capacity {}",
+                    group.tier, group.capacity
+                )?;
             }
             self.densities(f, group)?;
             work(f, group)?;
@@ -179,16 +183,28 @@ mod tests {
     fn it_fits_with_any_number_of_lanes() {
         for lanes in [2, 4, 8, 12, 16] {
             let text = sample(lanes).to_string();
-            assert!(text.lines().all(|line| line.chars().count() <= LINE), "{text}");
+            assert!(
+                text.lines().all(|line| line.chars().count() <= LINE),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn the_result_comes_first_as_it_is_handed_on() {
         let text = sample(4).to_string();
-        assert!(text.starts_with("threadPerf  1,0.7071,0.5774,0.5\n"), "{text}");
-        assert!(text.contains("median of 10 (2 cores × 5 runs of 200 ms)"), "{text}");
-        assert!(text.contains("  a command with man…  0.707 0.577 0.500"), "{text}");
+        assert!(
+            text.starts_with("threadPerf  1,0.7071,0.5774,0.5\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("median of 10 (2 cores × 5 runs of 200 ms)"),
+            "{text}"
+        );
+        assert!(
+            text.contains("  a command with man…  0.707 0.577 0.500"),
+            "{text}"
+        );
         assert!(text.ends_with("Confidence: low\n"), "{text}");
     }
 }

@@ -69,7 +69,8 @@ impl Spinners {
                     scope.spawn(move || {
                         let pinned = lane::pin(cpu);
                         // Filled by the thread that uses it, so that it is of the lane's node.
-                        let state = state.get_or_insert_with(|| State::new(kernel, footprint, seed));
+                        let state =
+                            state.get_or_insert_with(|| State::new(kernel, footprint, seed));
                         together.start.wait();
                         let pace = pinned.and_then(|()| together.measure(state));
                         together.keep_company(state);
@@ -77,7 +78,11 @@ impl Spinners {
                     })
                 })
                 .collect();
-            let lost = |_| Err(Error::Settings("a thread of the measurement panicked".into()));
+            let lost = |_| {
+                Err(Error::Settings(
+                    "a thread of the measurement panicked".into(),
+                ))
+            };
             let joined = threads.into_iter().map(|thread| thread.join());
             joined.map(|pace| pace.unwrap_or_else(lost)).collect()
         });

@@ -51,15 +51,24 @@ fn a_mix_is_measured() {
     }
     let settings = short(Work::Mix(vec![Kernel::Integer, Kernel::Branchy]));
     let task = Task::new(Path::new("/"), &topology, &here, settings).unwrap();
-    assert_eq!((task.runs(), task.expected()), (8, Duration::from_millis(40)));
+    assert_eq!(
+        (task.runs(), task.expected()),
+        (8, Duration::from_millis(40))
+    );
     let mut told = 0;
     let found = task.run(&AtomicBool::new(false), |ran| told = ran).unwrap();
     assert_eq!(told, 8);
     assert_eq!(crate::thread_perf::fault(&found.thread_perf), None);
     assert_eq!((found.lanes(), found.groups[0].work.len()), (2, 2));
     let text = found.to_string();
-    assert!(text.contains("floating") ^ text.contains("branchy"), "{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(
+        text.contains("floating") ^ text.contains("branchy"),
+        "{text}"
+    );
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
 }
 
 #[test]
@@ -72,9 +81,21 @@ fn a_command_is_measured() {
         argv: vec!["sleep".into(), "0.01".into()],
         show_output: false,
     };
-    let task = Task::new(Path::new("/"), &topology, &here, short(Work::Command(command))).unwrap();
+    let task = Task::new(
+        Path::new("/"),
+        &topology,
+        &here,
+        short(Work::Command(command)),
+    )
+    .unwrap();
     let found = task.run(&AtomicBool::new(false), |_| {}).unwrap();
-    assert_eq!(found.method.command, Some(vec!["sleep".into(), "0.01".into()]));
+    assert_eq!(
+        found.method.command,
+        Some(vec!["sleep".into(), "0.01".into()])
+    );
     // Sleepers do not slow each other down.
-    assert!(found.groups[0].densities[1].measured.median > 0.6, "{found:?}");
+    assert!(
+        found.groups[0].densities[1].measured.median > 0.6,
+        "{found:?}"
+    );
 }
