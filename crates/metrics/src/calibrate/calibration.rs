@@ -137,9 +137,9 @@ impl Calibration {
     /// # Errors
     /// A file that cannot be read, is no JSON of this layout, or whose threadPerf is not valid.
     pub fn read(path: &Path) -> Result<Calibration> {
-        let text = fs::read_to_string(path).map_err(|source| Error::Unreadable {
+        let text = fs::read_to_string(path).map_err(|cause| Error::Unreadable {
             path: path.to_owned(),
-            source,
+            cause,
         })?;
         Calibration::parse(&text).map_err(|reason| Error::Malformed {
             path: path.to_owned(),

@@ -176,9 +176,9 @@ impl Together<'_> {
             true => command.stdout(std::io::stderr()),
             false => command.stdout(Stdio::null()),
         };
-        let child = command.spawn().map_err(|source| Error::Start {
+        let child = command.spawn().map_err(|cause| Error::Start {
             command: self.command.name(),
-            source,
+            cause,
         })?;
         let pid = group_of(&child);
         *slot = Some(child);

@@ -24,12 +24,12 @@ pub enum Error {
     #[error("{0}")]
     Settings(String),
     /// The command to measure cannot be started.
-    #[error("cannot start {command}: {source}")]
+    #[error("cannot start {command}: {cause}")]
     Start {
         /// The command's name.
         command: String,
         /// What the system said.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// The command to measure failed; its time means nothing then.
     #[error("{command} failed: {status}; a command that is measured must succeed")]
@@ -40,20 +40,20 @@ pub enum Error {
         status: std::process::ExitStatus,
     },
     /// A system call failed.
-    #[error("{what}: {source}")]
+    #[error("{what}: {cause}")]
     System {
         /// What was being done.
         what: String,
         /// What the system said.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// A calibration file cannot be read.
-    #[error("cannot read {path}: {source}", path = path.display())]
+    #[error("cannot read {path}: {cause}", path = path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// A file is no calibration.
     #[error(
@@ -88,10 +88,10 @@ impl Error {
         )
     }
 
-    pub(super) fn system(what: impl Into<String>, source: impl Into<std::io::Error>) -> Error {
+    pub(super) fn system(what: impl Into<String>, cause: impl Into<std::io::Error>) -> Error {
         Error::System {
             what: what.into(),
-            source: source.into(),
+            cause: cause.into(),
         }
     }
 }

@@ -39,6 +39,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+/// From so few measurements of each density no spread can be told.
+const TOO_FEW: usize = 3;
+
 /// More than this share of disturbed runs makes the result doubtful.
 const DISTURBED_MAX: f64 = 0.1;
 
@@ -173,7 +176,11 @@ impl Task {
         if self.machine.virtual_machine {
             notes.push("a virtual machine: its lanes are what the hypervisor makes them".into());
         }
-        let doubts: Vec<String> = groups.iter().flat_map(doubts).collect();
+        let repetitions = self.settings.repetitions as usize;
+        let doubts: Vec<String> = groups
+            .iter()
+            .flat_map(|group| doubts(group, repetitions * group.cores.len()))
+            .collect();
         let confidence = match doubts.is_empty() {
             true => Confidence::High,
             false => Confidence::Low,
@@ -225,8 +232,8 @@ fn check(settings: &Settings) -> Result<()> {
     Err(Error::Settings(fault.into()))
 }
 
-/// Reasons not to rely on a group's result.
-fn doubts(group: &Group) -> Vec<String> {
+/// Reasons not to rely on a group's result of so many measurements of each density.
+fn doubts(group: &Group, measurements: usize) -> Vec<String> {
     let unclear = group.densities.iter().skip(1).filter(|at| !at.clear);
     let mut doubts: Vec<String> = unclear
         .map(|at| {
@@ -238,6 +245,9 @@ fn doubts(group: &Group) -> Vec<String> {
         .collect();
     if group.disturbed_runs as f64 > DISTURBED_MAX * group.runs as f64 {
         doubts.push("others disturbed too many runs; measure again on a quiet machine".into());
+    }
+    if measurements < TOO_FEW {
+        doubts.push(format!("too few to tell a spread: measured {measurements} times"));
     }
     doubts
 }

@@ -60,6 +60,14 @@ fn a_mix_is_measured() {
     assert_eq!(told, 8);
     assert_eq!(crate::thread_perf::fault(&found.thread_perf), None);
     assert_eq!((found.lanes(), found.groups[0].work.len()), (2, 2));
+    // Two measurements tell no spread.
+    assert_eq!(found.confidence, Confidence::Low);
+    assert!(
+        found
+            .notes
+            .iter()
+            .any(|note| note.contains("measured 2 times"))
+    );
     let text = found.to_string();
     assert!(
         text.contains("floating") ^ text.contains("branchy"),

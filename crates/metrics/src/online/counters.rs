@@ -28,12 +28,12 @@ pub enum Error {
     )]
     Denied(io::Error),
     /// Anything else.
-    #[error("cannot count instructions of CPU {cpu}: {source}")]
+    #[error("cannot count instructions of CPU {cpu}: {cause}")]
     System {
         /// The lane.
         cpu: u32,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -129,7 +129,7 @@ fn explained(cpu: u32, source: io::Error) -> Error {
     match source.kind() {
         io::ErrorKind::PermissionDenied => Error::Denied(source),
         _ if ABSENT.contains(&number) => Error::Absent(source),
-        _ => Error::System { cpu, source },
+        _ => Error::System { cpu, cause: source },
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
                 let counted = counters.since_last().unwrap();
                 assert_eq!((counted.len(), counted[0].0), (1, 0));
             }
-            Err(Error::System { cpu, source }) => panic!("unexplained on CPU {cpu}: {source}"),
+            Err(Error::System { cpu, cause }) => panic!("unexplained on CPU {cpu}: {cause}"),
             Err(Error::Absent(_) | Error::Denied(_)) => {}
         }
     }
