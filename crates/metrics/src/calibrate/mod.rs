@@ -247,7 +247,9 @@ fn doubts(group: &Group, measurements: usize) -> Vec<String> {
         doubts.push("others disturbed too many runs; measure again on a quiet machine".into());
     }
     if measurements < TOO_FEW {
-        doubts.push(format!("too few to tell a spread: measured {measurements} times"));
+        doubts.push(format!(
+            "too few to tell a spread: measured {measurements} times"
+        ));
     }
     doubts
 }
