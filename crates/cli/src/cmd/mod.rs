@@ -1,5 +1,6 @@
 //! The subcommands, a file each.
 
+mod calibrate;
 mod control;
 mod demo;
 mod demo_levels;
@@ -23,6 +24,7 @@ use std::process::ExitCode;
 /// What to do.
 #[derive(Subcommand)]
 pub enum Command {
+    Calibrate(calibrate::Args),
     Control(control::Args),
     Demo(demo::Args),
     Doctor(doctor::Args),
@@ -41,6 +43,7 @@ impl Command {
     /// Runs the subcommand; the exit code is the process's.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self {
+            Command::Calibrate(args) => calibrate::run(args),
             Command::Control(args) => control::run(args),
             Command::Demo(args) => demo::run(args),
             Command::Doctor(args) => doctor::run(args),
