@@ -2,12 +2,14 @@
 
 use crate::actuator::{SchedulerCap, Sysfs};
 use crate::exposition::Exposition;
+use crate::learner::{Learner, Learnt};
 use crate::sampler::Sampler;
 use crate::state::StateFile;
 use crate::{Actuator, ActuatorKind, DryRun, Error, Result, Settings, normalized};
 use serde::Serialize;
-use sidelane_model::{Decision, Governor, Machine};
+use sidelane_model::{Decision, Governor, Machine, ThreadPerf};
 use sidelane_topology::{SmtControl, Topology};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +38,13 @@ pub enum Event {
         assumed: bool,
         /// The model's name.
         model: &'static str,
+    },
+    /// threadPerf, learnt from counted instructions.
+    Learnt {
+        /// Speeds of lanes that share a core.
+        thread_perf: Vec<f64>,
+        /// Which of them were measured; the others stand in.
+        measured: Vec<bool>,
     },
     /// A decision.
     Decided(Decision),
@@ -78,6 +87,17 @@ impl fmt::Display for Event {
                     f,
                     "{kind:?}: {cores} cores, SMT level {level}, threadPerf {speeds}{source}, model {model}"
                 )
+            }
+            Event::Learnt {
+                thread_perf,
+                measured,
+            } => {
+                f.write_str("threadPerf learnt:")?;
+                for (speed, measured) in thread_perf.iter().zip(measured) {
+                    let origin = if *measured { "" } else { " (not seen)" };
+                    write!(f, " {speed:.3}{origin}")?;
+                }
+                Ok(())
             }
             Event::Decided(decision) => decided(f, decision),
             Event::Warning { message } => write!(f, "warning: {message}"),
@@ -172,6 +192,7 @@ struct Daemon {
     /// Lanes of each core that were online at the beginning.
     cores: Vec<Vec<u32>>,
     exposition: Option<Exposition>,
+    learner: Option<Learner>,
 }
 
 impl Daemon {
@@ -196,11 +217,13 @@ impl Daemon {
             );
         }
         on_event(started(settings, &machine, level, assumed));
+        let learner = learner(settings, &cores, &machine, on_event);
         Ok(Daemon {
             actuator,
             governor: Governor::new(machine, settings.governor, level)?,
             sampler: Sampler::new(settings)?,
             cores,
+            learner,
             exposition: settings.metrics.as_deref().map(Exposition::new),
         })
     }
@@ -221,8 +244,33 @@ impl Daemon {
         Ok(())
     }
 
+    /// Brings threadPerf up to date.
+    fn learn(
+        &mut self,
+        busy: &BTreeMap<u32, f64>,
+        settings: &Settings,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<()> {
+        let Some(learner) = &mut self.learner else {
+            return Ok(());
+        };
+        let learnt = learner.learn(&self.cores, busy, settings.lane_order())?;
+        let Some(Learnt { speeds, measured }) = learnt else {
+            return Ok(());
+        };
+        let thread_perf = ThreadPerf::new(speeds.clone())?;
+        let machine = Machine::new(self.governor.machine().cores(), thread_perf)?;
+        self.governor.set_machine(machine)?;
+        on_event(Event::Learnt {
+            thread_perf: speeds,
+            measured,
+        });
+        Ok(())
+    }
+
     fn interval(&mut self, settings: &Settings, on_event: &mut dyn FnMut(Event)) -> Result<()> {
         let busy = self.sampler.sample()?;
+        self.learn(&busy, settings, on_event)?;
         let how = (settings.normalization(), settings.governor.options);
         let (in_force, machine) = (self.actuator.level()?, self.governor.machine());
         let in_force = in_force.clamp(1, machine.thread_perf().lanes());
@@ -240,6 +288,25 @@ impl Daemon {
             says.into_iter().for_each(|message| warn(on_event, message));
         }
         Ok(())
+    }
+}
+
+/// None if it is not wanted, or the machine does not count, which is said.
+fn learner(
+    settings: &Settings,
+    cores: &[Vec<u32>],
+    machine: &Machine,
+    on_event: &mut dyn FnMut(Event),
+) -> Option<Learner> {
+    if !settings.learn {
+        return None;
+    }
+    match Learner::new(cores, machine.thread_perf().speeds()) {
+        Ok(learner) => Some(learner),
+        Err(error) => {
+            warn(on_event, format!("{error}; threadPerf stays as it is"));
+            None
+        }
     }
 }
 

@@ -62,6 +62,12 @@ pub enum Error {
     /// Values that make no sense.
     #[error(transparent)]
     Model(#[from] sidelane_model::Error),
+    /// Instructions cannot be counted any more.
+    #[error(transparent)]
+    Counters(#[from] sidelane_metrics::online::counters::Error),
+    /// What was counted makes no sense.
+    #[error(transparent)]
+    Rates(#[from] sidelane_metrics::online::rates::Error),
     /// The scheduler cannot be reached.
     #[error(transparent)]
     Scheduler(#[from] sidelane_sched::Error),

@@ -11,6 +11,7 @@ mod actuator;
 mod daemon;
 mod error;
 mod exposition;
+mod learner;
 mod load;
 mod proc_stat;
 mod sampler;

@@ -5,6 +5,12 @@ use sidelane_model::{GovernorConfig, LaneOrder, Model, ThreadPerf};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// As the source: POWER's scheduler prefers lower lanes.
+const LANE_ORDER: LaneOrder = match cfg!(target_arch = "powerpc64") {
+    true => LaneOrder::LowerFirst,
+    false => LaneOrder::Independent,
+};
+
 /// How the daemon works.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -19,6 +25,8 @@ pub struct Settings {
     /// Speeds of lanes that share a core, for at least as many as the cores have; none: what the
     /// source gives as typical.
     pub thread_perf: Option<ThreadPerf>,
+    /// Learn threadPerf from counted instructions, where the machine counts them.
+    pub learn: bool,
     /// How load follows from how busy lanes are; none: as the source with its model, else as the
     /// model expects.
     pub normalization: Option<Normalization>,
@@ -33,15 +41,19 @@ pub struct Settings {
 impl Settings {
     /// How load follows from how busy lanes are.
     pub(crate) fn normalization(&self) -> Normalization {
-        let order = match cfg!(any(target_arch = "powerpc", target_arch = "powerpc64")) {
-            true => LaneOrder::LowerFirst,
-            false => LaneOrder::Independent,
+        let own = match self.governor.options.model() {
+            Model::Source => Normalization::Lanes(LANE_ORDER),
+            _ => Normalization::Model,
         };
-        self.normalization
-            .unwrap_or(match self.governor.options.model() {
-                Model::Source => Normalization::Lanes(order),
-                _ => Normalization::Model,
-            })
+        self.normalization.unwrap_or(own)
+    }
+
+    /// How lanes of a core are busy together, where it has to be assumed.
+    pub(crate) fn lane_order(&self) -> LaneOrder {
+        match self.normalization {
+            Some(Normalization::Lanes(order)) => order,
+            _ => LANE_ORDER,
+        }
     }
 
     /// threadPerf of as many lanes as the cores have, and whether it is assumed.

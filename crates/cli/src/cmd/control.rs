@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use sidelane_control::{
     ActuatorKind, DEFAULT_STATE_PATH, Event, Normalization, Outcome, Settings, restore,
 };
+use sidelane_metrics::calibrate::Calibration;
 use sidelane_model::{GovernorConfig, LaneOrder, Options, ThreadPerf};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -61,6 +62,12 @@ pub struct Args {
     /// [default: typical values, assumed].
     #[arg(long, value_name = "1,S,...", value_delimiter = ',')]
     thread_perf: Option<Vec<f64>>,
+    /// Take threadPerf from a file of 'sidelane calibrate'.
+    #[arg(long, value_name = "FILE", conflicts_with = "thread_perf")]
+    calibration: Option<PathBuf>,
+    /// Learn threadPerf while the machine works, where it counts instructions.
+    #[arg(long)]
+    learn: bool,
     /// How load follows from how busy lanes are [default: as the model expects; with the
     /// source's model as the source].
     #[arg(long, value_enum)]
@@ -182,7 +189,11 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
             ..GovernorConfig::default()
         },
     };
-    let thread_perf = args.thread_perf.clone().map(ThreadPerf::new).transpose();
+    let speeds = match &args.calibration {
+        Some(path) => Some(Calibration::read(path)?.thread_perf),
+        None => args.thread_perf.clone(),
+    };
+    let thread_perf = speeds.map(ThreadPerf::new).transpose();
     Ok(Settings {
         root: args.root.clone(),
         actuator: match args.actuator {
@@ -202,6 +213,7 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
             Lanes::LowerFirst => Normalization::Lanes(LaneOrder::LowerFirst),
             Lanes::Model => Normalization::Model,
         }),
+        learn: args.learn,
         ignore_nice: args.ignore_nice,
         state: args.state.clone(),
         metrics: args.metrics.clone(),

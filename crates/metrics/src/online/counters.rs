@@ -38,10 +38,12 @@ pub enum Error {
 }
 
 /// A counter on each of some lanes.
+#[derive(Debug)]
 pub struct LaneCounters {
     lanes: Vec<Lane>,
 }
 
+#[derive(Debug)]
 struct Lane {
     cpu: u32,
     counter: Counter,
