@@ -122,26 +122,31 @@ fn there_is_nothing_to_restore_twice() {
 
 #[test]
 fn without_privilege_nothing_is_changed() {
-    if !nix_is_root() {
-        return;
-    }
-    let root = machine(SMT, STAT);
-    // somebody who may read everything here, and write nothing
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-        .arg(env!("CARGO_BIN_EXE_sidelane"))
-        .args(["control", "--root"])
-        .arg(root.path())
-        .output()
-        .unwrap();
-    let (code, text) = says(&output);
-    assert!(
-        code == Some(3) && text.contains("run as root"),
-        "{code:?} {text}"
-    );
-}
-
-fn nix_is_root() -> bool {
     // SAFETY: only asks
-    unsafe { libc::geteuid() == 0 }
+    if unsafe { libc::geteuid() } != 0 {
+        return; // nobody else to become
+    }
+    let readable = |folder: &Path, mode| {
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let root = machine(SMT, STAT);
+    readable(root.path(), 0o755);
+    let state = tempfile::tempdir().unwrap();
+    readable(state.path(), 0o777);
+    // others may not reach the folder in which it was built
+    let program = state.path().join("sidelane");
+    fs::copy(env!("CARGO_BIN_EXE_sidelane"), &program).unwrap();
+    for (state, place) in [
+        (root.path().join("run/control.json"), "run"),
+        (state.path().join("control.json"), "smt/control"),
+    ] {
+        let mut command = Command::new(&program);
+        command.args(["control", "--root"]).arg(root.path());
+        command.arg("--state").arg(state).uid(65534).gid(65534);
+        let (code, text) = says(&command.output().unwrap());
+        assert!(
+            code == Some(3) && text.contains("run as root") && text.contains(place),
+            "{code:?} {text}"
+        );
+    }
 }
