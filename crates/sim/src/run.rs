@@ -124,9 +124,9 @@ fn replicate(
 impl Scenario {
     /// The machine as a configuration has it.
     pub(crate) fn machine_of(&self, configuration: &Configuration) -> Machine {
-        match configuration.smt_off {
-            true => self.machine.with_smt_off(),
-            false => self.machine.clone(),
+        match configuration.smt {
+            Some(lanes) => self.machine.with_lanes(lanes),
+            None => self.machine.clone(),
         }
     }
 }

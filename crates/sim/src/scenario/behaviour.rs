@@ -41,7 +41,7 @@ const IO: Shape = Shape {
 const STAGE: Shape = Shape {
     title: "a stage",
     form: "an array such as [{ workers = 4, demand_ms = 8 }]",
-    keys: &["workers", "demand_ms"],
+    keys: &["workers", "demand_ms", "delay_ms"],
     elsewhere: &[],
 };
 const QUALITY: Shape = Shape {
@@ -103,7 +103,7 @@ fn requests(
     let stages = stages(section, key == "trace", lanes)?;
     let arrivals = match key {
         "open" => {
-            let demand_ns = stages.iter().map(|stage| stage.demand.mean()).sum();
+            let demand_ns = stages.iter().map(Stage::mean_work_ns).sum();
             open(&value.section(&OPEN)?, context, demand_ns)?
         }
         "closed" => closed(&value.section(&CLOSED)?)?,
@@ -181,10 +181,28 @@ fn stages(section: &Section, traced: bool, lanes: usize) -> Result<Vec<Stage>> {
             value.error("stages: give at least one, such as { workers = 4, demand_ms = 8 }")
         );
     }
-    sections
-        .iter()
-        .map(|section| stage(section, false, lanes))
-        .collect()
+    let stages = sections.iter().map(|section| one_of_many(section, lanes));
+    let stages = stages.collect::<Result<Vec<_>>>()?;
+    match stages.iter().all(Stage::is_delay) {
+        true => Err(value.error("stages: nobody works; give one of them workers and a demand_ms")),
+        false => Ok(stages),
+    }
+}
+
+/// A stage of several: with workers, or a time beside the CPU.
+fn one_of_many(section: &Section, lanes: usize) -> Result<Stage> {
+    let Some(delay) = section.get("delay_ms") else {
+        return stage(section, false, lanes);
+    };
+    if let Some((key, value)) = section.those(&["workers", "demand_ms"]).next() {
+        return Err(value.error(format!(
+            "{key} stands beside delay_ms, where nobody works; make two stages of them"
+        )));
+    }
+    Ok(Stage {
+        workers: 0,
+        demand: distribution(delay)?,
+    })
 }
 
 /// One stage. The demands of a trace need no distribution beside them if there is only this one.

@@ -16,6 +16,8 @@ const SETTING_KEYS: &[&str] = &[
     "overdue_slice_ms",
     "smt_level",
 ];
+/// Most lanes of a core that `smt` can leave.
+const CORE_LANES_MAX: usize = 1024;
 const IN_SETTINGS: &str = "[configuration.settings]";
 
 pub(super) const CONFIGURATION: Shape = Shape {
@@ -49,7 +51,7 @@ pub(super) fn sole(workloads: &[Workload]) -> Configuration {
     Configuration {
         name: "sidelane".into(),
         scheduler: Kind::Sidelane(Settings::default()),
-        smt_off: false,
+        smt: None,
         workloads: (0..workloads.len()).collect(),
     }
 }
@@ -64,20 +66,20 @@ pub(super) fn configuration(
     let word = section.need("scheduler", &alternatives(&words))?;
     let word = word.word(&words.map(|word| (word, word)))?;
     let taking_part = taking_part(section, workloads)?;
-    let smt_off = match section.get("smt") {
-        None => false,
+    let smt = match section.get("smt") {
+        None => None,
         Some(value) => {
-            let off = value.word(&[("on", false), ("off", true)])?;
-            if off {
-                check_first_lanes(value, machine, workloads, &taking_part)?;
+            let lanes = lanes(value)?;
+            if let Some(lanes) = lanes {
+                check_first_lanes(value, lanes, machine, workloads, &taking_part)?;
             }
-            off
+            lanes
         }
     };
     Ok(Configuration {
         name: section.get("name").map_or(Ok(word.to_owned()), name)?,
         scheduler: scheduler(section, word)?,
-        smt_off,
+        smt,
         workloads: taking_part,
     })
 }
@@ -163,26 +165,32 @@ fn named(value: Value, workloads: &[Workload]) -> Result<Vec<usize>> {
     elements.iter().map(index).collect()
 }
 
-/// With SMT off each workload that is bound to CPUs still needs one that is there.
+/// Lanes of each core that are there; none: all.
+fn lanes(value: Value) -> Result<Option<usize>> {
+    if value.is_number() {
+        return value.integer(1..=CORE_LANES_MAX).map(Some);
+    }
+    value
+        .word(&[("on", None), ("off", Some(1))])
+        .map_err(|_| value.expected("\"on\", \"off\" or how many lanes of each core are there"))
+}
+
+/// With fewer lanes each workload that is bound to CPUs still needs one that is there.
 fn check_first_lanes(
     value: Value,
+    lanes: usize,
     machine: &Machine,
     workloads: &[Workload],
     taking_part: &[usize],
 ) -> Result<()> {
-    let is_online = |cpu: &&u32| machine.online[**cpu as usize];
-    let cores = machine.cores.iter();
-    let mut left: Vec<u32> = cores
-        .filter_map(|core| core.lanes.iter().find(is_online))
-        .copied()
-        .collect();
-    left.sort_unstable();
+    let online = machine.with_lanes(lanes).online;
     for workload in taking_part.iter().map(|index| &workloads[*index]) {
-        let stuck = |cpus: &Vec<u32>| !cpus.iter().any(|cpu| left.binary_search(cpu).is_ok());
+        let stuck = |cpus: &Vec<u32>| !cpus.iter().any(|cpu| online[*cpu as usize]);
         if workload.task.cpus.as_ref().is_some_and(stuck) {
             return Err(value.error(format!(
-                "smt: with \"off\" none of the cpus of workload {:?} is left, only the first \
-                 online lane of each core is; give it one of these, or leave it out",
+                "{}: none of the cpus of workload {:?} is among the first {lanes} online lanes of \
+                 each core; give it one of these, or leave it out",
+                value.key(),
                 workload.task.name
             )));
         }

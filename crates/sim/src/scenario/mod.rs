@@ -46,8 +46,8 @@ pub struct Configuration {
     pub name: String,
     /// Which scheduler decides.
     pub scheduler: Kind,
-    /// Only the first online lane of each core is there.
-    pub smt_off: bool,
+    /// Only the first so many online lanes of each core are there; none: all.
+    pub smt: Option<usize>,
     /// Indices of the workloads that take part.
     pub workloads: Vec<usize>,
 }

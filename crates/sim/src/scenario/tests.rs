@@ -113,13 +113,13 @@ fn the_demo_is_what_the_demo_runs() {
     let seen: Vec<_> = scenario
         .configurations
         .iter()
-        .map(|it| (it.name.as_str(), it.smt_off, &it.workloads[..]))
+        .map(|it| (it.name.as_str(), it.smt, &it.workloads[..]))
         .collect();
-    let expected: [(&str, bool, &[usize]); 4] = [
-        ("alone", false, &[0]),
-        ("default", false, &[0, 1]),
-        ("smt-off", true, &[0, 1]),
-        ("sidelane", false, &[0, 1]),
+    let expected: [(&str, Option<usize>, &[usize]); 4] = [
+        ("alone", None, &[0]),
+        ("default", None, &[0, 1]),
+        ("smt-off", Some(1), &[0, 1]),
+        ("sidelane", None, &[0, 1]),
     ];
     assert_eq!(seen, expected);
 }
