@@ -43,6 +43,7 @@ fn responses(machine: &Machine, arrivals: Arrivals, demand: &Distribution) -> Ve
         name: name.into(),
         scheduler,
         smt: None,
+        control: None,
         workloads: vec![0],
     };
     let scenario = Scenario {

@@ -82,6 +82,7 @@ fn scenario(machine: Machine, scheduler: Kind) -> Scenario {
             name: "only".into(),
             scheduler,
             smt: None,
+            control: None,
             workloads: vec![0, 1, 2],
         }],
         machine,

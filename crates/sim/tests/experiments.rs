@@ -144,12 +144,7 @@ fn all_experiments_can_be_read() {
     assert!(all.len() >= 6);
     for experiment in &all {
         assert!(!experiment.claims.is_empty(), "{}", experiment.name);
-        assert!(
-            !experiment.scenario.assumptions.is_empty(),
-            "{}",
-            experiment.name
-        );
-        assert!(experiment.runs() > 0);
+        assert!(!experiment.assumptions.is_empty(), "{}", experiment.name);
     }
 }
 

@@ -12,9 +12,20 @@ const BARS_MAX: usize = 24;
 const WIDE: f64 = 50.0;
 
 impl Report {
-    /// Pictures (SVG): each metric that was published against each sweep of numbers; and what was
-    /// published beside ours where there is no such sweep.
+    /// Pictures (SVG): each metric that was published against each sweep of numbers; what was
+    /// published beside ours where there is no such sweep; what the model predicts; histograms.
     pub fn figures(&self) -> Vec<String> {
+        let predictions = self.points.iter().flat_map(|point| &point.predictions);
+        let predicted = predictions.map(|prediction| prediction.chart().draw());
+        let mut figures: Vec<String> = predicted.collect();
+        if figures.is_empty() {
+            figures = self.simulated();
+        }
+        figures.extend(self.histograms());
+        figures
+    }
+
+    fn simulated(&self) -> Vec<String> {
         let numbers = |name: &&String| {
             let value = |point: &Point| point.at.get(*name).and_then(number);
             self.points.iter().all(|point| value(point).is_some())

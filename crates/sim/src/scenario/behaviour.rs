@@ -23,7 +23,7 @@ const OPEN: Shape = Shape {
 const CLOSED: Shape = Shape {
     title: "closed",
     form: "a table such as { clients = 50, think_ms = 1000 }",
-    keys: &["clients", "think_ms"],
+    keys: &["clients", "load", "think_ms"],
     elsewhere: &[],
 };
 const BATCH: Shape = Shape {
@@ -106,7 +106,7 @@ fn requests(
             let demand_ns = stages.iter().map(Stage::mean_work_ns).sum();
             open(&value.section(&OPEN)?, context, demand_ns)?
         }
-        "closed" => closed(&value.section(&CLOSED)?)?,
+        "closed" => closed(&value.section(&CLOSED)?, context, &stages)?,
         _ => traced(value, context)?,
     };
     let deadline = section.get("deadline_ms");
@@ -148,13 +148,24 @@ fn open(section: &Section, context: &Context, demand_ns: f64) -> Result<Arrivals
     Ok(Arrivals::Open { interarrival })
 }
 
-fn closed(section: &Section) -> Result<Arrivals> {
-    let clients = section
-        .need("clients", "how many, such as 50")?
-        .integer(1..=MANY)?;
+fn closed(section: &Section, context: &Context, stages: &[Stage]) -> Result<Arrivals> {
     let think = section
         .get("think_ms")
         .map_or(Ok(Distribution::Constant(0.0)), distribution)?;
+    let clients = match section.one_of(&["clients", "load"], "clients = 50")? {
+        ("clients", value) => value.integer(1..=MANY)?,
+        (_, value) => {
+            let work_ns: f64 = stages.iter().map(Stage::mean_work_ns).sum();
+            let rest_ns: f64 = stages.iter().map(|stage| stage.demand.mean()).sum();
+            let cores = value.number(LOAD)? * context.capacity;
+            // a cast saturates
+            let clients = (cores * (think.mean() + rest_ns) / work_ns).round() as usize;
+            if clients > MANY {
+                return Err(value.error(format!("load: that is more than {MANY} clients")));
+            }
+            clients.max(1)
+        }
+    };
     Ok(Arrivals::Closed { clients, think })
 }
 

@@ -1,6 +1,7 @@
 //! The tables `[[configuration]]`.
 
 use super::Configuration;
+use super::control::control;
 use super::error::Result;
 use super::limits::{Limits, MS, time_ns};
 use super::reader::{Section, Shape, Value, alternatives, similar};
@@ -23,7 +24,15 @@ const IN_SETTINGS: &str = "[configuration.settings]";
 pub(super) const CONFIGURATION: Shape = Shape {
     title: "[[configuration]]",
     form: "tables [[configuration]]",
-    keys: &["name", "scheduler", "without", "only", "smt", "settings"],
+    keys: &[
+        "name",
+        "scheduler",
+        "without",
+        "only",
+        "smt",
+        "control",
+        "settings",
+    ],
     elsewhere: &[
         ("slice_ms", IN_SETTINGS),
         ("batch_slice_ms", IN_SETTINGS),
@@ -52,6 +61,7 @@ pub(super) fn sole(workloads: &[Workload]) -> Configuration {
         name: "sidelane".into(),
         scheduler: Kind::Sidelane(Settings::default()),
         smt: None,
+        control: None,
         workloads: (0..workloads.len()).collect(),
     }
 }
@@ -62,7 +72,7 @@ pub(super) fn configuration(
     machine: &Machine,
     workloads: &[Workload],
 ) -> Result<Configuration> {
-    let words = ["sidelane", "default", "fifo"];
+    let words = ["sidelane", "default", "sibling-first", "fifo"];
     let word = section.need("scheduler", &alternatives(&words))?;
     let word = word.word(&words.map(|word| (word, word)))?;
     let taking_part = taking_part(section, workloads)?;
@@ -76,10 +86,24 @@ pub(super) fn configuration(
             lanes
         }
     };
+    let scheduler = scheduler(section, word)?;
+    let control = section.get("control").map(|value| {
+        if matches!(&scheduler, Kind::Sidelane(settings) if settings.smt_level.is_some()) {
+            return Err(
+                value.error("control stands beside smt_level, which it sets; leave that out")
+            );
+        }
+        check_first_lanes(value, 1, machine, workloads, &taking_part)?;
+        control(
+            value,
+            &smt.map_or(machine.clone(), |lanes| machine.with_lanes(lanes)),
+        )
+    });
     Ok(Configuration {
         name: section.get("name").map_or(Ok(word.to_owned()), name)?,
-        scheduler: scheduler(section, word)?,
+        scheduler,
         smt,
+        control: control.transpose()?,
         workloads: taking_part,
     })
 }
@@ -96,6 +120,7 @@ fn scheduler(section: &Section, word: &str) -> Result<Kind> {
     Ok(match word {
         "sidelane" => Kind::Sidelane(settings.map_or(Ok(Settings::default()), self::settings)?),
         "default" => kernel_default(),
+        "sibling-first" => Kind::Baseline(Baseline::SiblingFirst),
         _ => Kind::Baseline(Baseline::Fifo),
     })
 }
