@@ -83,6 +83,8 @@ pub enum Origin {
     Stated,
     /// It follows by arithmetic.
     Derived,
+    /// Nobody published it: a question of our own.
+    Own,
 }
 
 /// What a published value is to the model.

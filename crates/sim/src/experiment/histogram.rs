@@ -4,6 +4,7 @@ use super::{Point, Report};
 use crate::run::Outcome;
 use crate::show::{self, Axis, Chart, Series, Style};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 const NS_PER_MS: f64 = 1e6;
 /// Most bins of a histogram.
@@ -17,6 +18,9 @@ pub(super) struct Histogram {
     pub workload: String,
     /// In which configurations.
     pub configurations: Vec<String>,
+    /// At which points of the sweeps; none: at all.
+    #[serde(default)]
+    pub at: BTreeMap<String, toml::Value>,
     /// Width of a bin, ms.
     pub bin_ms: f64,
     /// What is above is left out, ms.
@@ -95,6 +99,10 @@ impl Report {
             let title = format!("Responses of {}{at}", histogram.workload);
             histogram.chart(point, title).draw()
         };
-        self.points.iter().map(draw).collect()
+        let meant = |point: &&Point| {
+            let mut at = histogram.at.iter();
+            at.all(|(name, value)| point.at.get(name) == Some(value))
+        };
+        self.points.iter().filter(meant).map(draw).collect()
     }
 }

@@ -182,9 +182,12 @@ impl Claim {
             (Some(other), Increase) => format!("{own} ÷ {other} − 1"),
             (Some(other), Reduction) => format!("1 − {own} ÷ {other}"),
         };
-        let over = self.greatest_over.as_ref();
-        let over = over.map_or(String::new(), |sweep| format!(", most over {sweep}"));
-        format!("{}{workload}: {compared}{over}", self.what)
+        let most = if self.greatest_over.is_some() {
+            "max "
+        } else {
+            ""
+        };
+        format!("{most}{}{workload}: {compared}", self.what)
     }
 
     /// `0.9` or `< 100`.
