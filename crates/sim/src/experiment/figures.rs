@@ -75,7 +75,7 @@ impl Report {
             }
         }
         self.add_published(&mut chart, sweep, what, workload);
-        chart.y = value_axis(what, &chart.series);
+        chart.y = value_axis(what, &chart.series, self.draw_to.get(what).copied());
         chart.draw()
     }
 
@@ -149,10 +149,13 @@ impl Report {
     }
 }
 
-/// Logarithmic where values differ much.
-fn value_axis(what: &str, series: &[Series]) -> Axis {
+/// Up to a value if one is wanted; logarithmic where values differ much.
+fn value_axis(what: &str, series: &[Series], to: Option<f64>) -> Axis {
     let values = || series.iter().flat_map(|s| &s.points).map(|point| point.y);
     let low = values().fold(f64::INFINITY, f64::min);
+    if let Some(to) = to.filter(|to| low < *to) {
+        return Axis::linear(what).between(low, to);
+    }
     let high = values().fold(0.0, f64::max);
     match low > 0.0 && high > WIDE * low {
         true => Axis::log(what),

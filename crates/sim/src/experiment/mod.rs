@@ -23,6 +23,7 @@ use crate::Scenario;
 use crate::scenario::ScenarioError;
 use histogram::Histogram;
 use model::ModelCase;
+use std::collections::BTreeMap;
 use sweep::Sweep;
 
 include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
@@ -45,6 +46,8 @@ pub struct Experiment {
     /// What the results rest on that nobody measured or published.
     pub assumptions: Vec<String>,
     subject: Subject,
+    /// By metric: how far up its axis goes in pictures.
+    draw_to: BTreeMap<String, f64>,
     histogram: Option<Histogram>,
 }
 

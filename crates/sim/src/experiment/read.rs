@@ -8,6 +8,7 @@ use super::{Experiment, ExperimentError, Simulated, Subject};
 use crate::Scenario;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::collections::BTreeMap;
 use toml_edit::DocumentMut;
 
 /// What makes a scenario an experiment; the rest is the scenario reader's.
@@ -46,6 +47,8 @@ struct Head {
     source: String,
     #[serde(default)]
     notes: Vec<String>,
+    #[serde(default)]
+    draw_to: BTreeMap<String, f64>,
 }
 
 /// The scenario, without what makes it an experiment.
@@ -113,6 +116,7 @@ impl Experiment {
             title: read.experiment.title,
             source: read.experiment.source,
             notes: read.experiment.notes,
+            draw_to: read.experiment.draw_to,
             claims: claims
                 .chain(read.expect.into_iter().map(Claim::from))
                 .collect(),

@@ -50,6 +50,8 @@ pub struct Report {
     #[serde(skip)]
     pub points: Vec<Point>,
     #[serde(skip)]
+    pub(super) draw_to: BTreeMap<String, f64>,
+    #[serde(skip)]
     pub(super) histogram: Option<Histogram>,
 }
 
@@ -82,6 +84,7 @@ impl Experiment {
             findings,
             sweeps: sweeps.iter().map(|sweep| sweep.name.clone()).collect(),
             points,
+            draw_to: self.draw_to.clone(),
             histogram: self.histogram.clone(),
         })
     }
