@@ -2,12 +2,15 @@
 
 SIDELANE := target/release/sidelane
 
-.PHONY: help demo build test lint test-kernels swarm bench-simulator
+.PHONY: help demo build test lint test-kernels swarm bench-simulator install
+
+PREFIX ?= /usr/local
 
 help:
 	@echo 'make demo          show a server beside batch work on an emulated SMT machine'
 	@echo 'make test          check formats and lints, run all tests, boot the test bed'
 	@echo 'make build         build $(SIDELANE)'
+	@echo 'make install       install the program, man pages and units below PREFIX ($(PREFIX))'
 	@echo 'make test-kernels  run the scheduler tests on several kernel versions'
 	@echo 'make swarm         10,000 random machines, loads and faults, simulated'
 	@echo 'make bench-simulator  measure the simulator, also against others'
@@ -19,6 +22,9 @@ demo: build
 build:
 	@scripts/setup build
 	cargo build --release --locked
+
+install: build
+	scripts/install $(SIDELANE) '$(DESTDIR)' '$(PREFIX)'
 
 test: lint
 	@scripts/setup test

@@ -47,6 +47,14 @@ pub fn code_of(error: &anyhow::Error) -> ExitCode {
     if let Some(error) = error.downcast_ref::<sidelane_demo::Error>() {
         return of_demo(error);
     }
+    if let Some(error) = error.downcast_ref::<sidelane_metrics::calibrate::Error>() {
+        return of_calibration(error);
+    }
+    match error.downcast_ref::<sidelane_control::Error>() {
+        Some(error) if error.is_machine() => return ExitCode::from(CANNOT),
+        Some(error) if error.is_input() => return ExitCode::from(BAD_INPUT),
+        _ => {}
+    }
     match error.downcast_ref::<sidelane_sched::Error>() {
         Some(error) if error.is_machine() => ExitCode::from(CANNOT),
         Some(error) if error.is_input() => ExitCode::from(BAD_INPUT),
@@ -63,6 +71,16 @@ fn of_testbed(error: &sidelane_testbed::Error) -> ExitCode {
         Error::Machine { .. } => 125.into(),
         Error::Interrupted => 130.into(),
         Error::Io { .. } => ExitCode::FAILURE,
+    }
+}
+
+fn of_calibration(error: &sidelane_metrics::calibrate::Error) -> ExitCode {
+    use sidelane_metrics::calibrate::Error;
+    match error {
+        error if error.is_machine() => CANNOT.into(),
+        error if error.is_input() => BAD_INPUT.into(),
+        Error::Interrupted => 130.into(),
+        _ => ExitCode::FAILURE,
     }
 }
 

@@ -40,6 +40,9 @@ pub enum Error {
     /// The topology cannot be read.
     #[error(transparent)]
     Topology(#[from] sidelane_topology::ReadError),
+    /// The SMT level cannot be set.
+    #[error(transparent)]
+    Control(#[from] sidelane_control::Error),
     /// The emulated machine failed.
     #[error(transparent)]
     Testbed(#[from] sidelane_testbed::Error),

@@ -1,11 +1,13 @@
 //! The reporting side: boots the emulated machine, has everything measured in it, collects messages.
 
 use crate::driver::{self, Observer};
-use crate::error::{Error, Result};
-use crate::message::{Lines, Message};
+use crate::error::{During, Error, Result};
+use crate::message::{Lines, Message, from_line, to_line};
 use crate::plan::{Configuration, Plan, Workload};
 use crate::redis;
 use crate::sys::find_program;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sidelane_testbed::{Job, Machine, Spec};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,6 +19,17 @@ use std::sync::atomic::AtomicBool;
 pub fn measure_emulated(plan: &Plan, mut spec: Spec, tell: &mut dyn Write) -> Result<Vec<Message>> {
     plan.validate()?;
     spec.add.extend(programs(plan)?);
+    emulated(plan, &["demo", "--in-guest"], spec, tell)
+}
+
+/// Boots the emulated machine, runs `sidelane` there with arguments of which the plan is the last, and
+/// collects the messages that it writes on standard output.
+pub(crate) fn emulated<M: DeserializeOwned>(
+    plan: &impl Serialize,
+    arguments: &[&str],
+    mut spec: Spec,
+    tell: &mut dyn Write,
+) -> Result<Vec<M>> {
     // Host CPUs that fall asleep come back slowly, which would make `alone` look slow.
     spec.keep_host_awake = true;
     // Accounting that no configuration uses costs emulated instructions at each switch and wake-up.
@@ -31,10 +44,11 @@ pub fn measure_emulated(plan: &Plan, mut spec: Spec, tell: &mut dyn Write) -> Re
         text: "the plan".into(),
         source,
     })?;
+    let words = ["sidelane"].iter().chain(arguments).copied();
     let mut machine = Machine::boot(&spec)?;
     let _ = writeln!(tell, "booted in {:.1} s", machine.boot_time().as_secs_f64());
     let mut lines = Lines::default();
-    let job = Job::new(["sidelane", "demo", "--in-guest", &text]);
+    let job = Job::new(words.chain([text.as_str()]));
     let status = machine.run(job, &mut lines, tell)?;
     if !status.success() {
         return Err(Error::Guest(status));
@@ -118,14 +132,7 @@ pub struct Printer;
 
 impl Observer for Printer {
     fn message(&mut self, message: Message) -> Result<()> {
-        let mut stdout = std::io::stdout().lock();
-        stdout
-            .write_all(message.to_line()?.as_bytes())
-            .and_then(|()| stdout.flush())
-            .map_err(|source| Error::Io {
-                what: "writing a message".into(),
-                source,
-            })
+        print(&message)
     }
 
     fn progress(&mut self, text: &str) {
@@ -133,13 +140,18 @@ impl Observer for Printer {
     }
 }
 
+/// Writes a message on standard output.
+pub(crate) fn print<M: Serialize + std::fmt::Debug>(message: &M) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout
+        .write_all(to_line(message)?.as_bytes())
+        .and_then(|()| stdout.flush())
+        .during(|| "writing a message".into())
+}
+
 /// The measuring part in the guest; `plan` is the text that the reporting part passed.
 pub fn measure_in_guest(plan: &str, sidelane: &Path, stop: &AtomicBool) -> Result<()> {
-    let plan: Plan = serde_json::from_str(plan).map_err(|source| Error::Message {
-        text: "the plan".into(),
-        source,
-    })?;
-    driver::measure(&plan, sidelane, stop, &mut Printer)
+    driver::measure(&from_line(plan)?, sidelane, stop, &mut Printer)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub mod compute;
 pub mod driver;
 mod error;
 pub mod host;
+pub mod levels;
 pub mod machine;
 pub mod message;
 pub mod plan;

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::plan::{Configuration, Workload};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sidelane_metrics::histogram::LogHistogram;
 use sidelane_metrics::latency::Summary;
@@ -102,37 +103,45 @@ pub struct TraceRun {
     pub analysis: Analysis,
 }
 
-impl Message {
-    /// The line, with its end.
-    pub fn to_line(&self) -> Result<String> {
-        serde_json::to_string(self)
-            .map(|text| text + "\n")
-            .map_err(|source| Error::Message {
-                text: format!("{self:?}"),
-                source,
-            })
-    }
-
-    /// From a line.
-    pub fn from_line(line: &str) -> Result<Message> {
-        serde_json::from_str(line).map_err(|source| Error::Message {
-            text: line.chars().take(200).collect(),
+/// A message as a line, with its end.
+pub fn to_line<M: Serialize + std::fmt::Debug>(message: &M) -> Result<String> {
+    serde_json::to_string(message)
+        .map(|text| text + "\n")
+        .map_err(|source| Error::Message {
+            text: format!("{message:?}"),
             source,
         })
-    }
+}
+
+/// A message, or whatever else is passed as text, from a line.
+pub fn from_line<M: DeserializeOwned>(line: &str) -> Result<M> {
+    serde_json::from_str(line).map_err(|source| Error::Message {
+        text: line.chars().take(200).collect(),
+        source,
+    })
 }
 
 /// Collects bytes as they come and hands out the messages of whole lines.
-#[derive(Debug, Default)]
-pub struct Lines {
+#[derive(Debug)]
+pub struct Lines<M> {
     bytes: Vec<u8>,
-    messages: Vec<Message>,
+    messages: Vec<M>,
     error: Option<Error>,
 }
 
-impl Lines {
+impl<M> Default for Lines<M> {
+    fn default() -> Lines<M> {
+        Lines {
+            bytes: Vec::new(),
+            messages: Vec::new(),
+            error: None,
+        }
+    }
+}
+
+impl<M> Lines<M> {
     /// All messages; fails if a line was none, or if the last one is incomplete.
-    pub fn finish(self) -> Result<Vec<Message>> {
+    pub fn finish(self) -> Result<Vec<M>> {
         match (self.error, self.bytes.is_empty()) {
             (Some(error), _) => Err(error),
             (None, true) => Ok(self.messages),
@@ -141,17 +150,17 @@ impl Lines {
     }
 
     /// The messages so far.
-    pub fn messages(&self) -> &[Message] {
+    pub fn messages(&self) -> &[M] {
         &self.messages
     }
 }
 
-impl std::io::Write for Lines {
+impl<M: DeserializeOwned> std::io::Write for Lines<M> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.bytes.extend_from_slice(bytes);
         while let Some(end) = self.bytes.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.bytes.drain(..=end).collect();
-            match Message::from_line(String::from_utf8_lossy(&line).trim_end()) {
+            match from_line(String::from_utf8_lossy(&line).trim_end()) {
                 Ok(message) => self.messages.push(message),
                 Err(error) => {
                     self.error.get_or_insert(error);
@@ -186,9 +195,9 @@ mod tests {
             Message::Reference(reference),
             Message::Done,
         ];
-        let text: String = messages.iter().map(|m| m.to_line().unwrap()).collect();
+        let text: String = messages.iter().map(|m| to_line(m).unwrap()).collect();
         for step in [1, 7, text.len()] {
-            let mut lines = Lines::default();
+            let mut lines = Lines::<Message>::default();
             for piece in text.as_bytes().chunks(step) {
                 lines.write_all(piece).unwrap();
             }
@@ -198,7 +207,7 @@ mod tests {
 
     #[test]
     fn other_lines_and_cut_ends_are_errors() {
-        let mut lines = Lines::default();
+        let mut lines = Lines::<Message>::default();
         lines
             .write_all(b"\"done\"\nSegmentation fault\n\"done\"\n")
             .unwrap();
@@ -210,7 +219,7 @@ mod tests {
                 .to_string()
                 .contains("Segmentation")
         );
-        let mut lines = Lines::default();
+        let mut lines = Lines::<Message>::default();
         lines.write_all(b"\"don").unwrap();
         assert!(lines.finish().is_err());
     }

@@ -1,11 +1,21 @@
-//! SMT metrics: pure arithmetic.
+//! SMT metrics: what lanes that share a core really deliver.
 //!
-//! Nothing here does I/O, reads a clock or needs a privilege: callers bring samples and events.
+//! Pure arithmetic, which does no I/O, reads no clock and needs no privilege:
 //!
 //! - [`latency`]: percentiles by nearest rank, medians over repetitions.
 //! - [`histogram`]: counts in logarithmic buckets, for distributions that have to travel or be drawn.
 //! - [`trace`]: what a trace of scheduling events says about batch beside critical tasks.
+//! - [`thread_perf`]: what makes threadPerf valid, and the nearest valid one to measured speeds.
+//! - [`online::rates`]: threadPerf from work done and time at each density, while the machine works.
+//!
+//! Measurement on this machine:
+//!
+//! - [`calibrate`]: threadPerf from short, pinned runs.
+//! - [`online::counters`]: instructions of each lane, by hardware counters.
 
+pub mod calibrate;
 pub mod histogram;
 pub mod latency;
+pub mod online;
+pub mod thread_perf;
 pub mod trace;

@@ -66,7 +66,7 @@ pub enum Error {
     #[error("a window of 0 intervals; give at least 1")]
     Window,
     /// A hysteresis that no level could overcome, or none at all.
-    #[error("hysteresis {0}; give a share of the response from 0 to below 1, such as 0.02")]
+    #[error("hysteresis {0}; give a share of the load from 0 to below 1, such as 0.05")]
     Hysteresis(f64),
     /// An SMT level that the cores do not have.
     #[error("SMT level {level}; give 1 to {lanes}, the lanes of a core")]

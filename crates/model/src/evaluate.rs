@@ -138,7 +138,13 @@ pub fn evaluate(machine: &Machine, utilization: Utilization, options: Options) -
     Evaluation { levels, best }
 }
 
-fn level_at(machine: &Machine, level: usize, utilization: f64, options: Options) -> Level {
+/// One level at a load.
+pub(crate) fn level_at(
+    machine: &Machine,
+    level: usize,
+    utilization: f64,
+    options: Options,
+) -> Level {
     let times = match utilization < capacity(machine, level, options.model) {
         true => solve(machine, level, utilization, options),
         false => None,

@@ -76,11 +76,11 @@ pub enum Error {
     /// No running scheduler to read counters from.
     #[error("no Sidelane scheduler is attached; start one with 'sidelane run'")]
     NotRunning,
-    /// Counters that cannot be read.
+    /// The running scheduler's counters or settings cannot be reached.
     #[error(
-        "cannot read the scheduler's counters: {0}; run as root, with the same version of sidelane as the scheduler's"
+        "cannot read or change the running scheduler: {0}; run as root, with the same version of sidelane as the scheduler's"
     )]
-    Counters(String),
+    Running(String),
 }
 
 impl Error {

@@ -15,6 +15,7 @@ mod layout;
 mod loader;
 mod resolve;
 pub mod rules;
+pub mod running;
 pub mod stats;
 
 pub use check::{Check, Finds, RuleCheck, check};

@@ -329,11 +329,11 @@ fn load<'a>(
         rodata.nr_cores = layout.cores.len() as u32;
         rodata.nr_lanes = layout.lanes.len() as u32;
     }
-    if let Some(bss) = skel.maps.bss_data.as_mut() {
+    if let Some(data) = skel.maps.data_sidelane_data.as_mut() {
         let mut settings = config.scheduler.to_settings(layout.lanes_per_core_max);
         settings.nr_rules = rules.len() as u32;
         settings.has_cgroup_rules = u32::from(cgroups::needed(&config.rules));
-        copy_bytes(&settings, &mut bss.settings);
+        copy_bytes(&settings, &mut data.settings);
     }
     skel.struct_ops.sidelane_ops_mut().flags |=
         *scx_utils::compat::SCX_OPS_ENQ_LAST | *scx_utils::compat::SCX_OPS_KEEP_BUILTIN_IDLE;

@@ -1,14 +1,9 @@
 //! Counters of the running scheduler, read from its map by whoever may.
-//!
-//! The map is found by its name among the kernel's maps, so that nothing has to be
-//! pinned and the loader needs no socket.
 
 use crate::bpf::{from_bytes, intf};
-use crate::{Class, Error};
-use libbpf_rs::query::MapInfoIter;
+use crate::{Class, Error, running};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -64,47 +59,49 @@ impl Reader {
     /// Finds the running scheduler.
     ///
     /// # Errors
-    /// [`Error::NotPrivileged`], [`Error::NotRunning`], or [`Error::Counters`].
+    /// [`Error::NotPrivileged`], [`Error::NotRunning`], or [`Error::Running`].
     pub fn open() -> Result<Reader, Error> {
-        if !nix::unistd::geteuid().is_root() {
-            return Err(Error::NotPrivileged);
-        }
-        let found = MapInfoIter::default().find(|map| map.name.as_bytes() == MAP_NAME);
-        let map = found.ok_or(Error::NotRunning)?;
-        if map.value_size as usize != size_of::<intf::counters>() {
-            return Err(Error::Counters("they have another layout".to_owned()));
-        }
-        let map = MapHandle::from_map_id(map.id).map_err(|e| Error::Counters(e.to_string()))?;
+        let map = running::map(MAP_NAME, size_of::<intf::counters>())?;
         Ok(Reader { map })
     }
 
     /// Reads the totals.
     ///
     /// # Errors
-    /// [`Error::NotRunning`] once the scheduler is gone, [`Error::Counters`] otherwise.
+    /// [`Error::NotRunning`] once the scheduler is gone, [`Error::Running`] otherwise.
     pub fn read(&self) -> Result<Counters, Error> {
-        if !is_attached() {
+        let mut totals = Counters::default();
+        for counters in self.per_cpu()? {
+            totals.add(&counters);
+        }
+        Ok(totals)
+    }
+
+    /// Time that critical and normal work ran on each lane since attach, ns; by CPU number.
+    ///
+    /// # Errors
+    /// As [`Reader::read`].
+    pub fn foreground_ns(&self) -> Result<Vec<u64>, Error> {
+        let of = |counters: &intf::counters| {
+            counters.run_ns[Class::Critical as usize] + counters.run_ns[Class::Normal as usize]
+        };
+        Ok(self.per_cpu()?.iter().map(of).collect())
+    }
+
+    fn per_cpu(&self) -> Result<Vec<intf::counters>, Error> {
+        if !running::is_attached() {
             return Err(Error::NotRunning);
         }
         let per_cpu = self
             .map
             .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|e| Error::Counters(e.to_string()))?
-            .ok_or_else(|| Error::Counters("the map is empty".to_owned()))?;
-        let mut totals = Counters::default();
-        for bytes in &per_cpu {
-            let counters = from_bytes(bytes)
-                .ok_or_else(|| Error::Counters("a counter set is too short".to_owned()))?;
-            totals.add(&counters);
-        }
-        Ok(totals)
+            .map_err(|e| Error::Running(e.to_string()))?
+            .ok_or_else(|| Error::Running("the map is empty".to_owned()))?;
+        let read = |bytes: &Vec<u8>| {
+            from_bytes(bytes).ok_or_else(|| Error::Running("a counter set is too short".to_owned()))
+        };
+        per_cpu.iter().map(read).collect()
     }
-}
-
-/// Is a scheduler of ours attached?
-pub fn is_attached() -> bool {
-    std::fs::read_to_string("/sys/kernel/sched_ext/root/ops")
-        .is_ok_and(|name| name.trim().starts_with("sidelane"))
 }
 
 impl Counters {

@@ -56,23 +56,31 @@ fn critical_work_is_alone_on_its_core() {
     eprintln!("{:?}", sim.counters());
 }
 
-/// The SMT level caps the busy lanes of a core, also for work that is sent to a lane directly.
+/// Core time at each density under an SMT level, of a workload on 4 cores of 2 lanes.
+fn density(workload: &str, level: u32) -> Vec<f64> {
+    let text = format!(
+        "[machine]\ncores = 4\nlanes = 2\nthread_perf = [1, 0.6]\n[run]\nreplications = 2\nseconds = 10\n\
+         [[workload]]\nname = \"work\"\n{workload}\n[[configuration]]\nname = \"capped\"\n\
+         scheduler = \"sidelane\"\n[configuration.settings]\nsmt_level = {level}\n"
+    );
+    let scenario = Scenario::parse(&text, "level.toml").unwrap();
+    let outcomes = run(&scenario, &|| ()).unwrap();
+    let summary = Summary::new(&scenario, &outcomes);
+    summary.configurations[0].core_time_by_density.clone()
+}
+
+/// The SMT level caps the lanes of critical work, also of such that is sent to a lane directly.
 #[test]
 fn the_smt_level_is_a_cap() {
-    let scenario = |level: u32| {
-        let text = format!(
-            "[machine]\ncores = 4\nlanes = 2\nthread_perf = [1, 0.6]\n[run]\nreplications = 2\nseconds = 10\n\
-             [[workload]]\nname = \"server\"\nclass = \"critical\"\nopen = {{ load = 0.8 }}\n\
-             demand_ms = {{ exponential = 1 }}\n[[configuration]]\nname = \"capped\"\n\
-             scheduler = \"sidelane\"\n[configuration.settings]\nsmt_level = {level}\n"
-        );
-        Scenario::parse(&text, "level.toml").unwrap()
-    };
-    let shared = |level| {
-        let outcomes = run(&scenario(level), &|| ()).unwrap();
-        let summary = Summary::new(&scenario(level), &outcomes);
-        summary.configurations[0].core_time_by_density[2]
-    };
+    let server = "class = \"critical\"\nopen = { load = 0.8 }\ndemand_ms = { exponential = 1 }";
+    let shared = |level| density(server, level)[2];
     assert!(shared(2) > 0.1, "{}", shared(2));
     assert_eq!(shared(1), 0.0);
+}
+
+/// Batch goes by its own rule.
+#[test]
+fn the_smt_level_is_no_cap_for_batch() {
+    let shared = density("class = \"batch\"\nbatch = { tasks = 8 }", 1)[2];
+    assert!(shared > 0.99, "{shared}");
 }

@@ -72,21 +72,8 @@ pub struct Args {
     /// Start of all random numbers: same seed, same requests.
     #[arg(long, default_value_t = Plan::default().seed, value_name = "N")]
     seed: u64,
-    /// Cores of the emulated machine.
-    #[arg(long, default_value_t = 2, value_name = "C")]
-    cores: usize,
-    /// Lanes of each core [default: 2].
-    #[arg(long, value_name = "T")]
-    lanes: Option<usize>,
-    /// Speed of a lane when 1, 2, ... lanes of its core run [default: 1, 1/2, ... 1/T].
-    #[arg(long, value_delimiter = ',', value_name = "1,X,...")]
-    thread_perf: Vec<f64>,
-    /// `newest`, a version, or the path of a kernel image.
-    #[arg(long, default_value = "newest", value_name = "VERSION|PATH")]
-    kernel: String,
-    /// Measure on this machine's own SMT instead (needs root).
-    #[arg(long)]
-    native: bool,
+    #[command(flatten)]
+    machine: MachineArgs,
     /// Where the drawing of the latency distributions goes.
     #[arg(long, default_value = "sidelane-demo.svg", value_name = "FILE")]
     svg: PathBuf,
@@ -98,8 +85,49 @@ pub struct Args {
     in_guest: Option<String>,
 }
 
+/// Which machine is measured.
+#[derive(clap::Args)]
+pub(super) struct MachineArgs {
+    /// Cores of the emulated machine.
+    #[arg(long, default_value_t = 2, value_name = "C")]
+    cores: usize,
+    /// Lanes of each core [default: 2].
+    #[arg(long, value_name = "T")]
+    lanes: Option<usize>,
+    /// Speed of a lane when 1, 2, ... lanes of its core run [default: 1, 1/2, ... 1/T].
+    #[arg(long, value_delimiter = ',', value_name = "1,X,...")]
+    pub(super) thread_perf: Vec<f64>,
+    /// `newest`, a version, or the path of a kernel image.
+    #[arg(long, default_value = "newest", value_name = "VERSION|PATH")]
+    kernel: String,
+    /// Measure on this machine's own SMT instead (needs root).
+    #[arg(long)]
+    pub(super) native: bool,
+}
+
+impl MachineArgs {
+    /// The emulated machine; Ctrl-C ends it.
+    pub(super) fn spec(&self, sidelane: PathBuf) -> anyhow::Result<Spec> {
+        let mut spec = Spec::new(sidelane)?;
+        spec.cores = self.cores;
+        spec.thread_perf = match (self.lanes, self.thread_perf.len()) {
+            (lanes, 0) => smt::even_shares(lanes.unwrap_or(2)),
+            (Some(lanes), given) if lanes != given => {
+                bail!("--thread-perf has {given} numbers for {lanes} lanes: one for each is needed")
+            }
+            _ => self.thread_perf.clone(),
+        };
+        spec.kernel = Kernel::from(self.kernel.as_str());
+        let interrupt = Interrupt::new()?;
+        spec.interrupt = interrupt.clone();
+        ctrlc::set_handler(move || interrupt.raise())?;
+        Ok(spec)
+    }
+}
+
 #[derive(clap::Subcommand)]
 enum Part {
+    Levels(super::demo_levels::Args),
     /// The computing server, on the connection that is its standard input.
     #[command(hide = true)]
     ServeCompute {
@@ -111,9 +139,13 @@ enum Part {
 
 /// Runs `sidelane demo`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if let Some(Part::ServeCompute { workers }) = args.part {
-        server::serve_standard_input(workers)?;
-        return Ok(ExitCode::SUCCESS);
+    match args.part {
+        Some(Part::ServeCompute { workers }) => {
+            server::serve_standard_input(workers)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(Part::Levels(args)) => return super::demo_levels::run(args),
+        None => {}
     }
     let sidelane = std::env::current_exe()?;
     if let Some(plan) = &args.in_guest {
@@ -123,12 +155,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan();
     plan.validate()?;
     eprintln!("sidelane: measuring for about {:.0} s", plan.seconds());
-    let results = if args.native {
+    let results = if args.machine.native {
         let stop = interrupt::flag()?;
         let messages = host::measure_native(&plan, &sidelane, stop, &mut std::io::stderr())?;
         Results::new(&messages, None)?
     } else {
-        let spec = args.spec(sidelane)?;
+        let spec = args.machine.spec(sidelane)?;
         let thread_perf = spec.thread_perf.clone();
         let messages = host::measure_emulated(&plan, spec, &mut std::io::stderr())?;
         Results::new(&messages, Some(&thread_perf))?
@@ -166,23 +198,6 @@ impl Args {
             trace_ms: Some(milliseconds(self.trace_seconds)).filter(|&ms| ms > 0),
             ..Plan::default()
         }
-    }
-
-    fn spec(&self, sidelane: PathBuf) -> anyhow::Result<Spec> {
-        let mut spec = Spec::new(sidelane)?;
-        spec.cores = self.cores;
-        spec.thread_perf = match (self.lanes, self.thread_perf.len()) {
-            (lanes, 0) => smt::even_shares(lanes.unwrap_or(2)),
-            (Some(lanes), given) if lanes != given => {
-                bail!("--thread-perf has {given} numbers for {lanes} lanes: one for each is needed")
-            }
-            _ => self.thread_perf.clone(),
-        };
-        spec.kernel = Kernel::from(self.kernel.as_str());
-        let interrupt = Interrupt::new()?;
-        spec.interrupt = interrupt.clone();
-        ctrlc::set_handler(move || interrupt.raise())?;
-        Ok(spec)
     }
 }
 

@@ -1,7 +1,11 @@
 //! The subcommands, a file each.
 
+mod calibrate;
+mod control;
 mod demo;
+mod demo_levels;
 mod doctor;
+mod man;
 mod model;
 mod reproduce;
 mod run;
@@ -20,8 +24,12 @@ use std::process::ExitCode;
 /// What to do.
 #[derive(Subcommand)]
 pub enum Command {
+    Calibrate(calibrate::Args),
+    Control(control::Args),
     Demo(demo::Args),
     Doctor(doctor::Args),
+    #[command(hide = true)]
+    Man(man::Args),
     Model(model::Args),
     Reproduce(reproduce::Args),
     Run(run::Args),
@@ -35,8 +43,11 @@ impl Command {
     /// Runs the subcommand; the exit code is the process's.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self {
+            Command::Calibrate(args) => calibrate::run(args),
+            Command::Control(args) => control::run(args),
             Command::Demo(args) => demo::run(args),
             Command::Doctor(args) => doctor::run(args),
+            Command::Man(args) => man::run(args),
             Command::Model(args) => model::run(args),
             Command::Reproduce(args) => reproduce::run(args),
             Command::Run(args) => run::run(args),

@@ -3,6 +3,7 @@
 use super::Format;
 use crate::exit::BadInput;
 use clap::ValueEnum;
+use sidelane_metrics::calibrate::Calibration;
 use sidelane_model::{
     Machine, Model, Options, ThreadPerf, Utilization, crossovers, evaluate, sweep, sweep_text, text,
 };
@@ -19,6 +20,7 @@ const EXAMPLES: &str = "Examples:
   sidelane model --cores 16 --thread-perf 1,0.6 --utilization 0.3
   sidelane model --cores 16 --thread-perf 1,0.6 --utilization 0.3 --model placed
   sidelane model --cores 4 --thread-perf 1,0.75,0.57,0.45 --sweep --svg figure-3.svg
+  sidelane model --cores 16 --calibration machine.json --utilization 0.3
   sidelane model --cores 4 --thread-perf 1,0.6 --utilization 0.7 --format json | jq .best";
 
 /// Points of a sweep.
@@ -32,8 +34,17 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     cores: u32,
     /// Speed of a thread when 1, 2, ... lanes of its core run, relative to running alone.
-    #[arg(long, value_name = "1,S,...", value_delimiter = ',', required = true)]
+    #[arg(
+        long,
+        value_name = "1,S,...",
+        value_delimiter = ',',
+        required_unless_present = "calibration",
+        conflicts_with = "calibration"
+    )]
     thread_perf: Vec<f64>,
+    /// The same as measured, from a file of `sidelane calibrate --output`.
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
     /// Normalised utilisation: that of the cores if one lane of each did all the work; 0.3 for 30 %.
     /// May be above 1.
     #[arg(
@@ -62,7 +73,7 @@ pub struct Args {
 
 /// Names of models.
 #[derive(Clone, Copy, ValueEnum)]
-enum ModelName {
+pub(super) enum ModelName {
     /// The published one: random placement, waiting tasks move to idle cores.
     Source,
     /// Naive M/M/s: lanes do not slow each other down.
@@ -75,9 +86,25 @@ enum ModelName {
     Balanced,
 }
 
+impl From<ModelName> for Model {
+    fn from(name: ModelName) -> Model {
+        match name {
+            ModelName::Source => Model::Source,
+            ModelName::Mms => Model::MMs,
+            ModelName::TimeSliced => Model::TimeSliced,
+            ModelName::Placed => Model::Placed,
+            ModelName::Balanced => Model::Balanced,
+        }
+    }
+}
+
 /// Runs `sidelane model`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (machine, options) = read(&args).map_err(bad_input)?;
+    let thread_perf = match &args.calibration {
+        Some(path) => Calibration::read(path)?.thread_perf,
+        None => args.thread_perf.clone(),
+    };
+    let (machine, options) = read(&args, thread_perf).map_err(bad_input)?;
     match args.utilization {
         Some(utilization) => {
             let utilization = Utilization::new(utilization).map_err(bad_input)?;
@@ -99,15 +126,9 @@ fn run_sweep(machine: &Machine, options: Options, args: &Args) -> anyhow::Result
     args.format.print(text, &points)
 }
 
-fn read(args: &Args) -> sidelane_model::Result<(Machine, Options)> {
-    let thread_perf = ThreadPerf::new(args.thread_perf.clone())?;
-    let options = Options::new(match args.model {
-        ModelName::Source => Model::Source,
-        ModelName::Mms => Model::MMs,
-        ModelName::TimeSliced => Model::TimeSliced,
-        ModelName::Placed => Model::Placed,
-        ModelName::Balanced => Model::Balanced,
-    });
+fn read(args: &Args, thread_perf: Vec<f64>) -> sidelane_model::Result<(Machine, Options)> {
+    let thread_perf = ThreadPerf::new(thread_perf)?;
+    let options = Options::new(args.model.into());
     let options = match args.iterations {
         Some(iterations) => options.with_iterations(iterations)?,
         None => options,

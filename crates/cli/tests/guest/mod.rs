@@ -1,5 +1,6 @@
 //! Tests that run inside the test bed, one after the other, on its real kernel.
 
+mod control;
 mod lifecycle;
 mod protection;
 mod rules;

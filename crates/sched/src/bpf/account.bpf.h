@@ -79,8 +79,8 @@ VERIFIED_ONCE int core_refresh(u32 core_id)
 }
 
 /*
- * May the lane @cpu be busy, beside the lanes of @core_id that already are? The SMT
- * level caps the busy lanes of a core.
+ * May the lane @cpu run critical or normal work, beside the lanes of @core_id that already
+ * do? The SMT level caps them; batch goes by its own rule (borrow.bpf.h).
  */
 VERIFIED_ONCE bool level_allows(u32 core_id, s32 cpu)
 {
@@ -95,7 +95,7 @@ VERIFIED_ONCE bool level_allows(u32 core_id, s32 cpu)
 		s32 other = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(other);
 
-		if (lane && other != cpu && lane->state != LANE_IDLE)
+		if (lane && other != cpu && lane->state != LANE_IDLE && lane->state != LANE_BATCH)
 			busy++; /* also one that is about to run something */
 	}
 	return busy < settings.smt_level;

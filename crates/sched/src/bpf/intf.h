@@ -102,13 +102,13 @@ struct rule {
 	char text[EXE_NAME_LEN]; /* thread name or executable file name */
 };
 
-/* What the loader may change while the scheduler runs. */
+/* What the loader sets, and may be changed while the scheduler runs. */
 struct settings {
 	u64 slice_ns[NR_CLASSES];
 	u64 starvation_bound_ns[NR_CLASSES]; /* longest wait; critical: unused */
 	u64 overdue_slice_ns; /* what a task gets by the bound */
 	u32 steal_min_queued[NR_DISTANCES]; /* barriers: length of the far vector */
-	u32 smt_level; /* busy lanes a core may have */
+	u32 smt_level; /* lanes of a core that critical and normal work may keep busy */
 	u32 nr_rules;
 	u32 has_cgroup_rules;
 };

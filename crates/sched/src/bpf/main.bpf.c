@@ -90,15 +90,15 @@ static __always_inline u32 class_of_prev(struct task_struct *prev)
 static __always_inline bool find_work(struct lane_ctx *lane, s32 cpu, struct task_struct *prev)
 {
 	u32 class, prev_class;
+	bool level;
 
 	if (vector_take_overdue(lane->core, scx_bpf_now()))
 		return true;
-	if (!level_allows(lane->core, cpu))
-		return false;
+	level = level_allows(lane->core, cpu);
 	prev_class = class_of_prev(prev);
 	bpf_for(class, 0, NR_CLASSES) {
-		if (class == CLASS_BATCH && !borrow_allowed(lane->core))
-			return false;
+		if (class == CLASS_BATCH ? !borrow_allowed(lane->core) : !level)
+			continue;
 		if (vector_take(lane->core, class) || vector_steal(lane->core, class))
 			return true;
 		if (class == prev_class && keep_running(prev, lane->core)) {

@@ -148,7 +148,7 @@ VERIFIED_ONCE s32 find_open_core(struct task_struct *p __arg_trusted, u32 states
 	return idle >= 0 ? idle : find_core(p, CORES_OPEN, states, home, now_ns);
 }
 
-/* An idle lane anywhere, own core first; only cores in @set unless it is -1. */
+/* An idle lane, own core first: for batch of the cores in @set; -1: for others, of any. */
 VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u32 home, s32 prev)
 {
 	u32 i;
@@ -160,7 +160,7 @@ VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u
 		if (set >= 0 && !core_set_test(set, id))
 			continue;
 		cpu = pick_lane(p, id, STATE(LANE_IDLE), prev);
-		if (cpu >= 0 && level_allows(id, cpu))
+		if (cpu >= 0 && (set >= 0 || level_allows(id, cpu)))
 			return cpu;
 	}
 	return -1;

@@ -93,7 +93,8 @@ struct {
 CONSTANT u32 nr_cores = 1;
 CONSTANT u32 nr_lanes = 1; /* highest CPU number + 1 */
 
-GLOBAL struct settings settings;
+/* In a map of its own, by whose name whoever changes them at run time finds them. */
+GLOBAL struct settings settings SEC(".data.sidelane");
 
 /* Which cores are in which condition. */
 enum core_set {

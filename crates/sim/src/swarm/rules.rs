@@ -17,7 +17,7 @@
 //! * **Idle lane.** Work conservation: no lane idles beside a task that it could take by the rules
 //!   (class, affinity, SMT level, steal barrier). Nothing is said before [`Watch::patience_ns`]: what
 //!   is missed is found by a tick. While every lane idles there are no ticks: only reach, twice.
-//! * **Level.** More lanes of a core than the SMT level are busy only until slices end.
+//! * **Level.** More lanes of a core than the SMT level run critical or normal work only until slices end.
 //! * **Class change.** A running task is queued anew within its slice and two ticks.
 
 use super::watch::{Place, Task, Watch};
@@ -126,10 +126,10 @@ impl Watch {
         }
         let patience_ns = self.slice_ns() + 2 * tick_ns + self.machine.costs.kick_ns;
         let late = |from_ns: u64| self.now_ns > task.since_ns.max(from_ns) + patience_ns;
-        if core.crowded_ns.is_some_and(late) {
+        if self.lanes[cpu as usize].foreground && core.crowded_ns.is_some_and(late) {
             let what = format!(
-                "{id} runs on lane {cpu} of a core with {} busy lanes",
-                core.busy
+                "{id} runs on lane {cpu} of a core with {} lanes of critical and normal work",
+                core.foreground
             );
             return Broken::because(Rule::Level, what);
         }
@@ -257,15 +257,16 @@ impl Watch {
             Place::Vector { core, class } => (core, class),
         };
         let mut since_ns = 0;
-        if core.busy >= self.level(index) {
-            return None;
-        }
-        since_ns = core.room_ns.max(since_ns);
         if class == Class::Batch {
             if core.closed_ns.is_some() {
                 return None;
             }
             since_ns = core.open_ns.max(since_ns);
+        } else {
+            if core.foreground >= self.level(index) {
+                return None;
+            }
+            since_ns = core.room_ns.max(since_ns);
         }
         let vector = &self.cores[from].vectors[class as usize];
         let far = self.machine.cores[from].node != self.machine.cores[index].node;

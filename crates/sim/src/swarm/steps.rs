@@ -1,7 +1,7 @@
 //! What each step changes in the watched machine.
 
 use super::rules::{Broken, Rule, Verdict};
-use super::watch::{Place, Watch};
+use super::watch::{Lane, Place, Watch};
 use crate::record::Step;
 use crate::task::{Class, State, TaskId};
 
@@ -87,7 +87,8 @@ impl Watch {
         }
         self.check_core(core)?;
         self.account(core);
-        self.change_busy(core, true);
+        self.lanes[cpu as usize].foreground = self.task(id).known != Class::Batch;
+        self.change_busy(cpu, true);
         let (now_ns, costs) = (self.now_ns, self.machine.costs);
         let migration_ns = match self.task(id).ran_on {
             Some(last) if last != cpu => {
@@ -123,7 +124,7 @@ impl Watch {
         }
         self.check_core(core)?;
         self.account(core);
-        self.change_busy(core, false);
+        self.change_busy(cpu, false);
         let now_ns = self.now_ns;
         let lane = &mut self.lanes[cpu as usize];
         (lane.task, lane.idle_ns) = (None, now_ns);
@@ -175,27 +176,29 @@ impl Watch {
         }
     }
 
-    /// A lane of the core falls busy or idle.
-    fn change_busy(&mut self, core: usize, more: bool) {
+    /// A lane falls busy or idle.
+    fn change_busy(&mut self, cpu: u32, more: bool) {
+        let Lane {
+            core, foreground, ..
+        } = self.lanes[cpu as usize];
         let (now_ns, level) = (self.now_ns, self.level(core));
         let core = &mut self.cores[core];
-        let (before, total) = (core.busy, self.busy);
-        core.busy = if more {
-            before + 1
-        } else {
-            before.saturating_sub(1)
+        let change = |number: usize| match more {
+            true => number + 1,
+            false => number.saturating_sub(1),
         };
-        self.busy = if more {
-            total + 1
-        } else {
-            total.saturating_sub(1)
-        };
-        if core.busy > level && before <= level {
+        self.busy = change(self.busy);
+        core.busy = change(core.busy);
+        let before = core.foreground;
+        if foreground {
+            core.foreground = change(before);
+        }
+        if core.foreground > level && before <= level {
             core.crowded_ns = Some(now_ns);
-        } else if core.busy <= level {
+        } else if core.foreground <= level {
             core.crowded_ns = None;
         }
-        if core.busy < level && before >= level {
+        if core.foreground < level && before >= level {
             core.room_ns = now_ns;
         }
         if self.busy == 0 {

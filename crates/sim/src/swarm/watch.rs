@@ -35,6 +35,8 @@ pub(super) struct Lane {
     pub core: usize,
     pub online: bool,
     pub task: Option<TaskId>,
+    /// The task counts for the SMT level: it was not batch when it began to run.
+    pub foreground: bool,
     /// When it fell idle.
     pub idle_ns: u64,
     /// From when on the running task progresses.
@@ -45,6 +47,8 @@ pub(super) struct Lane {
 #[derive(Default)]
 pub(super) struct Core {
     pub busy: usize,
+    /// Lanes that run critical or normal work.
+    pub foreground: usize,
     /// Critical tasks that run here or wait for a lane of this core.
     pub critical: usize,
     /// Since when there are some.
@@ -53,7 +57,7 @@ pub(super) struct Core {
     pub was_closed: Option<(u64, u64)>,
     /// Since when there is none and none is expected any more; may lie ahead.
     pub open_ns: u64,
-    /// Since when more lanes are busy than the SMT level allows.
+    /// Since when more lanes run critical or normal work than the SMT level allows.
     pub crowded_ns: Option<u64>,
     /// Since when another lane may be.
     pub room_ns: u64,
@@ -119,6 +123,7 @@ impl Watch {
             core: 0,
             online: machine.online[cpu],
             task: None,
+            foreground: false,
             idle_ns: 0,
             ready_ns: 0,
             totals: LaneTotals::default(),
@@ -229,7 +234,7 @@ impl Watch {
         }
     }
 
-    /// How many busy lanes a core may have.
+    /// How many lanes of a core critical and normal work may keep busy.
     pub fn level(&self, core: usize) -> usize {
         let level = self.settings.smt_level.map_or(usize::MAX, |n| n as usize);
         level.min(self.machine.cores[core].lanes.len())

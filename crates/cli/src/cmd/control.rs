@@ -1,0 +1,221 @@
+//! `sidelane control`: the daemon that sets the SMT level.
+
+use super::Format;
+use super::model::ModelName;
+use crate::exit::BadInput;
+use crate::interrupt;
+use clap::ValueEnum;
+use sidelane_control::{
+    ActuatorKind, DEFAULT_STATE_PATH, Event, Normalization, Outcome, Settings, restore,
+};
+use sidelane_metrics::calibrate::Calibration;
+use sidelane_model::{GovernorConfig, LaneOrder, Options, ThreadPerf};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const ABOUT: &str = "\
+Sets the SMT level, how many lanes of each core may run, to the one with the least response time at
+the machine's load, every few seconds: the model's choice ('sidelane model') for the peak of the last
+minute. It restores what it found when it ends; after a crash, when it is started again or with
+--restore. docs/control.md describes it.";
+
+const EXAMPLES: &str = "Examples:
+  sidelane control --dry-run                     log what it would do, and change nothing
+  sidelane control                               set smt/control or lanes' online files
+  sidelane control --actuator scheduler          cap the running 'sidelane run': no hotplug
+  sidelane control --thread-perf 1,0.65 --interval 2 --window 10
+  sidelane control --published                   as the paper: its model, no hysteresis
+  sidelane control --restore                     after a crash: restore, and end
+
+A machine without SMT, or with SMT switched off, has nothing to control: it says so, exit code 0.";
+
+/// Set the SMT level by load, until stopped (Ctrl-C).
+#[derive(clap::Args)]
+#[command(long_about = ABOUT, after_help = EXAMPLES)]
+pub struct Args {
+    /// What sets the level.
+    #[arg(long, value_enum, default_value = "sysfs")]
+    actuator: Actuator,
+    /// Decide and log, and change nothing: short for --actuator dry-run.
+    #[arg(long, conflicts_with = "actuator")]
+    dry_run: bool,
+    /// Seconds from one decision to the next.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = interval)]
+    interval: f64,
+    /// Seconds whose peak load decides.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = window)]
+    window: f64,
+    /// Take another level only if it is right also at a load that differs by this share.
+    #[arg(long, value_name = "SHARE", default_value_t = GovernorConfig::default().hysteresis)]
+    hysteresis: f64,
+    /// Seconds that a level is kept at least, unless it is overloaded.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = window)]
+    dwell: f64,
+    /// Which model [default: placed].
+    #[arg(long, value_enum)]
+    model: Option<ModelName>,
+    /// As the source: its model, no hysteresis, no dwell time.
+    #[arg(long, conflicts_with_all = ["model", "hysteresis", "dwell"])]
+    published: bool,
+    /// Speed of a thread when 1, 2, ... lanes of its core run, relative to running alone
+    /// [default: typical values, assumed].
+    #[arg(long, value_name = "1,S,...", value_delimiter = ',')]
+    thread_perf: Option<Vec<f64>>,
+    /// Take threadPerf from a file of 'sidelane calibrate'.
+    #[arg(long, value_name = "FILE", conflicts_with = "thread_perf")]
+    calibration: Option<PathBuf>,
+    /// Learn threadPerf while the machine works, where it counts instructions.
+    #[arg(long)]
+    learn: bool,
+    /// How load follows from how busy lanes are [default: as the model expects; with the
+    /// source's model as the source].
+    #[arg(long, value_enum)]
+    lanes: Option<Lanes>,
+    /// Tasks of a nice value above 0 are no load (with --actuator scheduler batch never is).
+    #[arg(long)]
+    ignore_nice: bool,
+    /// State file, from which a crash is mended.
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_STATE_PATH)]
+    state: PathBuf,
+    /// Write metrics to this file with each decision (OpenMetrics, for a textfile collector).
+    #[arg(long, value_name = "FILE")]
+    metrics: Option<PathBuf>,
+    /// Restore what a killed daemon has left behind, and end.
+    #[arg(long)]
+    restore: bool,
+    /// Read `proc` and `sys` below this folder [default: this machine].
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/",
+        hide_default_value = true
+    )]
+    root: PathBuf,
+    /// Log changes of the level and warnings only.
+    #[arg(long)]
+    quiet: bool,
+    /// How to log; JSON is one document a line.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+/// Names of actuators.
+#[derive(Clone, Copy, ValueEnum)]
+enum Actuator {
+    /// The level cap of the running Sidelane scheduler.
+    Scheduler,
+    /// The kernel's SMT control, or single lanes.
+    Sysfs,
+    /// None: decisions are logged.
+    DryRun,
+}
+
+/// Names of normalisations.
+#[derive(Clone, Copy, ValueEnum)]
+enum Lanes {
+    /// Lanes of a core are busy independently of each other.
+    Independent,
+    /// Lower lanes are used first (POWER).
+    LowerFirst,
+    /// As the model expects.
+    Model,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    seconds(text, 0.1)
+}
+
+fn window(text: &str) -> Result<f64, String> {
+    seconds(text, 0.0)
+}
+
+fn seconds(text: &str, least: f64) -> Result<f64, String> {
+    let value: f64 = text
+        .parse()
+        .map_err(|_| "expected a number of seconds".to_owned())?;
+    match (least..=86_400.0).contains(&value) {
+        true => Ok(value),
+        false => Err(format!("expected {least} to 86400 seconds")),
+    }
+}
+
+/// Runs `sidelane control`.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.restore {
+        let done = restore(&args.root, &args.state)?;
+        eprintln!(
+            "sidelane: {}",
+            if done {
+                "restored"
+            } else {
+                "nothing to restore"
+            }
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    let settings = settings(&args)?;
+    let stop = interrupt::flag()?;
+    let (format, quiet) = (args.format, args.quiet);
+    let outcome = sidelane_control::run(&settings, stop, &mut |event| tell(&event, format, quiet))?;
+    match outcome {
+        Outcome::NothingToDo(why) => eprintln!("sidelane: nothing to do: {why}"),
+        Outcome::Stopped => eprintln!("sidelane: stopped; the SMT state is as it was found"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Events go to standard output, warnings to standard error. A log that nobody reads any more is no
+/// reason to leave the level as it is.
+fn tell(event: &Event, format: Format, quiet: bool) {
+    let boring = |event: &Event| matches!(event, Event::Decided(decision) if !decision.changed());
+    match event {
+        Event::Warning { message } if format == Format::Text => {
+            eprintln!("sidelane: warning: {message}");
+        }
+        event if quiet && boring(event) => {}
+        event => drop(format.print_line(|| format!("{event}\n"), event)),
+    }
+}
+
+fn settings(args: &Args) -> anyhow::Result<Settings> {
+    let intervals = |seconds: f64| (seconds / args.interval).round();
+    let governor = match args.published {
+        true => GovernorConfig::published(),
+        false => GovernorConfig {
+            options: Options::new(args.model.unwrap_or(ModelName::Placed).into()),
+            hysteresis: args.hysteresis,
+            dwell: intervals(args.dwell) as u32,
+            ..GovernorConfig::default()
+        },
+    };
+    let speeds = match &args.calibration {
+        Some(path) => Some(Calibration::read(path)?.thread_perf),
+        None => args.thread_perf.clone(),
+    };
+    let thread_perf = speeds.map(ThreadPerf::new).transpose();
+    Ok(Settings {
+        root: args.root.clone(),
+        actuator: match args.actuator {
+            _ if args.dry_run => ActuatorKind::DryRun,
+            Actuator::Scheduler => ActuatorKind::Scheduler,
+            Actuator::Sysfs => ActuatorKind::Sysfs,
+            Actuator::DryRun => ActuatorKind::DryRun,
+        },
+        interval: Duration::from_secs_f64(args.interval),
+        governor: GovernorConfig {
+            window: (intervals(args.window) as usize).max(1),
+            ..governor
+        },
+        thread_perf: thread_perf.map_err(|e| BadInput(e.to_string()))?,
+        normalization: args.lanes.map(|lanes| match lanes {
+            Lanes::Independent => Normalization::Lanes(LaneOrder::Independent),
+            Lanes::LowerFirst => Normalization::Lanes(LaneOrder::LowerFirst),
+            Lanes::Model => Normalization::Model,
+        }),
+        learn: args.learn,
+        ignore_nice: args.ignore_nice,
+        state: args.state.clone(),
+        metrics: args.metrics.clone(),
+    })
+}

@@ -1,0 +1,115 @@
+//! `sidelane demo levels`: a server's load rises and falls; the SMT level is fixed, or controlled.
+
+use super::Format;
+use super::demo::MachineArgs;
+use crate::interrupt;
+use sidelane_demo::levels::{
+    Document, LevelsPlan, Plateau, measure_emulated, measure_in_guest, measure_native, render,
+};
+use std::process::ExitCode;
+
+const ABOUT: &str = "\
+Measures a server's mean response while its load goes through plateaus, in one boot of an emulated SMT
+machine, with the kernel's default scheduler and with Sidelane's: at each SMT level, and under
+'sidelane control', which sets the level through sysfs or through the scheduler's cap.";
+
+const EXAMPLES: &str = "Examples:
+  sidelane demo levels                               about five minutes
+  sidelane demo levels --loads 0.1,0.9,0.1 --repetitions 5 --format json";
+
+/// Show what controlling the SMT level does while a server's load rises and falls.
+#[derive(clap::Args)]
+#[command(long_about = ABOUT, after_help = EXAMPLES)]
+pub struct Args {
+    /// How often each setup is measured.
+    #[arg(long, default_value_t = LevelsPlan::default().repetitions, value_name = "N")]
+    repetitions: u32,
+    /// Load of each plateau, as a share of all cores.
+    #[arg(long, value_delimiter = ',', value_name = "SHARE,...", default_values_t = loads())]
+    loads: Vec<f64>,
+    /// Length of each plateau.
+    #[arg(long, default_value_t = run_seconds(), value_name = "S")]
+    seconds: f64,
+    /// The beginning of each plateau that does not count.
+    #[arg(long, default_value_t = LevelsPlan::default().settle_ms as f64 / 1000.0, value_name = "S")]
+    settle: f64,
+    /// Mean demand of a request, ms of a whole core.
+    #[arg(long, default_value_t = LevelsPlan::default().mean_demand_ms, value_name = "MS")]
+    mean_ms: f64,
+    /// An argument more for `sidelane control`.
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    control: Vec<String>,
+    /// Start of all random numbers: same seed, same requests.
+    #[arg(long, default_value_t = LevelsPlan::default().seed, value_name = "N")]
+    seed: u64,
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// How the results are printed.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// The measuring part, in the emulated machine.
+    #[arg(long, hide = true, value_name = "PLAN")]
+    in_guest: Option<String>,
+}
+
+fn loads() -> Vec<f64> {
+    LevelsPlan::default()
+        .plateaus
+        .iter()
+        .map(|plateau| plateau.load)
+        .collect()
+}
+
+fn run_seconds() -> f64 {
+    let first = LevelsPlan::default().plateaus.first().copied();
+    first.map_or(0.0, |plateau| plateau.run_ms as f64 / 1000.0)
+}
+
+/// Runs `sidelane demo levels`.
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    let sidelane = std::env::current_exe()?;
+    if let Some(plan) = &args.in_guest {
+        measure_in_guest(plan, &sidelane, interrupt::flag()?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.machine.thread_perf.is_empty() && !args.machine.native {
+        args.machine.thread_perf = vec![1.0, 0.6]; // what the daemon takes as typical
+    }
+    let plan = args.plan();
+    plan.validate()?;
+    let messages = if args.machine.native {
+        measure_native(&plan, &sidelane, interrupt::flag()?, &mut std::io::stderr())?
+    } else {
+        let lanes = args.machine.thread_perf.len();
+        eprintln!("sidelane: measuring for about {:.0} s", plan.seconds(lanes));
+        measure_emulated(&plan, args.machine.spec(sidelane)?, &mut std::io::stderr())?
+    };
+    let document = Document::new(&plan, &messages)?;
+    args.format.print(|| render(&document), &document)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn plan(&self) -> LevelsPlan {
+        let run_ms = (self.seconds * 1000.0) as u64;
+        let mut plan = LevelsPlan {
+            seed: self.seed,
+            repetitions: self.repetitions,
+            plateaus: self
+                .loads
+                .iter()
+                .map(|&load| Plateau { load, run_ms })
+                .collect(),
+            settle_ms: (self.settle * 1000.0) as u64,
+            mean_demand_ms: self.mean_ms,
+            ..LevelsPlan::default()
+        };
+        plan.control.extend(self.control.iter().cloned());
+        if !self.machine.thread_perf.is_empty() {
+            let speeds = self.machine.thread_perf.iter().map(f64::to_string);
+            plan.control.push("--thread-perf".into());
+            plan.control.push(speeds.collect::<Vec<_>>().join(","));
+        }
+        plan
+    }
+}

@@ -1,0 +1,169 @@
+//! The files below `/sys/devices/system/cpu`.
+
+use crate::{Error, Result};
+use sidelane_topology::CpuList;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often a lane is switched again that the kernel calls busy, as while other CPUs come and go.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The kernel's CPU files below a root.
+#[derive(Debug)]
+pub struct Kernel {
+    root: PathBuf,
+}
+
+impl Kernel {
+    /// Below `/`, but in tests.
+    pub fn new(root: &Path) -> Kernel {
+        Kernel {
+            root: root.to_owned(),
+        }
+    }
+
+    /// The root.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// CPUs that are online.
+    pub fn online(&self) -> Result<CpuList> {
+        let path = self.path("online");
+        self.list(&path)?
+            .ok_or_else(|| Error::io("find", &path, ErrorKind::NotFound.into()))
+    }
+
+    /// CPUs that the operator has set apart: `isolcpus`, `nohz_full`, isolated cpusets.
+    pub fn isolated(&self) -> Result<CpuList> {
+        let cgroup = self.root.join("sys/fs/cgroup/cpuset.cpus.isolated");
+        let mut all = CpuList::new();
+        for path in [self.path("isolated"), self.path("nohz_full"), cgroup] {
+            for cpu in self.list(&path)?.unwrap_or_default().iter() {
+                all.insert(cpu);
+            }
+        }
+        Ok(all)
+    }
+
+    /// `smt/control`, if there is one.
+    pub fn control(&self) -> Result<Option<String>> {
+        read(&self.path("smt/control"))
+    }
+
+    /// Whether a state of `smt/control` can be changed.
+    pub fn switches(control: Option<&str>) -> bool {
+        control.is_some_and(|now| now == "on" || now == "off" || now.parse::<u32>().is_ok())
+    }
+
+    /// Writes `smt/control`.
+    pub fn set_control(&self, word: &str) -> Result<()> {
+        write(&self.path("smt/control"), word)
+    }
+
+    /// Sets a level through `smt/control`; false if this kernel has no word for it.
+    pub fn set_level(&self, level: usize, lanes_max: usize) -> Result<bool> {
+        let word = match level {
+            _ if level >= lanes_max => "on".to_owned(),
+            1 => "off".to_owned(),
+            other => other.to_string(), // POWER, since Linux 6.6
+        };
+        match self.set_control(&word) {
+            Ok(()) => Ok(true),
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::InvalidInput => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Refuses what could not be written later; changes nothing.
+    pub fn check_writable(&self, lanes: impl Iterator<Item = u32>) -> Result<()> {
+        let files = lanes.map(|cpu| self.path(&format!("cpu{cpu}/online")));
+        for path in files.chain([self.path("smt/control")]) {
+            let open = fs::OpenOptions::new().write(true).open(&path);
+            match open {
+                Err(e) if e.kind() != ErrorKind::NotFound => {
+                    return Err(Error::io("write", &path, e));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Switches `lanes` one by one until just those `kept` are online; no others.
+    pub fn arrange(&self, lanes: &[u32], kept: &BTreeSet<u32>) -> Result<()> {
+        let all_online = self.online()?;
+        let appears = |online: &CpuList, cpu: &u32| kept.contains(cpu) && !online.contains(*cpu);
+        let control = self.control()?;
+        if lanes.iter().any(|cpu| appears(&all_online, cpu))
+            && Kernel::switches(control.as_deref())
+            && control.as_deref() != Some("on")
+        {
+            self.set_control("on")?; // below it the kernel lets no lane appear
+        }
+        let online = self.online()?;
+        for cpu in lanes.iter().filter(|cpu| appears(&online, cpu)) {
+            self.switch(*cpu, true)?;
+        }
+        for cpu in lanes
+            .iter()
+            .filter(|cpu| !kept.contains(cpu) && online.contains(**cpu))
+        {
+            self.switch(*cpu, false)?;
+        }
+        Ok(())
+    }
+
+    fn switch(&self, cpu: u32, online: bool) -> Result<()> {
+        let path = self.path(&format!("cpu{cpu}/online"));
+        let word = if online { "1" } else { "0" };
+        for _ in 1..ATTEMPTS {
+            match write(&path, word) {
+                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::ResourceBusy => {
+                    std::thread::sleep(PAUSE);
+                }
+                done => return done,
+            }
+        }
+        write(&path, word)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join("sys/devices/system/cpu").join(name)
+    }
+
+    /// A list of CPUs, empty where the file says so in other words; none if there is no file.
+    fn list(&self, path: &Path) -> Result<Option<CpuList>> {
+        let Some(text) = read(path)? else {
+            return Ok(None);
+        };
+        if text.is_empty() || text == "(null)" {
+            return Ok(Some(CpuList::new()));
+        }
+        text.parse()
+            .map(Some)
+            .map_err(|e: sidelane_topology::CpuListError| {
+                let reason = std::io::Error::new(ErrorKind::InvalidData, e.to_string());
+                Error::io("make sense of", path, reason)
+            })
+    }
+}
+
+fn read(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::io("read", path, e)),
+    }
+}
+
+/// Writes a file of the kernel's, which has to be there.
+fn write(path: &Path, word: &str) -> Result<()> {
+    let file = fs::OpenOptions::new().write(true).truncate(true).open(path);
+    file.and_then(|mut file| file.write_all(word.as_bytes()))
+        .map_err(|e| Error::io("write", path, e))
+}

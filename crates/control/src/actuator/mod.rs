@@ -1,0 +1,81 @@
+//! What sets the SMT level.
+
+mod kernel;
+mod pinned;
+mod scheduler;
+mod sysfs;
+
+pub use scheduler::SchedulerCap;
+pub use sysfs::Sysfs;
+
+use crate::Result;
+use serde::{Deserialize, Serialize};
+
+/// What sets the SMT level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ActuatorKind {
+    /// The level cap of the running Sidelane scheduler: microseconds, and batch may still use idle lanes.
+    Scheduler,
+    /// The kernel: `smt/control`, or lanes taken offline one by one. Any Linux.
+    Sysfs,
+    /// Nothing: decisions are logged.
+    DryRun,
+}
+
+/// How things were before anything was changed: what is restored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "actuator")]
+pub enum Found {
+    /// The scheduler's cap.
+    Scheduler {
+        /// Lanes of a core.
+        level: u32,
+    },
+    /// The kernel's state.
+    Sysfs {
+        /// `smt/control`, if the kernel has it.
+        control: Option<String>,
+        /// Lanes that were online and may be taken offline, by CPU number.
+        lanes: Vec<u32>,
+    },
+}
+
+/// Sets the SMT level.
+pub trait Actuator {
+    /// How things were at the beginning; none if there is nothing to restore.
+    fn found(&self) -> Option<Found>;
+
+    /// The level in force: the most lanes of a core that may run.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    fn level(&mut self) -> Result<usize>;
+
+    /// Sets it. Returns what could not be done as it should, for whoever watches.
+    ///
+    /// # Errors
+    /// It cannot be set.
+    fn set(&mut self, level: usize) -> Result<Vec<String>>;
+}
+
+/// Decides, and changes nothing.
+#[derive(Debug)]
+pub struct DryRun {
+    /// The level in force.
+    pub level: usize,
+}
+
+impl Actuator for DryRun {
+    fn found(&self) -> Option<Found> {
+        None
+    }
+
+    fn level(&mut self) -> Result<usize> {
+        Ok(self.level)
+    }
+
+    fn set(&mut self, _level: usize) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,120 @@
+//! What can go wrong; each message names the place and the remedy.
+
+use std::path::{Path, PathBuf};
+
+/// An error of the control daemon.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file or folder that cannot be used.
+    #[error("cannot {what} {}: {source}{}", path.display(), remedy(source))]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// `/proc/stat` holds something else.
+    #[error("{}:{line}: {problem}; expected the lines of proc_stat(5)", path.display())]
+    ProcStat {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A state file that this program did not write.
+    #[error(
+        "{} is no state file of this version: {problem}; see that SMT is as it should be, then remove the file", path.display()
+    )]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Another daemon is at work.
+    #[error("another 'sidelane control' holds {}; stop it first", path.display())]
+    Running {
+        /// The lock.
+        path: PathBuf,
+    },
+    /// Lanes that would not go online or offline as asked.
+    #[error("CPUs {cpus} are not {wanted} as asked: {problem}")]
+    Refused {
+        /// Which.
+        cpus: sidelane_topology::CpuList,
+        /// "online" or "offline".
+        wanted: &'static str,
+        /// The first refusal.
+        problem: String,
+    },
+    /// threadPerf is not known for a machine like this.
+    #[error(
+        "no typical threadPerf is known for {0} lanes a core; measure it with 'sidelane calibrate', or give --thread-perf"
+    )]
+    ThreadPerfUnknown(usize),
+    /// The machine cannot be read.
+    #[error(transparent)]
+    Topology(#[from] sidelane_topology::ReadError),
+    /// Values that make no sense.
+    #[error(transparent)]
+    Model(#[from] sidelane_model::Error),
+    /// Instructions cannot be counted any more.
+    #[error(transparent)]
+    Counters(#[from] sidelane_metrics::online::counters::Error),
+    /// What was counted makes no sense.
+    #[error(transparent)]
+    Rates(#[from] sidelane_metrics::online::rates::Error),
+    /// The scheduler cannot be reached.
+    #[error(transparent)]
+    Scheduler(#[from] sidelane_sched::Error),
+}
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+fn remedy(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => "; run as root",
+        std::io::ErrorKind::ReadOnlyFilesystem => {
+            "; make it writable (in a container: run outside)"
+        }
+        _ => "",
+    }
+}
+
+impl Error {
+    pub(crate) fn io(what: &'static str, path: &Path, source: std::io::Error) -> Error {
+        Error::Io {
+            what,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    /// Is the machine (kernel, privilege) at fault rather than the input?
+    pub fn is_machine(&self) -> bool {
+        match self {
+            Error::Scheduler(error) => error.is_machine(),
+            Error::Io { source, .. } => matches!(
+                source.kind(),
+                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
+            ),
+            _ => false,
+        }
+    }
+
+    /// Is what the user gave at fault?
+    pub fn is_input(&self) -> bool {
+        matches!(
+            self,
+            Error::Model(_)
+                | Error::ThreadPerfUnknown(_)
+                | Error::ProcStat { .. }
+                | Error::State { .. }
+        )
+    }
+}

@@ -1,0 +1,132 @@
+//! Decisions as metrics: a file in the OpenMetrics text format, as the textfile collector of
+//! Prometheus' node exporter reads it.
+
+use crate::{Error, Result};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use sidelane_model::Decision;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+
+type Number = Gauge<f64, AtomicU64>;
+type ByLevel = Family<Vec<(&'static str, String)>, Number>;
+
+/// The metrics' file.
+#[derive(Debug)]
+pub struct Exposition {
+    path: PathBuf,
+    registry: Registry,
+    level: Gauge,
+    utilization: Number,
+    peak: Number,
+    response: ByLevel,
+    changes: Counter,
+}
+
+impl Exposition {
+    /// Written to `path` with each decision.
+    pub fn new(path: &Path) -> Exposition {
+        let mut registry = Registry::with_prefix("sidelane_control");
+        let all = Exposition {
+            path: path.to_owned(),
+            level: Gauge::default(),
+            utilization: Number::default(),
+            peak: Number::default(),
+            response: ByLevel::default(),
+            changes: Counter::default(),
+            registry: Registry::default(),
+        };
+        registry.register(
+            "smt_level",
+            "Lanes of each core that may run",
+            all.level.clone(),
+        );
+        registry.register(
+            "normalized_utilization_ratio",
+            "Load of the last interval; 1 saturates one lane of each core",
+            all.utilization.clone(),
+        );
+        registry.register(
+            "peak_utilization_ratio",
+            "Highest load of the window, the model's input",
+            all.peak.clone(),
+        );
+        registry.register(
+            "expected_response_ratio",
+            "Mean response that the model expects at a level, in service times alone on a core",
+            all.response.clone(),
+        );
+        registry.register("level_changes", "Changes of the level", all.changes.clone());
+        Exposition { registry, ..all }
+    }
+
+    /// A decision was made.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, decision: &Decision) -> Result<()> {
+        self.level
+            .set(i64::try_from(decision.level).unwrap_or(i64::MAX));
+        self.utilization.set(decision.utilization);
+        self.peak.set(decision.peak);
+        for level in &decision.expected.levels {
+            let labels = vec![("level", level.level.to_string())];
+            self.response.get_or_create(&labels).set(level.response);
+        }
+        if decision.changed() {
+            self.changes.inc();
+        }
+        let write = || -> std::io::Result<()> {
+            let mut text = String::new();
+            encode(&mut text, &self.registry).map_err(std::io::Error::other)?;
+            let folder = self
+                .path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty());
+            let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+            file.write_all(text.as_bytes())?;
+            let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+            file.as_file().set_permissions(readable)?;
+            file.persist(&self.path)?;
+            Ok(())
+        };
+        write().map_err(|e| Error::io("write", &self.path, e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sidelane_model::{Governor, GovernorConfig, Machine, ThreadPerf, Utilization};
+
+    #[test]
+    fn a_decision_as_text() {
+        let machine = Machine::new(4, ThreadPerf::new(vec![1.0, 0.6]).unwrap()).unwrap();
+        let mut governor = Governor::new(machine, GovernorConfig::published(), 2).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.prom");
+        let exposition = Exposition::new(&path);
+        let decision = governor.decide(Utilization::new(0.3).unwrap());
+        exposition.write(&decision).unwrap();
+        let decision = governor.decide(Utilization::new(1.1).unwrap());
+        exposition.write(&decision).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        for line in [
+            "sidelane_control_smt_level 2",
+            "sidelane_control_normalized_utilization_ratio 1.1",
+            "sidelane_control_expected_response_ratio{level=\"1\"} inf",
+            "sidelane_control_level_changes_total 2",
+            "# EOF",
+        ] {
+            assert!(
+                text.lines().any(|l| l.eq_ignore_ascii_case(line)),
+                "{line}:\n{text}"
+            );
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,29 @@
+//! The control daemon: reads how busy lanes are, asks the model, sets the SMT level.
+//!
+//! [`run`] is the daemon. The policy is [`sidelane_model::Governor`]; here are its inputs
+//! (`/proc/stat`, or the scheduler's counters), the [`Actuator`]s, and the state file by which what
+//! was found is restored, also after a crash.
+//!
+//! Source: Inoue and Nakatani 2014, "Adaptive SMT Control for More Responsive Web Applications",
+//! section IV.
+
+mod actuator;
+mod daemon;
+mod error;
+mod exposition;
+mod learner;
+mod load;
+mod proc_stat;
+mod sampler;
+mod settings;
+mod state;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, missing_docs)]
+mod testing;
+
+pub use actuator::{Actuator, ActuatorKind, DryRun, Found, SchedulerCap, Sysfs};
+pub use daemon::{Event, Outcome, restore, run};
+pub use error::{Error, Result};
+pub use load::{Normalization, normalized};
+pub use settings::Settings;
+pub use state::DEFAULT_PATH as DEFAULT_STATE_PATH;

@@ -1,0 +1,58 @@
+//! The table.
+
+use super::{Cell, Document};
+use std::fmt::Write;
+
+/// The table, for people.
+pub fn render(document: &Document) -> String {
+    let mut text = format!(
+        "Linux {}, lanes of the cores: {:?}\nMean response in ms [least - greatest repetition], and the \
+         SMT level at the plateau's end\n\n{:26}",
+        document.kernel, document.cores, ""
+    );
+    for load in &document.loads {
+        let _ = write!(text, "  {:<23}", format!("load {:.0} %", load * 100.0));
+    }
+    text.push('\n');
+    for row in &document.rows {
+        let cells: String = row
+            .cells
+            .iter()
+            .map(|c| format!("  {:<23}", figures(c)))
+            .collect();
+        let _ = writeln!(text, "{:26}{}", row.name, cells.trim_end());
+    }
+    for row in &document.rows {
+        let ratios: Vec<String> = row
+            .cells
+            .iter()
+            .filter_map(|cell| cell.against_best)
+            .map(ratio)
+            .collect();
+        if !ratios.is_empty() {
+            let _ = write!(
+                text,
+                "\n{}, against the better level: {}",
+                row.name,
+                ratios.join(", ")
+            );
+        }
+    }
+    text.push('\n');
+    text
+}
+
+fn figures(cell: &Cell) -> String {
+    let [least, greatest] = cell.range_ms;
+    let mut levels: Vec<String> = cell.levels.iter().map(usize::to_string).collect();
+    levels.dedup();
+    format!(
+        "{:.2} [{least:.2}-{greatest:.2}]  {}",
+        cell.mean_ms,
+        levels.join("/")
+    )
+}
+
+fn ratio([mean, least, greatest]: [f64; 3]) -> String {
+    format!("{mean:.2} [{least:.2}-{greatest:.2}]")
+}

@@ -1,0 +1,92 @@
+//! The running scheduler, from another process: what can be found, and what can be changed.
+//!
+//! Its maps are found by name among the kernel's, so that nothing has to be pinned and the loader
+//! needs no socket.
+
+use crate::Error;
+use crate::bpf::intf;
+use libbpf_rs::MapHandle;
+use libbpf_rs::query::MapInfoIter;
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The map of `settings`; the kernel keeps 15 bytes of a name.
+const SETTINGS: &[u8] = b".data.sidelane";
+
+/// Is a scheduler of ours attached?
+pub fn is_attached() -> bool {
+    std::fs::read_to_string("/sys/kernel/sched_ext/root/ops")
+        .is_ok_and(|name| name.trim().starts_with("sidelane"))
+}
+
+/// The running scheduler's map of this name, whose values have this size.
+pub(crate) fn map(name: &[u8], value_size: usize) -> Result<MapHandle, Error> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Error::NotPrivileged);
+    }
+    let named = || MapInfoIter::default().filter(|map| map.name.as_bytes() == name);
+    let found = named().find(|map| map.value_size as usize == value_size);
+    match (found, named().next()) {
+        (Some(map), _) if is_attached() => {
+            MapHandle::from_map_id(map.id).map_err(|e| Error::Running(e.to_string()))
+        }
+        (None, Some(_)) => Err(Error::Running("its maps have another layout".to_owned())),
+        _ => Err(Error::NotRunning),
+    }
+}
+
+/// Settings of the running scheduler that may be changed while it runs.
+///
+/// They are those of one attached scheduler: once [`is_attached`] says no, or after it was loaded
+/// again, they have to be opened anew.
+pub struct Tuning {
+    settings: NonNull<intf::settings>,
+}
+
+// SAFETY: the mapping belongs to the process, and is reached by atomic operations only
+unsafe impl Send for Tuning {}
+
+impl Tuning {
+    /// Finds the running scheduler.
+    ///
+    /// # Errors
+    /// [`Error::NotPrivileged`], [`Error::NotRunning`], or [`Error::Running`].
+    pub fn open() -> Result<Tuning, Error> {
+        use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+        let map = map(SETTINGS, size_of::<intf::settings>())?;
+        let size = NonZeroUsize::new(size_of::<intf::settings>()).unwrap_or(NonZeroUsize::MIN);
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping of a map that has this size
+        let address = unsafe { mmap(None, size, access, MapFlags::MAP_SHARED, map.as_fd(), 0) }
+            .map_err(|e| Error::Running(format!("its settings cannot be mapped: {e}")))?;
+        Ok(Tuning {
+            settings: address.cast(),
+        })
+    }
+
+    /// Lanes of a core that critical and normal work may keep busy.
+    pub fn smt_level(&self) -> u32 {
+        self.smt_level_word().load(Ordering::Relaxed)
+    }
+
+    /// Changes it; lanes beyond it fall idle when their slices end. 1 to the lanes of a core.
+    pub fn set_smt_level(&self, level: u32) {
+        self.smt_level_word().store(level, Ordering::Relaxed);
+    }
+
+    fn smt_level_word(&self) -> &AtomicU32 {
+        // SAFETY: within the mapping, aligned as the C structure is, shared as the kernel does
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.settings.as_ptr()).smt_level) }
+    }
+}
+
+impl Drop for Tuning {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `open`, and nothing refers to it any more. It cannot fail then.
+        let _ =
+            unsafe { nix::sys::mman::munmap(self.settings.cast(), size_of::<intf::settings>()) };
+    }
+}
