@@ -60,6 +60,12 @@ void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct settings *wan
 	__builtin_memset(core_sets, 0, sizeof(core_sets));
 }
 
+/* Sets what may change while the scheduler is attached. */
+void native_set_smt_level(u32 level)
+{
+	settings.smt_level = level;
+}
+
 /* Does the scheduler know that the vector may have a task? */
 bool native_vector_hinted(u32 core, u32 class)
 {

@@ -7,6 +7,7 @@
 
 pub mod analytic;
 mod baseline;
+mod control;
 mod engine;
 mod error;
 mod events;
@@ -29,6 +30,7 @@ mod task;
 mod workload;
 
 pub use baseline::Baseline;
+pub use control::{Control, LevelTotals, Measure};
 pub use engine::{CoreTotals, EventCounts, LaneTotals};
 pub use error::{Error, Result};
 pub use events::Events;

@@ -145,17 +145,21 @@ impl Machine {
         })
     }
 
-    /// The same with only the first online lane of each core.
-    pub fn with_smt_off(&self) -> Machine {
+    /// The same with only the first so many online lanes of each core.
+    pub fn with_lanes(&self, lanes: usize) -> Machine {
         let mut machine = self.clone();
         for core in &machine.cores {
-            let mut online = core.lanes.iter().filter(|cpu| self.online[**cpu as usize]);
-            online.next();
-            for &cpu in online {
+            for &cpu in self.online_lanes(core).iter().skip(lanes) {
                 machine.online[cpu as usize] = false;
             }
         }
         machine
+    }
+
+    /// The lanes of a core that are online, in its order.
+    pub(crate) fn online_lanes(&self, core: &Core) -> Vec<u32> {
+        let online = |cpu: &u32| self.online[*cpu as usize];
+        core.lanes.iter().copied().filter(online).collect()
     }
 
     /// What whole cores with a lane that is online can do together, in fastest cores.

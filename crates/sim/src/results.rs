@@ -1,5 +1,6 @@
 //! What came out of a simulation.
 
+use crate::control::LevelTotals;
 use crate::engine::{CoreTotals, LaneTotals};
 use crate::scheduler::Counters;
 use crate::task::{Class, TaskTotals};
@@ -100,6 +101,8 @@ pub struct Replication {
     pub lanes: Vec<(u32, LaneTotals)>,
     /// What the scheduler did.
     pub counters: Counters,
+    /// The SMT levels that it had; none if nothing set them.
+    pub levels: Option<LevelTotals>,
 }
 
 impl Replication {

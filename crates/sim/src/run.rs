@@ -1,6 +1,7 @@
 //! Runs the configurations of a scenario, in parallel, one replication a thread.
 
 use crate::Result;
+use crate::control::Controller;
 use crate::engine::{CoreTotals, LaneTotals};
 use crate::machine::Machine;
 use crate::record::Record;
@@ -95,14 +96,26 @@ fn replicate(
     }
     let seed = [scenario.run.seed, u64::from(replication)];
     let mut driver = Driver::new(&mut sim, &workloads, &seed)?;
-    driver.run(&mut sim, scenario.run.warmup_ns)?;
+    let control = configuration.control.as_ref();
+    let mut controller = control
+        .map(|control| Controller::new(&sim, control, &configuration.scheduler))
+        .transpose()?;
+    advance(
+        &mut driver,
+        &mut sim,
+        &mut controller,
+        scenario.run.warmup_ns,
+    )?;
     driver.reset(&mut sim);
+    if let Some(controller) = &mut controller {
+        controller.reset(sim.now_ns());
+    }
     let before = Totals::of(&sim);
     let end_ns = scenario
         .run
         .warmup_ns
         .saturating_add(scenario.run.length_ns);
-    driver.run(&mut sim, end_ns)?;
+    advance(&mut driver, &mut sim, &mut controller, end_ns)?;
     let tasks = driver.labels();
     let workloads = driver.finish(&mut sim);
     let totals = Totals::of(&sim).since(&before);
@@ -116,17 +129,34 @@ fn replicate(
             cores: totals.cores,
             lanes: totals.lanes,
             counters: totals.counters,
+            levels: controller.map(|controller| controller.finish(sim.now_ns())),
         },
         machine: sim.machine().clone(),
     })
 }
 
+/// Goes on until a time, ns; what sets the SMT level does so in between.
+fn advance(
+    driver: &mut Driver,
+    sim: &mut Simulation,
+    controller: &mut Option<Controller>,
+    until_ns: u64,
+) -> Result<()> {
+    if let Some(controller) = controller {
+        while controller.next_ns() <= until_ns {
+            driver.run(sim, controller.next_ns())?;
+            controller.act(sim)?;
+        }
+    }
+    driver.run(sim, until_ns)
+}
+
 impl Scenario {
     /// The machine as a configuration has it.
     pub(crate) fn machine_of(&self, configuration: &Configuration) -> Machine {
-        match configuration.smt_off {
-            true => self.machine.with_smt_off(),
-            false => self.machine.clone(),
+        match configuration.smt {
+            Some(lanes) => self.machine.with_lanes(lanes),
+            None => self.machine.clone(),
         }
     }
 }

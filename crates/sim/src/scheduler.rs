@@ -42,6 +42,11 @@ pub(crate) trait Scheduler {
     /// Lanes appear or disappear, those that disappear with what runs there.
     fn set_online(&mut self, engine: &mut Engine, cpus: &[u32], online: bool);
 
+    /// So many lanes of a core may be busy. False if the scheduler knows no such setting.
+    fn set_smt_level(&mut self, _level: u32) -> bool {
+        false
+    }
+
     /// Totals of what it did.
     fn counters(&self) -> Counters;
 

@@ -318,6 +318,20 @@ impl Simulation {
         self.checked()
     }
 
+    /// Lets so many lanes of a core be busy from now on: a setting of Sidelane's.
+    ///
+    /// # Errors
+    /// If the scheduler has no such setting.
+    pub fn set_smt_level(&mut self, level: u32) -> Result<()> {
+        self.settle()?;
+        match self.scheduler.set_smt_level(level) {
+            true => self.checked(),
+            false => Err(Error::BadWorkload(
+                "the scheduler has no SMT level: take lanes offline instead".into(),
+            )),
+        }
+    }
+
     fn check_offline(&self, going: &[u32]) -> Result<()> {
         let stays = |cpu: &u32| self.engine.lanes[*cpu as usize].online && !going.contains(cpu);
         let left: Vec<u32> = (0..self.engine.lanes.len() as u32).filter(stays).collect();

@@ -1,5 +1,6 @@
 //! Results of replications as estimates.
 
+use crate::control::LevelTotals;
 use crate::machine::{Core, Interference, Machine};
 use crate::results::{Measured, Replication};
 use crate::run::Outcome;
@@ -140,6 +141,39 @@ impl Measured {
     }
 }
 
+/// Levels whose share of time is a metric.
+const LEVEL_SHARES: [&str; 4] = [
+    "level_1_share",
+    "level_2_share",
+    "level_3_share",
+    "level_4_share",
+];
+
+impl LevelTotals {
+    /// Metrics of the SMT level; without a control it has none.
+    fn values(totals: Option<&LevelTotals>) -> Vec<Value> {
+        let time_ns = |n: usize| totals.and_then(|totals| totals.time_ns.get(n)).copied();
+        let all_ns = totals.map(|totals| totals.time_ns.iter().sum::<u64>().max(1) as f64);
+        let share = |n: usize| Some(time_ns(n)? as f64 / all_ns?);
+        let mean = |totals: &LevelTotals| {
+            let levels = totals.time_ns.iter().zip(1_u64..);
+            let sum: u64 = levels.map(|(time_ns, level)| time_ns * level).sum();
+            Some(sum as f64 / all_ns?)
+        };
+        let per_min =
+            |totals: &LevelTotals| Some(totals.changes as f64 * 60.0 * NS_PER_S / all_ns?);
+        let shares = LEVEL_SHARES.iter().enumerate();
+        let shares = shares.map(|(n, name)| (*name, share(n)));
+        [
+            ("smt_level", totals.and_then(mean)),
+            ("level_changes_per_min", totals.and_then(per_min)),
+        ]
+        .into_iter()
+        .chain(shares)
+        .collect()
+    }
+}
+
 impl Replication {
     /// All metrics of the machine in one replication.
     fn values(&self, machine: &Machine) -> Vec<Value> {
@@ -155,7 +189,7 @@ impl Replication {
             .sum();
         let etr_per_s = completed as f64 * NS_PER_S / self.length_ns as f64;
         let evict_us = counters.evict_wait_ns as f64 / counters.evictions.max(1) as f64 / 1e3;
-        vec![
+        let mut values = vec![
             ("batch_share", share),
             (
                 "batch_beside_critical",
@@ -182,7 +216,9 @@ impl Replication {
             ("eviction_us", (counters.evictions > 0).then_some(evict_us)),
             ("overdue_per_s", per_s(counters.overdue.iter().sum())),
             ("steals_per_s", per_s(counters.steals.iter().sum())),
-        ]
+        ];
+        values.extend(LevelTotals::values(self.levels.as_ref()));
+        values
     }
 
     /// Capacity factor: work done in busy core time, relative to what the cores would have done

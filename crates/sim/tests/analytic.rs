@@ -42,7 +42,8 @@ fn responses(machine: &Machine, arrivals: Arrivals, demand: &Distribution) -> Ve
     let configuration = |name: &str, scheduler| Configuration {
         name: name.into(),
         scheduler,
-        smt_off: false,
+        smt: None,
+        control: None,
         workloads: vec![0],
     };
     let scenario = Scenario {

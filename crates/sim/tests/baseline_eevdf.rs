@@ -71,6 +71,30 @@ fn equal_tasks_share_a_lane_equally() {
     }
 }
 
+/// What runs on two cores when a task wakes whose lane is busy, a sibling and a core being idle.
+fn place_of_second(baseline: Baseline) -> Vec<u32> {
+    let kind = Kind::Baseline(baseline);
+    let mut sim = Simulation::new(machine([1, 1, 2, 2]), &kind).unwrap();
+    // Both were on lane 0 last; from there on they may go anywhere.
+    let ids = [(); 2].map(|()| sim.create(&spec(Policy::Normal, 0, Some(&[0]))).unwrap());
+    for id in ids {
+        sim.give(id, 1e6).unwrap();
+    }
+    while sim.next(10 * MS).unwrap().is_some() {}
+    for id in ids {
+        sim.set_cpus(id, None).unwrap();
+        sim.give(id, 50e6).unwrap();
+        sim.next(sim.now_ns() + MS).unwrap();
+    }
+    lanes_of(&sim, &ids)
+}
+
+#[test]
+fn a_sibling_or_an_idle_core_comes_first() {
+    assert_eq!(place_of_second(Baseline::Eevdf), [0, 2]);
+    assert_eq!(place_of_second(Baseline::SiblingFirst), [0, 1]);
+}
+
 #[test]
 fn nice_values_share_by_weight() {
     let mut sim = simulation([1, 1, 1, 1]);

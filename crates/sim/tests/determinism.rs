@@ -81,7 +81,8 @@ fn scenario(machine: Machine, scheduler: Kind) -> Scenario {
         configurations: vec![Configuration {
             name: "only".into(),
             scheduler,
-            smt_off: false,
+            smt: None,
+            control: None,
             workloads: vec![0, 1, 2],
         }],
         machine,

@@ -47,7 +47,8 @@ fn simulated(level: u32, utilization: f64) -> Estimate {
             name: "sidelane".into(),
             scheduler: Kind::Sidelane(settings),
             // What the models mean by level 1. The scheduler's own cap lets a core exceed it at times.
-            smt_off: level == 1,
+            smt: (level == 1).then_some(1),
+            control: None,
             workloads: vec![0],
         }],
         run: Run {

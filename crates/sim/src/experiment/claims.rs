@@ -16,6 +16,8 @@ pub struct Claim {
     pub relative_to: Option<String>,
     /// How, with `relative_to`.
     pub compare: Comparison,
+    /// The greatest over this sweep counts.
+    pub greatest_over: Option<String>,
     /// At which values of the sweeps, by their names; those left out: at all.
     pub at: BTreeMap<String, toml::Value>,
     /// What is claimed.
@@ -39,6 +41,8 @@ pub enum Comparison {
     Difference,
     /// One ÷ the other − 1.
     Increase,
+    /// 1 − one ÷ the other.
+    Reduction,
 }
 
 /// What is claimed of a metric.
@@ -79,6 +83,8 @@ pub enum Origin {
     Stated,
     /// It follows by arithmetic.
     Derived,
+    /// Nobody published it: a question of our own.
+    Own,
 }
 
 /// What a published value is to the model.
@@ -104,6 +110,7 @@ pub(super) struct Published {
     relative_to: Option<String>,
     #[serde(default)]
     compare: Comparison,
+    greatest_over: Option<String>,
     #[serde(default)]
     at: BTreeMap<String, toml::Value>,
     value: f64,
@@ -125,6 +132,7 @@ pub(super) struct Expect {
     relative_to: Option<String>,
     #[serde(default)]
     compare: Comparison,
+    greatest_over: Option<String>,
     #[serde(default)]
     at: BTreeMap<String, toml::Value>,
     is: Limit,
@@ -143,6 +151,7 @@ impl From<Published> for Claim {
             workload: p.workload,
             relative_to: p.relative_to,
             compare: p.compare,
+            greatest_over: p.greatest_over,
             at: p.at,
             expectation: Expectation::Value {
                 value: p.value,
@@ -163,6 +172,7 @@ impl From<Expect> for Claim {
             workload: e.workload,
             relative_to: e.relative_to,
             compare: e.compare,
+            greatest_over: e.greatest_over,
             at: e.at,
             expectation: Expectation::Trend(e.is),
             kind: e.kind,

@@ -12,9 +12,20 @@ const BARS_MAX: usize = 24;
 const WIDE: f64 = 50.0;
 
 impl Report {
-    /// Pictures (SVG): each metric that was published against each sweep of numbers; and what was
-    /// published beside ours where there is no such sweep.
+    /// Pictures (SVG): each metric that was published against each sweep of numbers; what was
+    /// published beside ours where there is no such sweep; what the model predicts; histograms.
     pub fn figures(&self) -> Vec<String> {
+        let predictions = self.points.iter().flat_map(|point| &point.predictions);
+        let predicted = predictions.map(|prediction| prediction.chart().draw());
+        let mut figures: Vec<String> = predicted.collect();
+        if figures.is_empty() {
+            figures = self.simulated();
+        }
+        figures.extend(self.histograms());
+        figures
+    }
+
+    fn simulated(&self) -> Vec<String> {
         let numbers = |name: &&String| {
             let value = |point: &Point| point.at.get(*name).and_then(number);
             self.points.iter().all(|point| value(point).is_some())
@@ -64,7 +75,7 @@ impl Report {
             }
         }
         self.add_published(&mut chart, sweep, what, workload);
-        chart.y = value_axis(what, &chart.series);
+        chart.y = value_axis(what, &chart.series, self.draw_to.get(what).copied());
         chart.draw()
     }
 
@@ -138,10 +149,13 @@ impl Report {
     }
 }
 
-/// Logarithmic where values differ much.
-fn value_axis(what: &str, series: &[Series]) -> Axis {
+/// Up to a value if one is wanted; logarithmic where values differ much.
+fn value_axis(what: &str, series: &[Series], to: Option<f64>) -> Axis {
     let values = || series.iter().flat_map(|s| &s.points).map(|point| point.y);
     let low = values().fold(f64::INFINITY, f64::min);
+    if let Some(to) = to.filter(|to| low < *to) {
+        return Axis::linear(what).between(low, to);
+    }
     let high = values().fold(0.0, f64::max);
     match low > 0.0 && high > WIDE * low {
         true => Axis::log(what),

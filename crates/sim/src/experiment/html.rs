@@ -45,13 +45,11 @@ pub fn page(reports: &[Report]) -> String {
 fn write_report(out: &mut String, report: &Report) {
     let _ = write!(
         out,
-        "<h2 id=\"{}\">{}</h2>\n<p class=\"source\">{}</p>\n<p>Simulated: {}; {} replications, seed {}.</p>\n",
+        "<h2 id=\"{}\">{}</h2>\n<p class=\"source\">{}</p>\n<p>{}.</p>\n",
         escaped(&report.name),
         escaped(&report.title),
         escaped(&report.source),
-        escaped(&report.about),
-        report.replications,
-        report.seed
+        escaped(&report.what_was_done()),
     );
     for figure in report.figures() {
         let _ = writeln!(out, "<figure>{figure}</figure>");

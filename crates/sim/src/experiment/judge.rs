@@ -1,6 +1,7 @@
 //! Verdicts: our values beside published ones.
 
 use super::claims::{Claim, Comparison, Expectation, Limit, Role};
+use super::model::Prediction;
 use super::report::Point;
 use crate::run::Outcome;
 use crate::statistics::Estimate;
@@ -68,7 +69,10 @@ pub(super) fn judge(claim: &Claim, points: &[Point]) -> Vec<Finding> {
             .iter()
             .all(|(name, value)| point.at.get(name) == Some(value))
     };
-    let points: Vec<&Point> = points.iter().filter(meant).collect();
+    let mut points: Vec<&Point> = points.iter().filter(meant).collect();
+    if let Some(sweep) = &claim.greatest_over {
+        points = greatest(claim, &points, sweep);
+    }
     match &claim.expectation {
         Expectation::Value { value, tolerance } => {
             let at = |point: &&Point| number(claim, point, *value, *tolerance);
@@ -86,6 +90,28 @@ pub(super) fn judge(claim: &Claim, points: &[Point]) -> Vec<Finding> {
             vec![worst(claim, all.collect())]
         }
     }
+}
+
+/// Of the points that differ in a sweep alone the one with the greatest value.
+fn greatest<'a>(claim: &Claim, points: &[&'a Point], sweep: &str) -> Vec<&'a Point> {
+    let mut chosen: Vec<(&Point, f64)> = Vec::new();
+    for &point in points {
+        let value = compared(claim, point).map_or(f64::NEG_INFINITY, |ours| ours.mean);
+        let same = |(other, _): &&mut (&Point, f64)| rest(other, sweep) == rest(point, sweep);
+        match chosen.iter_mut().find(same) {
+            Some(best) if value > best.1 => *best = (point, value),
+            Some(_) => {}
+            None => chosen.push((point, value)),
+        }
+    }
+    chosen.into_iter().map(|(point, _)| point).collect()
+}
+
+/// Where a point is, but for a sweep.
+fn rest(point: &Point, sweep: &str) -> BTreeMap<String, toml::Value> {
+    let mut at = point.at.clone();
+    at.remove(sweep);
+    at
 }
 
 fn bounds(limit: &Limit) -> [f64; 2] {
@@ -128,16 +154,11 @@ fn number(claim: &Claim, point: &Point, value: f64, tolerance: f64) -> Finding {
 
 /// From each value of a sweep to the next, whatever the other sweeps are at.
 fn course(claim: &Claim, points: &[&Point], sweep: &str, direction: f64) -> Finding {
-    let rest = |point: &Point| {
-        let mut at = point.at.clone();
-        at.remove(sweep);
-        at
-    };
     let mut steps = Vec::new();
     for (index, point) in points.iter().enumerate() {
         let next = points[index + 1..]
             .iter()
-            .find(|next| rest(next) == rest(point));
+            .find(|next| rest(next, sweep) == rest(point, sweep));
         let Some(next) = next else { continue };
         let both = values(claim, point).zip(values(claim, next));
         let step = both.and_then(|(from, to)| {
@@ -205,8 +226,10 @@ fn compared(claim: &Claim, point: &Point) -> Option<Estimate> {
         return Estimate::of(&joined(&own, &other, claim.compare), CONFIDENCE);
     }
     let mut ratio = Estimate::ratio(&own, &other, CONFIDENCE)?;
-    if claim.compare == Comparison::Increase {
-        ratio.mean -= 1.0;
+    match claim.compare {
+        Comparison::Increase => ratio.mean -= 1.0,
+        Comparison::Reduction => ratio.mean = 1.0 - ratio.mean,
+        Comparison::Ratio | Comparison::Difference => {}
     }
     Some(ratio)
 }
@@ -225,6 +248,7 @@ fn joined(own: &[f64], other: &[f64], compare: Comparison) -> Vec<f64> {
         Comparison::Ratio => own / other,
         Comparison::Difference => own - other,
         Comparison::Increase => own / other - 1.0,
+        Comparison::Reduction => 1.0 - own / other,
     };
     own.iter().zip(other).map(join).collect()
 }
@@ -232,6 +256,10 @@ fn joined(own: &[f64], other: &[f64], compare: Comparison) -> Vec<f64> {
 /// The metric of a configuration, by replication. With `relative_to`, a workload that takes no part
 /// in the other configuration has no value there.
 fn of(claim: &Claim, point: &Point, configuration: &str) -> Option<Vec<f64>> {
+    let predicted = |prediction: &&Prediction| prediction.name == configuration;
+    if let Some(prediction) = point.predictions.iter().find(predicted) {
+        return prediction.value(&claim.what).map(|value| vec![value]);
+    }
     let named = |outcome: &&Outcome| outcome.configuration == configuration;
     let outcome = point.outcomes.iter().find(named)?;
     outcome.values(claim.workload.as_deref(), &claim.what)

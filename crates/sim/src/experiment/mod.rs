@@ -4,9 +4,11 @@
 
 mod claims;
 mod figures;
+mod histogram;
 mod html;
 mod judge;
 mod levels;
+mod model;
 mod read;
 mod report;
 mod sweep;
@@ -19,6 +21,9 @@ pub use report::{Point, Report};
 
 use crate::Scenario;
 use crate::scenario::ScenarioError;
+use histogram::Histogram;
+use model::ModelCase;
+use std::collections::BTreeMap;
 use sweep::Sweep;
 
 include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
@@ -36,15 +41,37 @@ pub struct Experiment {
     pub notes: Vec<String>,
     /// What is claimed, in the order of the file: numbers first.
     pub claims: Vec<Claim>,
-    /// The scenario as it stands in the file.
-    pub scenario: Scenario,
+    /// What is simulated, or asked of the model.
+    pub about: String,
+    /// What the results rest on that nobody measured or published.
+    pub assumptions: Vec<String>,
+    subject: Subject,
+    /// By metric: how far up its axis goes in pictures.
+    draw_to: BTreeMap<String, f64>,
+    histogram: Option<Histogram>,
+}
+
+/// What the claims are compared with.
+#[derive(Debug, Clone)]
+enum Subject {
+    /// Simulations.
+    Simulated(Box<Simulated>),
+    /// What the queueing model predicts.
+    Modelled(Vec<ModelCase>),
+}
+
+/// A scenario, and what is varied in it.
+#[derive(Debug, Clone)]
+struct Simulated {
+    /// As it stands in the file.
+    scenario: Scenario,
     sweeps: Vec<Sweep>,
     /// The file, to set the keys of sweeps in.
     document: toml_edit::DocumentMut,
 }
 
 /// Why an experiment could not be run.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ExperimentError {
     /// Its file has a mistake.
     #[error(transparent)]
@@ -56,6 +83,14 @@ pub enum ExperimentError {
         file: String,
         /// What is wrong, with the place as far as it is known.
         message: String,
+    },
+    /// The model refuses the machine.
+    #[error("{file}: {error}")]
+    Model {
+        /// The file.
+        file: String,
+        /// The error.
+        error: sidelane_model::Error,
     },
     /// The simulation ended in an error.
     #[error("{file}: {error}")]
@@ -77,14 +112,17 @@ impl Experiment {
         EXPERIMENTS.iter().map(read).collect()
     }
 
-    /// How many simulations it takes.
+    /// How many simulations it takes; none where the model is asked.
     pub fn runs(&self) -> u64 {
-        let points: u64 = self
+        let Subject::Simulated(simulated) = &self.subject else {
+            return 0;
+        };
+        let points: u64 = simulated
             .sweeps
             .iter()
             .map(|sweep| sweep.values.len() as u64)
             .product();
-        let replications = u64::from(self.scenario.run.replications);
-        points * replications * self.scenario.configurations.len() as u64
+        let replications = u64::from(simulated.scenario.run.replications);
+        points * replications * simulated.scenario.configurations.len() as u64
     }
 }

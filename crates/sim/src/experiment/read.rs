@@ -1,11 +1,14 @@
 //! Reading experiment files.
 
 use super::claims::{Claim, Expect, Expectation, Limit, Published};
+use super::histogram::Histogram;
+use super::model::{Described, ModelCase};
 use super::sweep::Sweep;
-use super::{Experiment, ExperimentError};
+use super::{Experiment, ExperimentError, Simulated, Subject};
 use crate::Scenario;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::collections::BTreeMap;
 use toml_edit::DocumentMut;
 
 /// What makes a scenario an experiment; the rest is the scenario reader's.
@@ -14,6 +17,9 @@ use toml_edit::DocumentMut;
 struct File {
     experiment: Head,
     #[serde(default)]
+    model: Vec<Described>,
+    histogram: Option<Histogram>,
+    #[serde(default)]
     sweep: Vec<Sweep>,
     #[serde(default)]
     published: Vec<Published>,
@@ -21,12 +27,11 @@ struct File {
     expect: Vec<Expect>,
     #[serde(rename = "name")]
     _name: Option<IgnoredAny>,
-    #[serde(rename = "about")]
-    _about: Option<IgnoredAny>,
-    #[serde(rename = "assumptions")]
-    _assumptions: Option<IgnoredAny>,
-    #[serde(rename = "machine")]
-    _machine: Option<IgnoredAny>,
+    #[serde(default)]
+    about: String,
+    #[serde(default)]
+    assumptions: Vec<String>,
+    machine: Option<IgnoredAny>,
     #[serde(rename = "run")]
     _run: Option<IgnoredAny>,
     #[serde(rename = "workload")]
@@ -42,6 +47,41 @@ struct Head {
     source: String,
     #[serde(default)]
     notes: Vec<String>,
+    #[serde(default)]
+    draw_to: BTreeMap<String, f64>,
+}
+
+/// The scenario, without what makes it an experiment.
+fn simulated(text: &str, file: &str, sweeps: Vec<Sweep>) -> Result<Simulated, ExperimentError> {
+    let wrong = |error: toml_edit::TomlError| ExperimentError::Claims {
+        file: file.to_owned(),
+        message: error.to_string(),
+    };
+    let mut document: DocumentMut = text.parse().map_err(wrong)?;
+    for key in ["experiment", "sweep", "published", "expect", "histogram"] {
+        document.remove(key);
+    }
+    Ok(Simulated {
+        scenario: Scenario::parse(&document.to_string(), file)?,
+        sweeps,
+        document,
+    })
+}
+
+impl Simulated {
+    /// Do sweeps refer to what exists?
+    fn check(&self) -> Result<(), String> {
+        for sweep in &self.sweeps {
+            let set = |value| sweep.set(&mut self.document.clone(), value);
+            if sweep.values.is_empty() || !sweep.values.iter().all(set) {
+                return Err(format!(
+                    "sweep {:?}: give values, and a key that stands in the file",
+                    sweep.name
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Experiment {
@@ -57,25 +97,33 @@ impl Experiment {
         };
         let read: File =
             toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
-        let mut document: DocumentMut = text
-            .parse()
-            .map_err(|error: toml_edit::TomlError| wrong(error.to_string()))?;
-        for key in ["experiment", "sweep", "published", "expect"] {
-            document.remove(key);
-        }
-        let scenario = Scenario::parse(&document.to_string(), &file)?;
+        let subject = match read.model.is_empty() {
+            false if read.machine.is_some() || !read.sweep.is_empty() => {
+                return Err(wrong(
+                    "[[model]] stands beside a scenario or a sweep; make two experiments of them"
+                        .into(),
+                ));
+            }
+            false => {
+                let cases = read.model.into_iter().map(Described::case);
+                Subject::Modelled(cases.collect::<Result<_, _>>().map_err(wrong)?)
+            }
+            true => Subject::Simulated(Box::new(simulated(text, &file, read.sweep)?)),
+        };
         let claims = read.published.into_iter().map(Claim::from);
         let experiment = Experiment {
             name: name.to_owned(),
             title: read.experiment.title,
             source: read.experiment.source,
             notes: read.experiment.notes,
+            draw_to: read.experiment.draw_to,
             claims: claims
                 .chain(read.expect.into_iter().map(Claim::from))
                 .collect(),
-            scenario,
-            sweeps: read.sweep,
-            document,
+            about: read.about,
+            assumptions: read.assumptions,
+            subject,
+            histogram: read.histogram,
         };
         experiment.check().map_err(wrong)?;
         Ok(experiment)
@@ -83,13 +131,15 @@ impl Experiment {
 
     /// Do sweeps and claims refer to what exists?
     fn check(&self) -> Result<(), String> {
-        for sweep in &self.sweeps {
-            let set = |value| sweep.set(&mut self.document.clone(), value);
-            if sweep.values.is_empty() || !sweep.values.iter().all(set) {
-                return Err(format!(
-                    "sweep {:?}: give values, and a key that stands in the file",
-                    sweep.name
-                ));
+        if let Subject::Simulated(simulated) = &self.subject {
+            simulated.check()?;
+        }
+        if let Some(histogram) = &self.histogram {
+            histogram.check()?;
+            let names = self.configurations();
+            let unknown = |name: &&String| !names.contains(&name.as_str());
+            if let Some(name) = histogram.configurations.iter().find(unknown) {
+                return Err(format!("histogram: there is no configuration {name:?}"));
             }
         }
         self.claims
@@ -97,10 +147,38 @@ impl Experiment {
             .try_for_each(|claim| self.check_claim(claim))
     }
 
+    /// Names of what claims can be about.
+    fn configurations(&self) -> Vec<&str> {
+        match &self.subject {
+            Subject::Simulated(simulated) => {
+                let configurations = simulated.scenario.configurations.iter();
+                configurations.map(|it| it.name.as_str()).collect()
+            }
+            Subject::Modelled(cases) => cases.iter().map(ModelCase::name).collect(),
+        }
+    }
+
+    fn workloads(&self) -> Vec<&str> {
+        match &self.subject {
+            Subject::Simulated(simulated) => {
+                let workloads = simulated.scenario.workloads.iter();
+                workloads.map(|it| it.task.name.as_str()).collect()
+            }
+            Subject::Modelled(_) => Vec::new(),
+        }
+    }
+
+    fn sweeps(&self) -> &[Sweep] {
+        match &self.subject {
+            Subject::Simulated(simulated) => &simulated.sweeps,
+            Subject::Modelled(_) => &[],
+        }
+    }
+
     fn check_claim(&self, claim: &Claim) -> Result<(), String> {
         let about =
             |reason: String| format!("{} of {:?}: {reason}", claim.what, claim.configuration);
-        let known = |name: &String| self.scenario.configurations.iter().any(|c| c.name == *name);
+        let known = |name: &String| self.configurations().contains(&name.as_str());
         for name in [Some(&claim.configuration), claim.relative_to.as_ref()]
             .into_iter()
             .flatten()
@@ -110,16 +188,12 @@ impl Experiment {
             }
         }
         if let Some(name) = &claim.workload
-            && !self
-                .scenario
-                .workloads
-                .iter()
-                .any(|workload| workload.task.name == *name)
+            && !self.workloads().contains(&name.as_str())
         {
             return Err(about(format!("there is no workload {name:?}")));
         }
         for (name, value) in &claim.at {
-            let sweep = self.sweeps.iter().find(|sweep| sweep.name == *name);
+            let sweep = self.sweeps().iter().find(|sweep| sweep.name == *name);
             let sweep = sweep.ok_or_else(|| about(format!("there is no sweep {name:?}")))?;
             if !sweep.values.contains(value) {
                 return Err(about(format!(
@@ -127,13 +201,15 @@ impl Experiment {
                 )));
             }
         }
+        let sweep = |name: &String| self.sweeps().iter().any(|sweep| sweep.name == *name);
+        if let Some(name) = claim.greatest_over.as_ref().filter(|name| !sweep(name)) {
+            return Err(about(format!("there is no sweep {name:?}")));
+        }
         match &claim.expectation {
             Expectation::Value { tolerance, .. } if tolerance.is_nan() || *tolerance < 0.0 => {
                 Err(about("the tolerance has to be at least 0".into()))
             }
-            Expectation::Trend(Limit::Rises(name) | Limit::Falls(name))
-                if !self.sweeps.iter().any(|sweep| sweep.name == *name) =>
-            {
+            Expectation::Trend(Limit::Rises(name) | Limit::Falls(name)) if !sweep(name) => {
                 Err(about(format!("there is no sweep {name:?}")))
             }
             _ => Ok(()),

@@ -1,8 +1,10 @@
 //! Running an experiment, and what came out of it as text.
 
 use super::claims::{Claim, Expectation, Limit};
+use super::histogram::Histogram;
 use super::judge::{Finding, judge};
-use super::{Experiment, ExperimentError};
+use super::model::{ModelCase, Prediction};
+use super::{Experiment, ExperimentError, Simulated, Subject};
 use crate::Scenario;
 use crate::run::{Outcome, run};
 use crate::statistics::digits;
@@ -17,6 +19,8 @@ pub struct Point {
     pub at: BTreeMap<String, toml::Value>,
     /// By configuration.
     pub outcomes: Vec<Outcome>,
+    /// By case, of an experiment on the model.
+    pub(super) predictions: Vec<Prediction>,
 }
 
 /// What came out of an experiment.
@@ -28,16 +32,16 @@ pub struct Report {
     pub title: String,
     /// Where the published values stand.
     pub source: String,
-    /// What is simulated.
+    /// What is simulated, or asked of the model.
     pub about: String,
     /// What follows from what, and what cannot be reproduced.
     pub notes: Vec<String>,
     /// What the results rest on that nobody measured or published.
     pub assumptions: Vec<String>,
-    /// Start of all random numbers.
-    pub seed: u64,
+    /// Start of all random numbers; none where the model is asked.
+    pub seed: Option<u64>,
     /// Replications at each point.
-    pub replications: u32,
+    pub replications: Option<u32>,
     /// Claim by claim.
     pub findings: Vec<Finding>,
     /// Names of the sweeps.
@@ -45,6 +49,10 @@ pub struct Report {
     /// All points, in the order of the sweeps, the last sweep fastest.
     #[serde(skip)]
     pub points: Vec<Point>,
+    #[serde(skip)]
+    pub(super) draw_to: BTreeMap<String, f64>,
+    #[serde(skip)]
+    pub(super) histogram: Option<Histogram>,
 }
 
 impl Experiment {
@@ -53,16 +61,14 @@ impl Experiment {
     /// # Errors
     /// If a value of a sweep makes no scenario, or a simulation ends in an error.
     pub fn run(&self, progress: &(dyn Fn() + Sync)) -> Result<Report, ExperimentError> {
-        let mut points = Vec::new();
-        for at in self.all_points() {
-            let scenario = self.scenario_at(&at)?;
-            let outcomes =
-                run(&scenario, progress).map_err(|error| ExperimentError::Simulation {
-                    file: format!("{}.toml", self.name),
-                    error,
-                })?;
-            points.push(Point { at, outcomes });
-        }
+        let points = match &self.subject {
+            Subject::Simulated(simulated) => self.simulate(simulated, progress)?,
+            Subject::Modelled(cases) => vec![self.predict(cases)?],
+        };
+        let (run, sweeps) = match &self.subject {
+            Subject::Simulated(simulated) => (Some(simulated.scenario.run), &simulated.sweeps[..]),
+            Subject::Modelled(_) => (None, &[][..]),
+        };
         let judged = self.claims.iter().flat_map(|claim| judge(claim, &points));
         let mut findings: Vec<Finding> = judged.collect();
         findings.sort_by_key(|finding| points.iter().position(|point| point.at == finding.at));
@@ -70,17 +76,57 @@ impl Experiment {
             name: self.name.clone(),
             title: self.title.clone(),
             source: self.source.clone(),
-            about: self.scenario.about.clone(),
+            about: self.about.clone(),
             notes: self.notes.clone(),
-            assumptions: self.scenario.assumptions.clone(),
-            seed: self.scenario.run.seed,
-            replications: self.scenario.run.replications,
+            assumptions: self.assumptions.clone(),
+            seed: run.map(|run| run.seed),
+            replications: run.map(|run| run.replications),
             findings,
-            sweeps: self.sweeps.iter().map(|sweep| sweep.name.clone()).collect(),
+            sweeps: sweeps.iter().map(|sweep| sweep.name.clone()).collect(),
             points,
+            draw_to: self.draw_to.clone(),
+            histogram: self.histogram.clone(),
         })
     }
 
+    fn simulate(
+        &self,
+        simulated: &Simulated,
+        progress: &(dyn Fn() + Sync),
+    ) -> Result<Vec<Point>, ExperimentError> {
+        let file = format!("{}.toml", self.name);
+        let mut points = Vec::new();
+        for at in simulated.all_points() {
+            let scenario = simulated.scenario_at(&at, &file)?;
+            let outcomes =
+                run(&scenario, progress).map_err(|error| ExperimentError::Simulation {
+                    file: file.clone(),
+                    error,
+                })?;
+            points.push(Point {
+                at,
+                outcomes,
+                predictions: Vec::new(),
+            });
+        }
+        Ok(points)
+    }
+
+    fn predict(&self, cases: &[ModelCase]) -> Result<Point, ExperimentError> {
+        let predictions = cases.iter().map(ModelCase::predict);
+        let predictions = predictions.collect::<Result<Vec<_>, _>>();
+        Ok(Point {
+            at: BTreeMap::new(),
+            outcomes: Vec::new(),
+            predictions: predictions.map_err(|error| ExperimentError::Model {
+                file: format!("{}.toml", self.name),
+                error,
+            })?,
+        })
+    }
+}
+
+impl Simulated {
     /// All combinations of the values of the sweeps.
     fn all_points(&self) -> Vec<BTreeMap<String, toml::Value>> {
         let mut points = vec![BTreeMap::new()];
@@ -98,17 +144,18 @@ impl Experiment {
         points
     }
 
-    fn scenario_at(&self, at: &BTreeMap<String, toml::Value>) -> Result<Scenario, ExperimentError> {
+    fn scenario_at(
+        &self,
+        at: &BTreeMap<String, toml::Value>,
+        file: &str,
+    ) -> Result<Scenario, ExperimentError> {
         let mut document = self.document.clone();
         for sweep in &self.sweeps {
             if let Some(value) = at.get(&sweep.name) {
                 sweep.set(&mut document, value);
             }
         }
-        Ok(Scenario::parse(
-            &document.to_string(),
-            &format!("{}.toml", self.name),
-        )?)
+        Ok(Scenario::parse(&document.to_string(), file)?)
     }
 }
 
@@ -125,20 +172,25 @@ fn short(value: &toml::Value) -> String {
 impl Claim {
     /// `p99_ms server: borrow-idle ÷ alone`.
     pub(super) fn subject(&self) -> String {
-        use super::Comparison::{Difference, Increase, Ratio};
+        use super::Comparison::{Difference, Increase, Ratio, Reduction};
         let workload = self
             .workload
             .as_ref()
             .map_or(String::new(), |name| format!(" {name}"));
-        let relative =
-            self.relative_to
-                .as_ref()
-                .map_or(String::new(), |other| match self.compare {
-                    Ratio => format!(" ÷ {other}"),
-                    Difference => format!(" − {other}"),
-                    Increase => format!(" ÷ {other} − 1"),
-                });
-        format!("{}{workload}: {}{relative}", self.what, self.configuration)
+        let own = &self.configuration;
+        let compared = match (&self.relative_to, self.compare) {
+            (None, _) => own.clone(),
+            (Some(other), Ratio) => format!("{own} ÷ {other}"),
+            (Some(other), Difference) => format!("{own} − {other}"),
+            (Some(other), Increase) => format!("{own} ÷ {other} − 1"),
+            (Some(other), Reduction) => format!("1 − {own} ÷ {other}"),
+        };
+        let most = if self.greatest_over.is_some() {
+            "max "
+        } else {
+            ""
+        };
+        format!("{most}{}{workload}: {compared}", self.what)
     }
 
     /// `0.9` or `< 100`.
@@ -176,13 +228,7 @@ impl Report {
         let _ = writeln!(
             out,
             "{}\n",
-            textwrap::fill(
-                &format!(
-                    "simulated: {}; {} replications, seed {}, ± half of the 95 % interval",
-                    self.about, self.replications, self.seed
-                ),
-                wrapped()
-            )
+            textwrap::fill(&self.what_was_done(), wrapped())
         );
         let _ = writeln!(
             out,
@@ -216,6 +262,17 @@ impl Report {
             }
         }
         out
+    }
+
+    /// What the values are of.
+    pub(super) fn what_was_done(&self) -> String {
+        let about = &self.about;
+        match (self.replications, self.seed) {
+            (Some(replications), Some(seed)) => format!(
+                "simulated: {about}; {replications} replications, seed {seed}, ± half of the 95 % interval"
+            ),
+            _ => format!("from the queueing model: {about}"),
+        }
     }
 
     /// How often each verdict was given.

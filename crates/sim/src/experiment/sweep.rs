@@ -10,26 +10,37 @@ pub(super) struct Sweep {
     /// One word for it.
     pub name: String,
     /// Keys joined by dots; an element of an array of tables by its `name`.
-    key: String,
+    key: Keys,
     /// What may stand there.
     pub values: Vec<toml::Value>,
 }
 
+/// One key, or several that take the same value.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Keys {
+    One(String),
+    Several(Vec<String>),
+}
+
 impl Sweep {
-    /// Puts a value where the key stands. False if there is no such key.
+    /// Puts a value where the keys stand. False if one of them does not.
     pub fn set(&self, document: &mut DocumentMut, value: &toml::Value) -> bool {
         let text = value.to_string();
         let Ok(value) = text.parse::<Value>() else {
             return false;
         };
-        let keys: Vec<&str> = self.key.split('.').collect();
-        match place(document.as_table_mut(), &keys) {
-            Some(item) => {
-                *item = Item::Value(value);
-                true
-            }
-            None => false,
-        }
+        let keys = match &self.key {
+            Keys::One(key) => std::slice::from_ref(key),
+            Keys::Several(keys) => keys,
+        };
+        let mut set = |key: &String| {
+            let keys: Vec<&str> = key.split('.').collect();
+            let item = place(document.as_table_mut(), &keys);
+            item.map(|item| *item = Item::Value(value.clone()))
+                .is_some()
+        };
+        !keys.is_empty() && keys.iter().all(&mut set)
     }
 }
 

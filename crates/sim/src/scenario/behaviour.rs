@@ -23,7 +23,7 @@ const OPEN: Shape = Shape {
 const CLOSED: Shape = Shape {
     title: "closed",
     form: "a table such as { clients = 50, think_ms = 1000 }",
-    keys: &["clients", "think_ms"],
+    keys: &["clients", "load", "think_ms"],
     elsewhere: &[],
 };
 const BATCH: Shape = Shape {
@@ -41,7 +41,7 @@ const IO: Shape = Shape {
 const STAGE: Shape = Shape {
     title: "a stage",
     form: "an array such as [{ workers = 4, demand_ms = 8 }]",
-    keys: &["workers", "demand_ms"],
+    keys: &["workers", "demand_ms", "delay_ms"],
     elsewhere: &[],
 };
 const QUALITY: Shape = Shape {
@@ -103,10 +103,10 @@ fn requests(
     let stages = stages(section, key == "trace", lanes)?;
     let arrivals = match key {
         "open" => {
-            let demand_ns = stages.iter().map(|stage| stage.demand.mean()).sum();
+            let demand_ns = stages.iter().map(Stage::mean_work_ns).sum();
             open(&value.section(&OPEN)?, context, demand_ns)?
         }
-        "closed" => closed(&value.section(&CLOSED)?)?,
+        "closed" => closed(&value.section(&CLOSED)?, context, &stages)?,
         _ => traced(value, context)?,
     };
     let deadline = section.get("deadline_ms");
@@ -148,13 +148,24 @@ fn open(section: &Section, context: &Context, demand_ns: f64) -> Result<Arrivals
     Ok(Arrivals::Open { interarrival })
 }
 
-fn closed(section: &Section) -> Result<Arrivals> {
-    let clients = section
-        .need("clients", "how many, such as 50")?
-        .integer(1..=MANY)?;
+fn closed(section: &Section, context: &Context, stages: &[Stage]) -> Result<Arrivals> {
     let think = section
         .get("think_ms")
         .map_or(Ok(Distribution::Constant(0.0)), distribution)?;
+    let clients = match section.one_of(&["clients", "load"], "clients = 50")? {
+        ("clients", value) => value.integer(1..=MANY)?,
+        (_, value) => {
+            let work_ns: f64 = stages.iter().map(Stage::mean_work_ns).sum();
+            let rest_ns: f64 = stages.iter().map(|stage| stage.demand.mean()).sum();
+            let cores = value.number(LOAD)? * context.capacity;
+            // a cast saturates
+            let clients = (cores * (think.mean() + rest_ns) / work_ns).round() as usize;
+            if clients > MANY {
+                return Err(value.error(format!("load: that is more than {MANY} clients")));
+            }
+            clients.max(1)
+        }
+    };
     Ok(Arrivals::Closed { clients, think })
 }
 
@@ -181,10 +192,28 @@ fn stages(section: &Section, traced: bool, lanes: usize) -> Result<Vec<Stage>> {
             value.error("stages: give at least one, such as { workers = 4, demand_ms = 8 }")
         );
     }
-    sections
-        .iter()
-        .map(|section| stage(section, false, lanes))
-        .collect()
+    let stages = sections.iter().map(|section| one_of_many(section, lanes));
+    let stages = stages.collect::<Result<Vec<_>>>()?;
+    match stages.iter().all(Stage::is_delay) {
+        true => Err(value.error("stages: nobody works; give one of them workers and a demand_ms")),
+        false => Ok(stages),
+    }
+}
+
+/// A stage of several: with workers, or a time beside the CPU.
+fn one_of_many(section: &Section, lanes: usize) -> Result<Stage> {
+    let Some(delay) = section.get("delay_ms") else {
+        return stage(section, false, lanes);
+    };
+    if let Some((key, value)) = section.those(&["workers", "demand_ms"]).next() {
+        return Err(value.error(format!(
+            "{key} stands beside delay_ms, where nobody works; make two stages of them"
+        )));
+    }
+    Ok(Stage {
+        workers: 0,
+        demand: distribution(delay)?,
+    })
 }
 
 /// One stage. The demands of a trace need no distribution beside them if there is only this one.

@@ -1,6 +1,7 @@
 //! The tables `[[configuration]]`.
 
 use super::Configuration;
+use super::control::control;
 use super::error::Result;
 use super::limits::{Limits, MS, time_ns};
 use super::reader::{Section, Shape, Value, alternatives, similar};
@@ -16,12 +17,22 @@ const SETTING_KEYS: &[&str] = &[
     "overdue_slice_ms",
     "smt_level",
 ];
+/// Most lanes of a core that `smt` can leave.
+const CORE_LANES_MAX: usize = 1024;
 const IN_SETTINGS: &str = "[configuration.settings]";
 
 pub(super) const CONFIGURATION: Shape = Shape {
     title: "[[configuration]]",
     form: "tables [[configuration]]",
-    keys: &["name", "scheduler", "without", "only", "smt", "settings"],
+    keys: &[
+        "name",
+        "scheduler",
+        "without",
+        "only",
+        "smt",
+        "control",
+        "settings",
+    ],
     elsewhere: &[
         ("slice_ms", IN_SETTINGS),
         ("batch_slice_ms", IN_SETTINGS),
@@ -49,7 +60,8 @@ pub(super) fn sole(workloads: &[Workload]) -> Configuration {
     Configuration {
         name: "sidelane".into(),
         scheduler: Kind::Sidelane(Settings::default()),
-        smt_off: false,
+        smt: None,
+        control: None,
         workloads: (0..workloads.len()).collect(),
     }
 }
@@ -60,24 +72,38 @@ pub(super) fn configuration(
     machine: &Machine,
     workloads: &[Workload],
 ) -> Result<Configuration> {
-    let words = ["sidelane", "default", "fifo"];
+    let words = ["sidelane", "default", "sibling-first", "fifo"];
     let word = section.need("scheduler", &alternatives(&words))?;
     let word = word.word(&words.map(|word| (word, word)))?;
     let taking_part = taking_part(section, workloads)?;
-    let smt_off = match section.get("smt") {
-        None => false,
+    let smt = match section.get("smt") {
+        None => None,
         Some(value) => {
-            let off = value.word(&[("on", false), ("off", true)])?;
-            if off {
-                check_first_lanes(value, machine, workloads, &taking_part)?;
+            let lanes = lanes(value)?;
+            if let Some(lanes) = lanes {
+                check_first_lanes(value, lanes, machine, workloads, &taking_part)?;
             }
-            off
+            lanes
         }
     };
+    let scheduler = scheduler(section, word)?;
+    let control = section.get("control").map(|value| {
+        if matches!(&scheduler, Kind::Sidelane(settings) if settings.smt_level.is_some()) {
+            return Err(
+                value.error("control stands beside smt_level, which it sets; leave that out")
+            );
+        }
+        check_first_lanes(value, 1, machine, workloads, &taking_part)?;
+        control(
+            value,
+            &smt.map_or(machine.clone(), |lanes| machine.with_lanes(lanes)),
+        )
+    });
     Ok(Configuration {
         name: section.get("name").map_or(Ok(word.to_owned()), name)?,
-        scheduler: scheduler(section, word)?,
-        smt_off,
+        scheduler,
+        smt,
+        control: control.transpose()?,
         workloads: taking_part,
     })
 }
@@ -94,6 +120,7 @@ fn scheduler(section: &Section, word: &str) -> Result<Kind> {
     Ok(match word {
         "sidelane" => Kind::Sidelane(settings.map_or(Ok(Settings::default()), self::settings)?),
         "default" => kernel_default(),
+        "sibling-first" => Kind::Baseline(Baseline::SiblingFirst),
         _ => Kind::Baseline(Baseline::Fifo),
     })
 }
@@ -163,26 +190,32 @@ fn named(value: Value, workloads: &[Workload]) -> Result<Vec<usize>> {
     elements.iter().map(index).collect()
 }
 
-/// With SMT off each workload that is bound to CPUs still needs one that is there.
+/// Lanes of each core that are there; none: all.
+fn lanes(value: Value) -> Result<Option<usize>> {
+    if value.is_number() {
+        return value.integer(1..=CORE_LANES_MAX).map(Some);
+    }
+    value
+        .word(&[("on", None), ("off", Some(1))])
+        .map_err(|_| value.expected("\"on\", \"off\" or how many lanes of each core are there"))
+}
+
+/// With fewer lanes each workload that is bound to CPUs still needs one that is there.
 fn check_first_lanes(
     value: Value,
+    lanes: usize,
     machine: &Machine,
     workloads: &[Workload],
     taking_part: &[usize],
 ) -> Result<()> {
-    let is_online = |cpu: &&u32| machine.online[**cpu as usize];
-    let cores = machine.cores.iter();
-    let mut left: Vec<u32> = cores
-        .filter_map(|core| core.lanes.iter().find(is_online))
-        .copied()
-        .collect();
-    left.sort_unstable();
+    let online = machine.with_lanes(lanes).online;
     for workload in taking_part.iter().map(|index| &workloads[*index]) {
-        let stuck = |cpus: &Vec<u32>| !cpus.iter().any(|cpu| left.binary_search(cpu).is_ok());
+        let stuck = |cpus: &Vec<u32>| !cpus.iter().any(|cpu| online[*cpu as usize]);
         if workload.task.cpus.as_ref().is_some_and(stuck) {
             return Err(value.error(format!(
-                "smt: with \"off\" none of the cpus of workload {:?} is left, only the first \
-                 online lane of each core is; give it one of these, or leave it out",
+                "{}: none of the cpus of workload {:?} is among the first {lanes} online lanes of \
+                 each core; give it one of these, or leave it out",
+                value.key(),
                 workload.task.name
             )));
         }

@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod configuration;
+mod control;
 mod cores;
 mod distribution;
 mod error;
@@ -16,6 +17,7 @@ mod workload;
 
 pub use error::ScenarioError;
 
+use crate::control::Control;
 use crate::machine::Machine;
 use crate::simulation::Kind;
 use crate::workload::Workload;
@@ -46,8 +48,10 @@ pub struct Configuration {
     pub name: String,
     /// Which scheduler decides.
     pub scheduler: Kind,
-    /// Only the first online lane of each core is there.
-    pub smt_off: bool,
+    /// Only the first so many online lanes of each core are there; none: all.
+    pub smt: Option<usize>,
+    /// What sets the SMT level while it runs, from all lanes of `smt` on; none: nothing does.
+    pub control: Option<Control>,
     /// Indices of the workloads that take part.
     pub workloads: Vec<usize>,
 }

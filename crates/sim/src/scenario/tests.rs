@@ -5,8 +5,10 @@ mod mistakes;
 use super::Scenario;
 use crate::simulation::Kind;
 use crate::{
-    Arrivals, Behaviour, Class, Costs, Distribution, Interference, Policy, Quality, Settings,
+    Arrivals, Behaviour, Class, Control, Costs, Distribution, Interference, Measure, Policy,
+    Quality, Settings,
 };
+use sidelane_model::{GovernorConfig, LaneOrder, Model, Options};
 
 /// A machine and a workload, in 9 lines; more workloads and configurations can follow.
 const SMALL: &str = "\
@@ -113,13 +115,13 @@ fn the_demo_is_what_the_demo_runs() {
     let seen: Vec<_> = scenario
         .configurations
         .iter()
-        .map(|it| (it.name.as_str(), it.smt_off, &it.workloads[..]))
+        .map(|it| (it.name.as_str(), it.smt, &it.workloads[..]))
         .collect();
-    let expected: [(&str, bool, &[usize]); 4] = [
-        ("alone", false, &[0]),
-        ("default", false, &[0, 1]),
-        ("smt-off", true, &[0, 1]),
-        ("sidelane", false, &[0, 1]),
+    let expected: [(&str, Option<usize>, &[usize]); 4] = [
+        ("alone", None, &[0]),
+        ("default", None, &[0, 1]),
+        ("smt-off", Some(1), &[0, 1]),
+        ("sidelane", None, &[0, 1]),
     ];
     assert_eq!(seen, expected);
 }
@@ -274,6 +276,50 @@ fn load_counts_the_cores_that_are_there() {
         rate("group = [{ cores = 1, lanes = 2 }, { cores = 2, lanes = 1, capacity = 256 }]"),
         150.0,
     );
+}
+
+#[test]
+fn clients_are_as_many_as_make_a_load() {
+    let clients = |lines: &str| match behaviour(&format!(
+        "closed = {{ {lines} }}\nstages = [{{ delay_ms = 10 }}, {{ demand_ms = 30 }}]"
+    )) {
+        Behaviour::Requests {
+            arrivals: Arrivals::Closed { clients, .. },
+            ..
+        } => clients,
+        other => panic!("{other:?}"),
+    };
+    // Half of four cores, of which a client wants 30 ms every 160 ms.
+    assert_eq!(clients("load = 0.5, think_ms = 120"), 11);
+    assert_eq!(clients("load = 0.001, think_ms = 120"), 1);
+    assert_eq!(clients("clients = 7, think_ms = 120"), 7);
+}
+
+#[test]
+fn control_has_the_defaults_of_the_governor() {
+    let control = |lines: &str| {
+        let text = format!("{SMALL}[[configuration]]\nscheduler = \"default\"\n{lines}\n");
+        parse(&text).configurations.remove(0).control
+    };
+    assert_eq!(control(""), None);
+    let default = Control {
+        interval_ns: 5_000_000_000,
+        governor: GovernorConfig::default(),
+        measure: Measure::Lanes(LaneOrder::Independent),
+    };
+    assert_eq!(control("control = {}"), Some(default.clone()));
+    let options = Options::new(Model::Source).with_iterations(10).unwrap();
+    let published = Control {
+        interval_ns: 1_000_000_000,
+        governor: GovernorConfig {
+            options,
+            ..GovernorConfig::published()
+        },
+        measure: Measure::Counted,
+    };
+    let lines = "control = { interval_s = 1, iterations = 10, hysteresis = 0, dwell = 0, \
+                 window = 12, utilization = \"counted\" }";
+    assert_eq!(control(lines), Some(published));
 }
 
 #[test]

@@ -40,6 +40,7 @@ pub(super) const WORKLOAD: Shape = Shape {
         ("tasks", "batch = { … } or io = { … }"),
         ("burst_ms", IN_IO),
         ("wait_ms", IN_IO),
+        ("delay_ms", "stages = [{ … }]"),
     ],
 };
 

@@ -142,6 +142,13 @@ impl Scheduler for SchedExt {
         self.attach_tasks(engine);
     }
 
+    fn set_smt_level(&mut self, level: u32) -> bool {
+        self.settings.smt_level = Some(level);
+        // SAFETY: a word of the scheduler's globals, which are this thread's own.
+        unsafe { native::native_set_smt_level(level) };
+        true
+    }
+
     fn counters(&self) -> Counters {
         let now = self.tables.counters.first().copied().unwrap_or_default();
         Counters {

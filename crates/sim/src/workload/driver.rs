@@ -1,7 +1,7 @@
 //! Gives the tasks of a simulation their work, and measures what becomes of it.
 
 use super::requests::{Request, Slots, StageState};
-use super::{Arrivals, Behaviour, Workload};
+use super::{Arrivals, Behaviour, Stage, Workload};
 use crate::Result;
 use crate::random::Stream;
 use crate::results::Measured;
@@ -29,6 +29,8 @@ enum Timer {
     Device { group: usize, task: usize },
     /// The time of the request in a slot is up.
     Deadline { slot: usize, generation: u32 },
+    /// The request in a slot has waited beside the CPU.
+    Delay { slot: usize, generation: u32 },
 }
 
 /// What a group of tasks needs to go on.
@@ -129,13 +131,13 @@ impl Driver {
                 .collect(),
             position: 0,
         };
+        if let Behaviour::Requests { stages, .. } = &workload.behaviour {
+            group.stages.resize_with(stages.len(), StageState::default);
+        }
         for place in places {
             let task = sim.create(&workload.task)?;
             group.tasks.push(task);
             if let Behaviour::Requests { .. } = workload.behaviour {
-                group
-                    .stages
-                    .resize_with(group.stages.len().max(place + 1), StageState::default);
                 group.stages[place].idle.push_back(task);
             }
             self.roles.push(Role {
@@ -187,6 +189,7 @@ impl Driver {
                     Timer::Client { group, client } => self.client(sim, group, client)?,
                     Timer::Device { group, task } => self.device(sim, group, task)?,
                     Timer::Deadline { slot, generation } => self.deadline(sim, slot, generation)?,
+                    Timer::Delay { slot, generation } => self.delayed(sim, slot, generation)?,
                 },
             }
         }
@@ -252,12 +255,15 @@ impl Driver {
                 stages,
                 ..
             } => {
-                let mean = |stage: &super::Stage| stage.demand.mean();
-                let whole_ns: f64 = stages.iter().map(mean).sum();
+                let whole_ns: f64 = stages.iter().map(Stage::mean_work_ns).sum();
                 let demand_ns = requests.get(state.position).map_or(0.0, |r| r.demand_ns);
+                let stream = &mut state.demands;
                 stages
                     .iter()
-                    .map(|stage| demand_ns * mean(stage) / whole_ns)
+                    .map(|stage| match stage.is_delay() {
+                        true => stage.demand.sample(stream),
+                        false => demand_ns * stage.demand.mean() / whole_ns,
+                    })
                     .collect()
             }
             Behaviour::Requests { stages, .. } => {
@@ -329,8 +335,42 @@ impl Driver {
             let token = Timer::Deadline { slot, generation }.token();
             sim.set_timer(sim.now_ns().saturating_add(deadline_ns), token);
         }
-        self.groups[group].stages[0].queue.push_back(slot);
-        self.wake_worker(sim, group, 0)
+        self.enter(sim, group, slot, 0)
+    }
+
+    /// A request comes to a stage.
+    fn enter(
+        &mut self,
+        sim: &mut Simulation,
+        group: usize,
+        slot: usize,
+        stage: usize,
+    ) -> Result<()> {
+        if !self.is_delay(group, stage) {
+            self.groups[group].stages[stage].queue.push_back(slot);
+            return self.wake_worker(sim, group, stage);
+        }
+        let generation = self.requests.generation(slot);
+        let request = self.requests.get(slot);
+        let after_ns = request.map_or(0, |request| rounded(request.demands_ns[stage]));
+        let token = Timer::Delay { slot, generation }.token();
+        sim.set_timer(sim.now_ns().saturating_add(after_ns), token);
+        Ok(())
+    }
+
+    fn is_delay(&self, group: usize, stage: usize) -> bool {
+        match &self.groups[group].spec.behaviour {
+            Behaviour::Requests { stages, .. } => stages[stage].is_delay(),
+            _ => false,
+        }
+    }
+
+    /// A request has waited beside the CPU.
+    fn delayed(&mut self, sim: &mut Simulation, slot: usize, generation: u32) -> Result<()> {
+        if self.requests.generation(slot) != generation {
+            return Ok(());
+        }
+        self.leave(sim, slot)
     }
 
     /// Wakes a worker of the stage, if one sleeps and a request waits.
@@ -385,26 +425,32 @@ impl Driver {
 
     /// A worker has served a request.
     fn served(&mut self, sim: &mut Simulation, worker: TaskId, slot: usize) -> Result<()> {
-        let Role { group, place, .. } = self.roles[worker.index()];
+        let place = self.roles[worker.index()].place;
         self.roles[worker.index()].request = None;
-        let stages = self.groups[group].stages.len();
+        if let Some(request) = self.requests.get(slot) {
+            request.worker = None;
+            request.served_ns += request.demands_ns[place];
+            self.leave(sim, slot)?;
+        }
+        self.take_next(sim, worker)
+    }
+
+    /// A request leaves its stage, for the next one if there is one.
+    fn leave(&mut self, sim: &mut Simulation, slot: usize) -> Result<()> {
         let Some(request) = self.requests.get(slot) else {
-            return self.take_next(sim, worker);
+            return Ok(());
         };
-        request.worker = None;
-        request.served_ns += request.demands_ns[place];
         request.stage += 1;
+        let (group, stage) = (request.group, request.stage);
         if request.ended {
             self.requests.remove(slot);
-        } else if request.stage < stages {
-            let stage = request.stage;
-            self.groups[group].stages[stage].queue.push_back(slot);
-            self.wake_worker(sim, group, stage)?;
+        } else if stage < self.groups[group].stages.len() {
+            self.enter(sim, group, slot, stage)?;
         } else {
             self.end(sim, group, slot, 1.0);
             self.requests.remove(slot);
         }
-        self.take_next(sim, worker)
+        Ok(())
     }
 
     /// The time of a request is up: it ends as far as it is.
@@ -416,16 +462,21 @@ impl Driver {
             return Ok(());
         };
         let mut served_ns = request.served_ns;
-        let demand_ns: f64 = request.demands_ns.iter().sum();
-        let worker = request.worker;
+        let Behaviour::Requests {
+            quality, stages, ..
+        } = &self.groups[request.group].spec.behaviour
+        else {
+            return Ok(());
+        };
+        let work = stages.iter().zip(&request.demands_ns);
+        let work = work.filter(|(stage, _)| !stage.is_delay());
+        let demand_ns: f64 = work.map(|(_, demand_ns)| demand_ns).sum();
+        let (worker, quality) = (request.worker, *quality);
         if let Some(worker) = worker {
             served_ns += request.demands_ns[request.stage] - sim.cut(worker);
         }
         request.ended = true;
         let group = request.group;
-        let Behaviour::Requests { quality, .. } = self.groups[group].spec.behaviour else {
-            return Ok(());
-        };
         self.measured[group].deadline_misses += 1;
         self.end(sim, group, slot, quality.of(served_ns, demand_ns));
         Ok(())
@@ -471,7 +522,7 @@ fn rounded(ns: f64) -> u64 {
     (ns + 0.5) as u64
 }
 
-/// Layout of a token: 2 bits what, then two numbers of 30 and 32 bits.
+/// Layout of a token: 3 bits what, then two numbers of 29 and 32 bits.
 impl Timer {
     fn token(self) -> u64 {
         let (what, a, b) = match self {
@@ -479,13 +530,14 @@ impl Timer {
             Timer::Client { group, client } => (1, group as u64, client as u64),
             Timer::Device { group, task } => (2, group as u64, task as u64),
             Timer::Deadline { slot, generation } => (3, slot as u64, u64::from(generation)),
+            Timer::Delay { slot, generation } => (4, slot as u64, u64::from(generation)),
         };
-        what << 62 | a << 32 | b
+        what << 61 | a << 32 | b
     }
 
     fn of(token: u64) -> Timer {
-        let (a, b) = ((token >> 32 & 0x3fff_ffff) as usize, token as u32);
-        match token >> 62 {
+        let (a, b) = ((token >> 32 & 0x1fff_ffff) as usize, token as u32);
+        match token >> 61 {
             0 => Timer::Arrival { group: a },
             1 => Timer::Client {
                 group: a,
@@ -495,7 +547,11 @@ impl Timer {
                 group: a,
                 task: b as usize,
             },
-            _ => Timer::Deadline {
+            3 => Timer::Deadline {
+                slot: a,
+                generation: b,
+            },
+            _ => Timer::Delay {
                 slot: a,
                 generation: b,
             },
@@ -518,6 +574,10 @@ mod tests {
             Timer::Device { group: 0, task: 12 },
             Timer::Deadline {
                 slot: 123_456_789,
+                generation: u32::MAX,
+            },
+            Timer::Delay {
+                slot: 500_000_000,
                 generation: u32::MAX,
             },
         ] {

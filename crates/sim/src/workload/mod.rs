@@ -81,10 +81,26 @@ pub struct TraceRequest {
 /// A stage of a service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
-    /// Worker tasks, at least 1.
+    /// Worker tasks. 0: requests need none here, they wait beside the CPU, as for a network or a
+    /// database elsewhere.
     pub workers: usize,
-    /// Demand of a request here.
+    /// Demand of a request here; without workers how long it waits.
     pub demand: Distribution,
+}
+
+impl Stage {
+    /// Whether requests only wait here.
+    pub fn is_delay(&self) -> bool {
+        self.workers == 0
+    }
+
+    /// Mean work of a request here, ns.
+    pub(crate) fn mean_work_ns(&self) -> f64 {
+        match self.is_delay() {
+            true => 0.0,
+            false => self.demand.mean(),
+        }
+    }
 }
 
 /// What a request is worth that ends before it is complete; complete ones are worth 1.

@@ -33,7 +33,17 @@ use runqueue::{Entity, Place, RunQueue, Slices};
 use select::Wakes;
 use std::rc::Rc;
 
+/// Where a waking task whose lane is busy looks first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IdleSearch {
+    /// For a core that is idle as a whole.
+    CoreFirst,
+    /// For an idle lane of the same core.
+    SiblingFirst,
+}
+
 pub(super) struct Eevdf {
+    idle_search: IdleSearch,
     entities: Vec<Entity>,
     /// What tasks wake whom, for placement.
     wakes: Vec<Wakes>,
@@ -48,10 +58,11 @@ pub(super) struct Eevdf {
 }
 
 impl Eevdf {
-    pub fn new(engine: &mut Engine) -> Eevdf {
+    pub fn new(engine: &mut Engine, idle_search: IdleSearch) -> Eevdf {
         let layout = Rc::new(Layout::of(engine));
         let nr_lanes = engine.machine.nr_lanes;
         let mut eevdf = Eevdf {
+            idle_search,
             entities: Vec::new(),
             wakes: Vec::new(),
             queues: (0..nr_lanes).map(|_| RunQueue::default()).collect(),

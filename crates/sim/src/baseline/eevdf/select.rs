@@ -9,9 +9,9 @@
 //! searched; load is that of the runnable tasks. A wake-up by a timer counts as done by whatever
 //! runs on the lane where something happened last.
 
-use super::Eevdf;
 use super::lane_set::{LaneSet, first_from, members};
 use super::layout::Level;
+use super::{Eevdf, IdleSearch};
 use crate::engine::Engine;
 use crate::task::TaskId;
 
@@ -125,6 +125,12 @@ impl Eevdf {
         }
         let cache = self.layout.cache_lanes(target);
         let idle_cores = &self.occupancy.idle_cores;
+        if self.idle_search == IdleSearch::SiblingFirst {
+            let core = self.layout.core_lanes(target);
+            let sibling = self.first_allowed(engine, id, target, core, |w| self.free(w));
+            let free = || self.first_allowed(engine, id, target, cache, |w| self.free(w));
+            return sibling.or_else(free).unwrap_or(target);
+        }
         let has_idle_core = cache.intersects(idle_cores);
         if has_idle_core {
             let whole = self.first_allowed(engine, id, target, cache, |w| idle_cores.word(w));

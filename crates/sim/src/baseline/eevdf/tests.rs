@@ -142,7 +142,7 @@ fn two_on_a_lane() -> (Engine, Eevdf, [TaskId; 2]) {
     let speeds = Interference::ThreadPerf(vec![1.0]);
     let machine = Machine::new(&topology, speeds, Costs::none()).unwrap();
     let mut engine = Engine::new(machine);
-    let mut eevdf = Eevdf::new(&mut engine);
+    let mut eevdf = Eevdf::new(&mut engine, super::IdleSearch::CoreFirst);
     let ids = [(); 2].map(|()| {
         let id = engine
             .create(&TaskSpec::new("task", Class::Normal))

@@ -1,0 +1,228 @@
+//! What sets the SMT level of a simulated machine while it runs: as a daemon would, it looks every few
+//! seconds how busy the lanes were, and asks a [`Governor`] which level to have.
+
+use crate::machine::{Interference, Machine};
+use crate::simulation::{Kind, Simulation};
+use crate::{Error, Result};
+use sidelane_model as model;
+use sidelane_model::{
+    Governor, GovernorConfig, LaneOrder, ThreadPerf, Utilization, normalized_utilization,
+};
+
+/// How the SMT level is set.
+///
+/// Under Sidelane it is the scheduler's setting; otherwise the lanes above the level are taken
+/// offline, those that have most lanes of their core before them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Control {
+    /// Between two decisions, ns; above 0.
+    pub interval_ns: u64,
+    /// How it decides.
+    pub governor: GovernorConfig,
+    /// How the load is measured.
+    pub measure: Measure,
+}
+
+/// How the normalised utilisation is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// From how long each lane was busy, as the kernel counts it.
+    Lanes(LaneOrder),
+    /// From how long how many lanes of a core were busy at once.
+    Counted,
+}
+
+/// The levels that a machine had.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LevelTotals {
+    /// `[n - 1]`: time at level n, ns.
+    pub time_ns: Vec<u64>,
+    /// How often it changed.
+    pub changes: u64,
+}
+
+impl Control {
+    /// At the highest level of a machine.
+    pub(crate) fn governor(&self, machine: &Machine) -> Result<Governor> {
+        let wrong = |reason: &str| Err(Error::BadMachine(reason.into()));
+        let Interference::ThreadPerf(speeds) = &machine.interference else {
+            return wrong("the model needs thread_perf, not a table of kinds");
+        };
+        let lanes = lanes(machine);
+        let there = || {
+            machine
+                .cores
+                .iter()
+                .zip(&lanes)
+                .filter(|(_, l)| !l.is_empty())
+        };
+        let width = |(core, lanes): (&crate::Core, &Vec<u32>)| (core.capacity, lanes.len());
+        let Some(first) = there().map(width).next() else {
+            return wrong("no lane is online");
+        };
+        if there().map(width).any(|other| other != first) {
+            return wrong("the model needs cores of one speed with as many lanes each");
+        }
+        let speeds = speeds.iter().take(first.1).copied().collect();
+        ThreadPerf::new(speeds)
+            .and_then(|speeds| model::Machine::new(there().count() as u32, speeds))
+            .and_then(|machine| Governor::new(machine, self.governor, first.1))
+            .map_err(refused)
+    }
+}
+
+fn refused(error: model::Error) -> Error {
+    Error::BadMachine(error.to_string())
+}
+
+/// The lanes of each core that are online.
+fn lanes(machine: &Machine) -> Vec<Vec<u32>> {
+    let cores = machine.cores.iter();
+    cores.map(|core| machine.online_lanes(core)).collect()
+}
+
+/// A control at work.
+pub(crate) struct Controller {
+    measure: Measure,
+    interval_ns: u64,
+    governor: Governor,
+    /// Whether the scheduler has a setting for it.
+    by_setting: bool,
+    /// By core, those that were online at the start.
+    lanes: Vec<Vec<u32>>,
+    /// When it decides next, ns.
+    next_ns: u64,
+    /// What the counters were at the last decision.
+    last: Counted,
+    levels: LevelTotals,
+    /// Until when the levels are accounted, ns.
+    accounted_ns: u64,
+}
+
+/// What is counted of a machine, ns.
+struct Counted {
+    /// Busy time of the lanes at each place of their core.
+    lanes: Vec<u64>,
+    /// Core time with so many busy lanes.
+    densities: Vec<u64>,
+}
+
+impl Controller {
+    pub fn new(sim: &Simulation, control: &Control, kind: &Kind) -> Result<Controller> {
+        let governor = control.governor(sim.machine())?;
+        let lanes = lanes(sim.machine());
+        Ok(Controller {
+            measure: control.measure,
+            interval_ns: control.interval_ns.max(1),
+            by_setting: matches!(kind, Kind::Sidelane(_)),
+            next_ns: sim.now_ns().saturating_add(control.interval_ns.max(1)),
+            last: Counted::of(sim, &lanes, governor.level()),
+            levels: LevelTotals {
+                time_ns: vec![0; governor.level()],
+                changes: 0,
+            },
+            accounted_ns: sim.now_ns(),
+            governor,
+            lanes,
+        })
+    }
+
+    /// When it decides next, ns.
+    pub fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// Decides, and sets the level.
+    ///
+    /// # Errors
+    /// If the machine cannot have it, or the scheduler broke a rule.
+    pub fn act(&mut self, sim: &mut Simulation) -> Result<()> {
+        self.next_ns = sim.now_ns().saturating_add(self.interval_ns);
+        self.account(sim.now_ns());
+        sim.account();
+        let now = Counted::of(sim, &self.lanes, self.levels.time_ns.len());
+        let utilization = self.utilization(&now)?;
+        self.last = now;
+        let decision = self.governor.decide(utilization);
+        if !decision.changed() {
+            return Ok(());
+        }
+        self.levels.changes += 1;
+        self.set(sim, decision.level)
+    }
+
+    fn set(&self, sim: &mut Simulation, level: usize) -> Result<()> {
+        if self.by_setting {
+            return sim.set_smt_level(level as u32);
+        }
+        let of = |range: fn(&[u32], usize) -> &[u32]| -> Vec<u32> {
+            let cores = self.lanes.iter();
+            cores
+                .flat_map(|lanes| range(lanes, level))
+                .copied()
+                .collect()
+        };
+        let below = of(|lanes, level| &lanes[..level.min(lanes.len())]);
+        let above = of(|lanes, level| &lanes[level.min(lanes.len())..]);
+        sim.set_online(&below, true)?;
+        sim.set_online(&above, false)
+    }
+
+    /// Of the interval that ends now.
+    fn utilization(&self, now: &Counted) -> Result<Utilization> {
+        let speeds = self.governor.machine().thread_perf();
+        let core_ns = f64::from(self.governor.machine().cores()) * self.interval_ns as f64;
+        let share = |(now, last): (&u64, &u64)| ((now - last) as f64 / core_ns).min(1.0);
+        match self.measure {
+            Measure::Lanes(order) => {
+                let lanes: Vec<f64> = now.lanes.iter().zip(&self.last.lanes).map(share).collect();
+                normalized_utilization(speeds, &lanes, order)
+            }
+            Measure::Counted => {
+                let densities = now.densities.iter().zip(&self.last.densities);
+                let work = |(n, both)| speeds.core_rate(n) * share(both);
+                Utilization::new(densities.enumerate().map(work).sum())
+            }
+        }
+        .map_err(refused)
+    }
+
+    /// Forgets the levels so far.
+    pub fn reset(&mut self, now_ns: u64) {
+        self.account(now_ns);
+        self.levels.time_ns.fill(0);
+        self.levels.changes = 0;
+    }
+
+    /// The levels since the last reset.
+    pub fn finish(mut self, now_ns: u64) -> LevelTotals {
+        self.account(now_ns);
+        self.levels
+    }
+
+    fn account(&mut self, now_ns: u64) {
+        let level = self.governor.level();
+        self.levels.time_ns[level - 1] += now_ns - self.accounted_ns;
+        self.accounted_ns = now_ns;
+    }
+}
+
+impl Counted {
+    fn of(sim: &Simulation, lanes: &[Vec<u32>], widest: usize) -> Counted {
+        let busy_ns = |cpu: &u32| sim.lane_totals(*cpu).class_ns.iter().sum::<u64>();
+        let place = |n: usize| {
+            lanes
+                .iter()
+                .filter_map(move |lanes| lanes.get(n))
+                .map(busy_ns)
+        };
+        let density = |n: usize| {
+            let cores = sim.core_totals().iter();
+            cores.filter_map(|core| core.density_ns.get(n)).sum()
+        };
+        Counted {
+            lanes: (0..widest).map(|n| place(n).sum()).collect(),
+            densities: (0..=widest).map(density).collect(),
+        }
+    }
+}
