@@ -2,7 +2,7 @@
 
 SIDELANE := target/release/sidelane
 
-.PHONY: help demo build test lint test-kernels swarm bench-simulator
+.PHONY: help demo build test lint test-kernels swarm bench-simulator bench-model
 
 help:
 	@echo 'make demo          show a server beside batch work on an emulated SMT machine'
@@ -11,6 +11,7 @@ help:
 	@echo 'make test-kernels  run the scheduler tests on several kernel versions'
 	@echo 'make swarm         10,000 random machines, loads and faults, simulated'
 	@echo 'make bench-simulator  measure the simulator, also against others'
+	@echo 'make bench-model   time decisions of the queueing model'
 
 demo: build
 	@scripts/setup demo
@@ -39,3 +40,7 @@ bench-simulator:
 	@scripts/setup bench
 	benchmarks/simulators/run
 	cargo run --quiet --release --locked -p sidelane-sim --example bench_scheduler
+
+bench-model:
+	@scripts/setup build
+	cargo bench --quiet --locked -p sidelane-model --bench decision

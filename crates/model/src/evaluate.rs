@@ -50,7 +50,7 @@ impl Model {
         match self {
             Model::Source | Model::MMs | Model::TimeSliced => 1e-13,
             Model::Balanced => 1e-11,
-            Model::Placed => 1e-6,
+            Model::Placed => 2e-5,
         }
     }
 }
