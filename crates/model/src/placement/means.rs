@@ -6,6 +6,8 @@
 //! to do with the next ones alone, so a step of Newton's method is a block tridiagonal linear system,
 //! eliminated from the state with the fewest tasks up.
 
+#![allow(clippy::needless_range_loop)] // as equations are written
+
 use crate::machine::Machine;
 use std::ops::Range;
 
