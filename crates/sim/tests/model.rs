@@ -38,7 +38,7 @@ fn placed_is_nearest_and_right() {
         loads: vec![0.25, 0.5, 0.75],
         seed: 1,
         replications: 10,
-        requests: 4_000.0,
+        requests: 10_000.0,
         demand_ns: 1e6,
     }
     .points();
@@ -55,7 +55,7 @@ fn placed_is_nearest_and_right() {
 
 fn whole(decider: Decider, demand_ns: f64) -> Grid {
     let machines = [1, 4, 16].map(|cores| [(cores, XEON.to_vec()), (cores, POWER7.to_vec())]);
-    let requests = std::env::var("REQUESTS").map_or(20_000.0, |n| n.parse().unwrap());
+    let requests = std::env::var("REQUESTS").map_or(10_000.0, |n| n.parse().unwrap());
     let seed = std::env::var("SEED").map_or(SEED, |n| n.parse().unwrap());
     Grid {
         decider,

@@ -65,49 +65,51 @@ impl Grid {
         let utilization = load * machine.saturation();
         let at = Utilization::new(utilization).unwrap();
         let modelled = Model::ALL.map(|model| evaluate(&machine, at, Options::new(model)));
-        let levels = 1..=speeds.len();
-        let simulated = levels.map(|level| {
-            let can = utilization <= SHARE_MAX * machine.thread_perf().core_rate(level);
-            can.then(|| self.simulate(cores, speeds, utilization, level as u32))
-        });
-        Point {
+        let mut point = Point {
             cores,
             speeds: speeds.to_vec(),
             load,
             utilization,
-            simulated: simulated.collect(),
+            simulated: Vec::new(),
             modelled: modelled.to_vec(),
-        }
+        };
+        let simulated = (1..=speeds.len()).map(|level| {
+            let can = utilization <= SHARE_MAX * machine.thread_perf().core_rate(level);
+            can.then(|| self.simulate(&point, level))
+        });
+        point.simulated = simulated.collect();
+        point
     }
 
-    fn simulate(&self, cores: u32, speeds: &[f64], utilization: f64, level: u32) -> Vec<f64> {
-        let scenario = self.scenario(cores, speeds, utilization, level);
+    fn simulate(&self, point: &Point, level: usize) -> Vec<f64> {
+        let scenario = self.scenario(point, level);
         let outcome = run(&scenario, &|| ()).unwrap().remove(0);
         let mean = |r: &Replication| r.workloads[0].mean_ns().unwrap() / self.demand_ns;
         outcome.replications.iter().map(mean).collect()
     }
 
-    fn scenario(&self, cores: u32, speeds: &[f64], utilization: f64, level: u32) -> Scenario {
-        let lanes = speeds.len() as u32;
+    fn scenario(&self, point: &Point, level: usize) -> Scenario {
+        let (cores, lanes) = (point.cores, point.speeds.len() as u32);
         let topology = Topology::regular(&Regular::one_package(cores, lanes)).unwrap();
-        let interference = Interference::ThreadPerf(speeds.to_vec());
+        let interference = Interference::ThreadPerf(point.speeds.clone());
         let mut machine = Machine::new(&topology, interference, Costs::none()).unwrap();
         let scheduler = match self.decider {
             Decider::Sidelane => Kind::Sidelane(Settings {
-                smt_level: Some(level),
+                smt_level: Some(level as u32),
                 ..Settings::default()
             }),
             Decider::Default => {
                 for core in &machine.cores {
-                    for &cpu in &core.lanes[level as usize..] {
+                    for &cpu in &core.lanes[level..] {
                         machine.online[cpu as usize] = false;
                     }
                 }
                 Kind::Baseline(Baseline::Eevdf)
             }
         };
-        let rate = utilization * f64::from(cores) / self.demand_ns;
-        let length_ns = (self.requests / rate) as u64;
+        let rate = point.utilization * f64::from(cores) / self.demand_ns;
+        // Near saturation, responses depend on each other for longer.
+        let length_ns = (self.requests / (1.0 - point.load) / rate) as u64;
         Scenario {
             name: "model".into(),
             about: String::new(),
@@ -157,6 +159,16 @@ impl Point {
             Some(level.response / found.mean - 1.0)
         };
         levels.filter_map(error).collect()
+    }
+
+    /// Response at the level that a model chooses over that at the best, less 1; infinite if the level
+    /// was not simulated.
+    pub fn loss(&self, model: usize) -> f64 {
+        let sum = |values: &Vec<f64>| values.iter().sum::<f64>();
+        let sums = self.simulated.iter().map(|values| values.as_ref().map(sum));
+        let sums: Vec<f64> = sums.map(|sum| sum.unwrap_or(f64::INFINITY)).collect();
+        let best = sums.iter().copied().fold(f64::INFINITY, f64::min);
+        sums[self.modelled[model].best - 1] / best - 1.0
     }
 
     /// The levels of which none is known to be better: the best, and those whose responses differ from

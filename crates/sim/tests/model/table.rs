@@ -1,13 +1,17 @@
 //! What comes out of a grid, as text.
 
 use crate::grid::{CONFIDENCE, Point};
-use sidelane_model::Model;
+use sidelane_model::{Evaluation, Model};
 use sidelane_sim::Estimate;
 
 /// How well a model does over a grid.
 pub struct Score {
     /// Mean of the sizes of the relative errors, over points and levels.
     pub mean_error: f64,
+    /// By how much the response at the level that it chooses is above the best, as a share: the mean
+    /// over points, and the most.
+    pub mean_loss: f64,
+    pub most_loss: f64,
     /// Points at which it chooses a level than which none is better.
     pub right: usize,
     /// Those of them at which some level is worse.
@@ -34,6 +38,7 @@ pub fn scores(points: &[Point]) -> Vec<Score> {
         .map(|model| {
             let errors: Vec<f64> = points.iter().flat_map(|p| p.errors(model)).collect();
             let sizes = errors.iter().map(|error| error.abs());
+            let losses: Vec<f64> = points.iter().map(|point| point.loss(model)).collect();
             let right = |least: fn(usize, usize) -> bool| {
                 let is_right = |point: &&Point| {
                     let best = point.best();
@@ -44,6 +49,8 @@ pub fn scores(points: &[Point]) -> Vec<Score> {
             };
             Score {
                 mean_error: sizes.sum::<f64>() / errors.len() as f64,
+                mean_loss: losses.iter().sum::<f64>() / losses.len() as f64,
+                most_loss: losses.iter().copied().fold(0.0, f64::max),
                 right: right(|_, _| true),
                 right_decided: right(|best, levels| best < levels),
                 right_single: right(|best, _| best == 1),
@@ -55,13 +62,19 @@ pub fn scores(points: &[Point]) -> Vec<Score> {
 /// Each point: simulated responses, and errors of all models by level; where models are wrong.
 pub fn details(points: &[Point]) {
     for point in points {
+        let best = point.best();
+        let wrong = |(model, found): &(Model, &Evaluation)| {
+            (!best.contains(&found.best)).then(|| format!("{} {}", model.name(), found.best))
+        };
+        let models = Model::ALL.into_iter().zip(&point.modelled);
+        let wrong: Vec<String> = models.filter_map(|pair| wrong(&pair)).collect();
         println!(
-            "{} x {:?}, load {:.2}, utilisation {:.3}, best {:?}",
+            "{} x {:?}, load {:.2}, utilisation {:.3}, best {best:?}, wrong: {}",
             point.cores,
             point.speeds,
             point.load,
             point.utilization,
-            point.best()
+            wrong.join(", "),
         );
         for (level, values) in point.simulated.iter().enumerate() {
             let Some(found) = values
@@ -125,17 +138,21 @@ pub fn by_load(points: &[Point], models: &[Model]) {
 pub fn summary(points: &[Point]) {
     let (some, single) = decided(points);
     let all = points.len();
-    println!("| model | mean error | best level | some worse ({some}) | all others worse ({single}) |");
-    println!("| --- | --- | --- | --- | --- |");
+    println!(
+        "| model | mean error | best level of {all} | of {some} | of {single} | loss: mean | most |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
     for (model, score) in Model::ALL.iter().zip(scores(points)) {
         let share = |right: usize, of: usize| 100.0 * right as f64 / of as f64;
         println!(
-            "| {} | {:.1} % | {:.0} % of {all} | {:.0} % | {:.0} % |",
+            "| {} | {:.1} % | {:.1} % | {:.1} % | {:.1} % | {:.2} % | {:.1} % |",
             model.name(),
             100.0 * score.mean_error,
             share(score.right, all),
             share(score.right_decided, some),
             share(score.right_single, single),
+            100.0 * score.mean_loss,
+            100.0 * score.most_loss,
         );
     }
 }
