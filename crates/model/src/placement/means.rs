@@ -22,6 +22,15 @@ type Unknown<const B: usize> = [f64; B];
 /// `[i][j]`: what j does to i.
 type Block<const B: usize> = [[f64; B]; B];
 
+/// Where a task goes that arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrivals {
+    /// To an idle core, else to any core with a lane that is free.
+    IdleCore,
+    /// To the lane where it ran last, any of all, if that is idle; else as above.
+    LastLane,
+}
+
 /// What depends on the means of a state, and how it changes with them.
 struct Linear<const B: usize> {
     value: Unknown<B>,
@@ -39,6 +48,7 @@ struct State<const B: usize> {
 
 /// The means of all states.
 pub struct Means<const B: usize> {
+    arrivals: Arrivals,
     cores: f64,
     arrival_rate: f64,
     /// `[k]`: what a core does with k running lanes, and with one more.
@@ -55,11 +65,12 @@ pub struct Means<const B: usize> {
 
 impl<const B: usize> Means<B> {
     /// As if tasks were always spread evenly.
-    pub fn spread_evenly(machine: &Machine, arrival_rate: f64) -> Means<B> {
+    pub fn spread_evenly(machine: &Machine, arrivals: Arrivals, arrival_rate: f64) -> Means<B> {
         let core_rates = |k| [k, k + 1].map(|k| machine.thread_perf().core_rate(k));
         let last_rates = core_rates(B);
         let slope = |k: usize| core_rates(k)[0] + dot(&last_rates, &last_slopes::<B>(k));
         let mut means = Means {
+            arrivals,
             cores: f64::from(machine.cores()),
             arrival_rate,
             rate_slopes: std::array::from_fn(slope),
@@ -144,7 +155,11 @@ impl<const B: usize> Means<B> {
     /// depends on that of the state above; `below` says the same of the state below, if that changes.
     fn row(&self, n: usize, below: Option<&Linear<B>>) -> Linear<B> {
         let own = &self.states[n];
-        let arrived = after_arrival(&self.states[n - 1]);
+        let idle_core = after_arrival(&self.states[n - 1]);
+        let arrived = match self.arrivals {
+            Arrivals::IdleCore => idle_core,
+            Arrivals::LastLane => self.last_lane_first(n - 1, idle_core),
+        };
         let completed = self.after_completion(&self.states[n + 1]);
         let mut value = [0.0; B];
         let mut above = completed.slopes;
@@ -177,6 +192,28 @@ impl<const B: usize> Means<B> {
                 slopes: above,
             },
         )
+    }
+
+    /// Arrivals that find the lane idle where they ran last, and the others.
+    fn last_lane_first(&self, tasks: usize, mut after: Linear<B>) -> Linear<B> {
+        let unknown = &self.states[tasks].unknown;
+        let lanes = (B + 1) as f64;
+        let all = lanes * self.cores;
+        let busy = tasks as f64 / all;
+        for k in 0..B {
+            let free = lanes - k as f64;
+            let (mean, leave, join) = (unknown[k], free / all, (free + 1.0) / all);
+            after.value[k] = mean + busy * (after.value[k] - mean) - leave * mean;
+            for j in 0..B {
+                after.slopes[k][j] *= busy;
+            }
+            after.slopes[k][k] += 1.0 - busy - leave;
+            if k > 0 {
+                after.value[k] += join * unknown[k - 1];
+                after.slopes[k][k - 1] += join;
+            }
+        }
+        after
     }
 
     /// A completion leaves its core with one running lane less.
