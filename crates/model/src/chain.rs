@@ -79,8 +79,24 @@ impl Chain {
 /// Products of the first 0, 1, 2, … ratios, times a common factor with which the greatest is finite
 /// and not near 0. What is below it by more than a double's range is 0.
 fn weights(ratios: impl Iterator<Item = f64>) -> Vec<f64> {
+    let ratios: Vec<f64> = ratios.collect();
+    let plain = |weight: &mut f64, ratio: &f64| {
+        *weight *= ratio;
+        (1.0 / STEP..=STEP).contains(weight).then_some(*weight)
+    };
+    let mut products = Vec::with_capacity(ratios.len() + 1);
+    products.push(1.0);
+    products.extend(ratios.iter().scan(1.0, plain));
+    match products.len() > ratios.len() {
+        true => products,
+        false => scaled_weights(&ratios),
+    }
+}
+
+/// The same where products leave a double's range.
+fn scaled_weights(ratios: &[f64]) -> Vec<f64> {
     let (mut mantissa, mut exponent) = (1.0_f64, 0_i64);
-    let mut scaled = Vec::with_capacity(ratios.size_hint().0 + 1);
+    let mut scaled = Vec::with_capacity(ratios.len() + 1);
     scaled.push((mantissa, exponent));
     for ratio in ratios {
         mantissa *= ratio;

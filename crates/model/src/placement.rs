@@ -20,7 +20,7 @@ const TOLERANCE: f64 = 1e-5;
 const STEPS_MAX: u32 = 40;
 
 /// States less likely than this, relative to the likeliest, do not matter.
-const NEGLIGIBLE: f64 = 1e-10;
+const NEGLIGIBLE: f64 = 1e-7;
 
 /// Tasks are always spread evenly: also a running one moves as soon as another core has less.
 ///
