@@ -2,7 +2,7 @@
 
 SIDELANE := target/release/sidelane
 
-.PHONY: help demo build test lint test-kernels swarm bench-simulator install
+.PHONY: help demo build test lint test-kernels swarm bench-simulator bench-model install
 
 PREFIX ?= /usr/local
 
@@ -14,6 +14,7 @@ help:
 	@echo 'make test-kernels  run the scheduler tests on several kernel versions'
 	@echo 'make swarm         10,000 random machines, loads and faults, simulated'
 	@echo 'make bench-simulator  measure the simulator, also against others'
+	@echo 'make bench-model   time decisions of the queueing model'
 
 demo: build
 	@scripts/setup demo
@@ -45,3 +46,7 @@ bench-simulator:
 	@scripts/setup bench
 	benchmarks/simulators/run
 	cargo run --quiet --release --locked -p sidelane-sim --example bench_scheduler
+
+bench-model:
+	@scripts/setup build
+	cargo bench --quiet --locked -p sidelane-model --bench decision

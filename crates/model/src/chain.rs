@@ -41,6 +41,11 @@ impl Chain {
         &self.probabilities
     }
 
+    /// `[n]`: the rate of completion with n + 1 there.
+    pub fn rates(&self) -> &[f64] {
+        &self.rates
+    }
+
     /// `[n]` that n servers are busy; the last includes all states with a queue.
     pub fn busy(&self) -> Vec<f64> {
         let mut busy = self.probabilities.clone();
@@ -55,11 +60,12 @@ impl Chain {
     /// Summed over the state n + 1 that an arrival makes of n, whose probability over the arrival rate
     /// is that of n over the rate of completion: no division by an arrival rate of nearly 0.
     pub fn service(&self) -> f64 {
-        let (busy, servers) = (self.busy(), self.rates.len());
-        let after = |n: usize| (n + 1).min(servers);
-        let terms = busy.iter().enumerate();
-        let term = |(n, p): (usize, &f64)| p * after(n) as f64 / self.rates[after(n) - 1];
-        terms.map(term).sum()
+        let servers = self.rates.len() as f64;
+        let all_busy = self.probabilities.last().zip(self.rates.last());
+        let queued = all_busy.map_or(0.0, |(p, rate)| p / (1.0 - self.ratio) * servers / rate);
+        let others = self.probabilities.iter().zip(&self.rates).zip(1_u32..);
+        let term = |((p, rate), after): ((&f64, &f64), u32)| p * f64::from(after) / rate;
+        others.map(term).sum::<f64>() + queued
     }
 
     /// Mean time in the queue. For M/M/s it is equation 4 of the source.
@@ -73,8 +79,25 @@ impl Chain {
 /// Products of the first 0, 1, 2, … ratios, times a common factor with which the greatest is finite
 /// and not near 0. What is below it by more than a double's range is 0.
 fn weights(ratios: impl Iterator<Item = f64>) -> Vec<f64> {
+    let ratios: Vec<f64> = ratios.collect();
+    let plain = |weight: &mut f64, ratio: &f64| {
+        *weight *= ratio;
+        (1.0 / STEP..=STEP).contains(weight).then_some(*weight)
+    };
+    let mut products = Vec::with_capacity(ratios.len() + 1);
+    products.push(1.0);
+    products.extend(ratios.iter().scan(1.0, plain));
+    match products.len() > ratios.len() {
+        true => products,
+        false => scaled_weights(&ratios),
+    }
+}
+
+/// The same where products leave a double's range.
+fn scaled_weights(ratios: &[f64]) -> Vec<f64> {
     let (mut mantissa, mut exponent) = (1.0_f64, 0_i64);
-    let mut scaled = vec![(mantissa, exponent)];
+    let mut scaled = Vec::with_capacity(ratios.len() + 1);
+    scaled.push((mantissa, exponent));
     for ratio in ratios {
         mantissa *= ratio;
         if mantissa > STEP {

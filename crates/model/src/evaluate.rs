@@ -1,6 +1,7 @@
 //! All levels of a machine at a load.
 
 use crate::machine::{Machine, Utilization};
+use crate::placement::Arrivals;
 use crate::source::{Times, source, time_sliced};
 use crate::{Error, Result, placement};
 use serde::Serialize;
@@ -20,17 +21,21 @@ pub enum Model {
     /// Idle cores first, then any lane that is free; none idles while a task waits; running tasks stay
     /// where they are. What Sidelane does.
     Placed,
+    /// The same, but a task first tries the lane where it ran last, whatever runs beside it. What the
+    /// default scheduler of Linux does.
+    LastLane,
     /// Always spread evenly: running tasks move whenever another core has less.
     Balanced,
 }
 
 impl Model {
     /// All models.
-    pub const ALL: [Model; 5] = [
+    pub const ALL: [Model; 6] = [
         Model::Source,
         Model::MMs,
         Model::TimeSliced,
         Model::Placed,
+        Model::LastLane,
         Model::Balanced,
     ];
 
@@ -41,6 +46,7 @@ impl Model {
             Model::MMs => "mms",
             Model::TimeSliced => "time-sliced",
             Model::Placed => "placed",
+            Model::LastLane => "last-lane",
             Model::Balanced => "balanced",
         }
     }
@@ -50,7 +56,7 @@ impl Model {
         match self {
             Model::Source | Model::MMs | Model::TimeSliced => 1e-13,
             Model::Balanced => 1e-11,
-            Model::Placed => 1e-6,
+            Model::Placed | Model::LastLane => 2e-5,
         }
     }
 }
@@ -174,7 +180,8 @@ fn solve(machine: &Machine, level: usize, utilization: f64, options: Options) ->
         Model::Source => source(machine, level, utilization, options.iterations),
         Model::MMs => placement::without_interference(machine, level, utilization),
         Model::TimeSliced => time_sliced(machine, level, utilization),
-        Model::Placed => placement::placed(machine, level, utilization),
+        Model::Placed => placement::placed(machine, level, utilization, Arrivals::IdleCore),
+        Model::LastLane => placement::placed(machine, level, utilization, Arrivals::LastLane),
         Model::Balanced => placement::balanced(machine, level, utilization),
     }
 }

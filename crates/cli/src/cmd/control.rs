@@ -9,7 +9,7 @@ use sidelane_control::{
     ActuatorKind, DEFAULT_STATE_PATH, Event, Normalization, Outcome, Settings, restore,
 };
 use sidelane_metrics::calibrate::Calibration;
-use sidelane_model::{GovernorConfig, LaneOrder, Options, ThreadPerf};
+use sidelane_model::{GovernorConfig, LaneOrder, Model, Options, ThreadPerf};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub struct Args {
     /// Seconds that a level is kept at least, unless it is overloaded.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = window)]
     dwell: f64,
-    /// Which model [default: placed].
+    /// Which model [default: with the scheduler placed, else last-lane].
     #[arg(long, value_enum)]
     model: Option<ModelName>,
     /// As the source: its model, no hysteresis, no dwell time.
@@ -180,10 +180,16 @@ fn tell(event: &Event, format: Format, quiet: bool) {
 
 fn settings(args: &Args) -> anyhow::Result<Settings> {
     let intervals = |seconds: f64| (seconds / args.interval).round();
+    let actuator = match args.actuator {
+        _ if args.dry_run => ActuatorKind::DryRun,
+        Actuator::Scheduler => ActuatorKind::Scheduler,
+        Actuator::Sysfs => ActuatorKind::Sysfs,
+        Actuator::DryRun => ActuatorKind::DryRun,
+    };
     let governor = match args.published {
         true => GovernorConfig::published(),
         false => GovernorConfig {
-            options: Options::new(args.model.unwrap_or(ModelName::Placed).into()),
+            options: Options::new(args.model.map_or_else(|| actuator.model(), Model::from)),
             hysteresis: args.hysteresis,
             dwell: intervals(args.dwell) as u32,
             ..GovernorConfig::default()
@@ -196,12 +202,7 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
     let thread_perf = speeds.map(ThreadPerf::new).transpose();
     Ok(Settings {
         root: args.root.clone(),
-        actuator: match args.actuator {
-            _ if args.dry_run => ActuatorKind::DryRun,
-            Actuator::Scheduler => ActuatorKind::Scheduler,
-            Actuator::Sysfs => ActuatorKind::Sysfs,
-            Actuator::DryRun => ActuatorKind::DryRun,
-        },
+        actuator,
         interval: Duration::from_secs_f64(args.interval),
         governor: GovernorConfig {
             window: (intervals(args.window) as usize).max(1),

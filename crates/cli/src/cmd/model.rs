@@ -82,6 +82,8 @@ pub(super) enum ModelName {
     TimeSliced,
     /// Idle cores first; running tasks stay where they are.
     Placed,
+    /// The lane where a task ran last if it is idle, else as placed: the kernel's default scheduler.
+    LastLane,
     /// Tasks always spread evenly.
     Balanced,
 }
@@ -93,6 +95,7 @@ impl From<ModelName> for Model {
             ModelName::Mms => Model::MMs,
             ModelName::TimeSliced => Model::TimeSliced,
             ModelName::Placed => Model::Placed,
+            ModelName::LastLane => Model::LastLane,
             ModelName::Balanced => Model::Balanced,
         }
     }

@@ -10,6 +10,7 @@ pub use sysfs::Sysfs;
 
 use crate::Result;
 use serde::{Deserialize, Serialize};
+use sidelane_model::Model;
 
 /// What sets the SMT level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -21,6 +22,16 @@ pub enum ActuatorKind {
     Sysfs,
     /// Nothing: decisions are logged.
     DryRun,
+}
+
+impl ActuatorKind {
+    /// The model of whoever places tasks then: Sidelane's scheduler or the kernel's default one.
+    pub fn model(self) -> Model {
+        match self {
+            ActuatorKind::Scheduler => Model::Placed,
+            ActuatorKind::Sysfs | ActuatorKind::DryRun => Model::LastLane,
+        }
+    }
 }
 
 /// How things were before anything was changed: what is restored.
