@@ -151,11 +151,6 @@ impl Governor {
         &self.machine
     }
 
-    /// How it predicts.
-    pub fn options(&self) -> Options {
-        self.config.options
-    }
-
     /// The level.
     pub fn level(&self) -> usize {
         self.level

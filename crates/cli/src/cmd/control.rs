@@ -126,21 +126,11 @@ enum Lanes {
 }
 
 fn interval(text: &str) -> Result<f64, String> {
-    seconds(text, 0.1)
+    super::seconds(text, 0.1)
 }
 
 fn window(text: &str) -> Result<f64, String> {
-    seconds(text, 0.0)
-}
-
-fn seconds(text: &str, least: f64) -> Result<f64, String> {
-    let value: f64 = text
-        .parse()
-        .map_err(|_| "expected a number of seconds".to_owned())?;
-    match (least..=86_400.0).contains(&value) {
-        true => Ok(value),
-        false => Err(format!("expected {least} to 86400 seconds")),
-    }
+    super::seconds(text, 0.0)
 }
 
 /// Runs `sidelane control`.

@@ -144,18 +144,16 @@ impl Runs<'_> {
     ) -> Result<(f64, f64)> {
         let (root, own) = (Path::new(ROOT), children_time());
         let watch = Watch::begin(root)?;
-        let (pace, taken) = match worker {
-            Worker::Spinners(spinners) => {
-                let pace = spinners.run(running, self.duration, self.stop)?;
-                (pace, 1.0 - pace.lane_share)
-            }
-            Worker::Command(command) => {
-                let pace = command.run(running, self.duration, self.stop)?;
-                let own = children_time().saturating_sub(own);
-                (pace, watch.end(root)?.taken_beside(own, running))
-            }
+        let pace = match worker {
+            Worker::Spinners(spinners) => spinners.run(running, self.duration, self.stop)?,
+            Worker::Command(command) => command.run(running, self.duration, self.stop)?,
         };
+        let own = children_time().saturating_sub(own);
         let seen = watch.end(root)?;
+        let taken = match worker {
+            Worker::Spinners(_) => 1.0 - pace.lane_share,
+            Worker::Command(_) => seen.taken_beside(own, running),
+        };
         let taken = taken
             .max(seen.stolen_share(running))
             .max(seen.busy_share(idle))
