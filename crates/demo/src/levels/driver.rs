@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 const CGROUP_PARENT: &str = "sidelane-levels";
 /// Each measurement of the cores' speed, of which a calibration takes the median: one alone may meet a
 /// moment at which the host does something else.
-const CALIBRATION: Duration = Duration::from_millis(500);
+const CALIBRATION: Duration = Duration::from_millis(200);
 const CALIBRATIONS: usize = 5;
 /// Pause after each change of the setup.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -100,8 +100,8 @@ fn measure(
     let mut driver = Driver::set_up(plan, sidelane, stop, machine, topology)?;
     let lanes = driver.machine.cores.iter().map(Vec::len).max().unwrap_or(1);
     for repetition in 0..plan.repetitions {
-        message(Message::Speed(driver.calibrate()?))?;
         for setup in plan.setups(lanes, repetition) {
+            message(Message::Speed(driver.calibrate()?))?;
             let _ = writeln!(
                 tell,
                 "repetition {}/{}: {setup}",

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 pub enum Message {
     /// First of all: the machine.
     Machine(MachineFacts),
-    /// The speed of a core, before each repetition and after the last; units of work a second.
+    /// The speed of a core, before each run and after the last; units of work a second.
     Speed(f64),
     /// One run through all plateaus.
     Run(Run),

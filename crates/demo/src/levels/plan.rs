@@ -70,7 +70,7 @@ impl Default for LevelsPlan {
         LevelsPlan {
             seed: 1,
             repetitions: 3,
-            plateaus: [0.1, 0.85, 0.1].map(plateau).to_vec(),
+            plateaus: [0.1, 0.6, 0.1].map(plateau).to_vec(),
             settle_ms: 5_000,
             mean_demand_ms: 8.0,
             control: ["--interval", "0.5", "--window", "3", "--dwell", "1"]
@@ -98,7 +98,7 @@ impl LevelsPlan {
     pub fn seconds(&self, lanes: usize) -> f64 {
         let run_ms: u64 = self.plateaus.iter().map(|plateau| plateau.run_ms).sum();
         let runs = self.setups(lanes, 0).len() as f64 * f64::from(self.repetitions);
-        runs * (run_ms as f64 / 1000.0 + 2.0)
+        runs * (run_ms as f64 / 1000.0 + 3.0)
     }
 
     /// Refuses what makes no sense.

@@ -8,8 +8,8 @@ use std::fmt::Write;
 /// The table, for people.
 pub fn render(document: &Document) -> String {
     let mut text = format!(
-        "Linux {}, lanes of the cores: {:?}\nMean response in ms [least - greatest repetition], and the \
-         SMT level at the plateau's end\n\n{:26}",
+        "Linux {}, lanes of the cores: {:?}\nMean response in ms, median [least - greatest] of the \
+         repetitions, and the SMT level at the plateau's end\n\n{:26}",
         document.kernel, document.cores, ""
     );
     for load in &document.loads {
@@ -43,7 +43,7 @@ pub fn render(document: &Document) -> String {
     let Spread { min, median, max } = document.units_per_core_s;
     let _ = writeln!(
         text,
-        "\n\nSpeed of a core, between the repetitions: {:.0} k units of work a second ({:.0} … {:.0})",
+        "\n\nSpeed of a core, between the runs: {:.0} k units of work a second ({:.0} … {:.0})",
         median / 1e3,
         min / 1e3,
         max / 1e3
@@ -63,6 +63,6 @@ fn figures(cell: &Cell) -> String {
     )
 }
 
-fn ratio([mean, least, greatest]: [f64; 3]) -> String {
-    format!("{mean:.2} [{least:.2}-{greatest:.2}]")
+fn ratio(Spread { min, median, max }: Spread) -> String {
+    format!("{median:.2} [{min:.2}-{max:.2}]")
 }

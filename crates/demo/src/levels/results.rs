@@ -1,6 +1,6 @@
 //! Figures from messages.
 
-use super::{Level, LevelsPlan, Message, Run, Setup};
+use super::{Level, LevelsPlan, Message, PlateauRun, Run, Setup};
 use crate::error::{Error, Result};
 use crate::message::MachineFacts;
 use serde::Serialize;
@@ -13,7 +13,7 @@ pub struct Document {
     pub kernel: String,
     /// Lanes of each core, CPU numbers.
     pub cores: Vec<Vec<u32>>,
-    /// Speed of a core before each repetition and after the last, units of work a second.
+    /// Speed of a core before each run and after the last, units of work a second.
     pub units_per_core_s: Spread,
     /// Loads of the plateaus.
     pub loads: Vec<f64>,
@@ -35,19 +35,19 @@ pub struct Row {
 /// A plateau under a setup.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cell {
-    /// Mean response of all repetitions, ms.
+    /// Mean response, the median of the repetitions, ms.
     pub mean_ms: f64,
     /// Least and greatest of the repetitions, ms.
     pub range_ms: [f64; 2],
-    /// Mean of the 99th percentiles, ms.
+    /// 99th percentile of the response, the median of the repetitions, ms.
     pub p99_ms: f64,
     /// Levels at the plateau's end, of each repetition.
     pub levels: Vec<usize>,
     /// Changes of the level, all repetitions.
     pub changes: u32,
     /// Under control: the response as a multiple of that under the better fixed level of the same
-    /// scheduler, mean of the repetitions, and the least and the greatest of them.
-    pub against_best: Option<[f64; 3]>,
+    /// scheduler, repetition by repetition.
+    pub against_best: Option<Spread>,
 }
 
 impl Document {
@@ -84,7 +84,7 @@ impl Document {
             name: setup.to_string(),
             setup,
             cells: (0..plan.plateaus.len())
-                .map(|at| cell(&runs, setup, at, lanes))
+                .filter_map(|at| cell(&runs, setup, at, lanes))
                 .collect(),
         };
         Ok(Document {
@@ -97,66 +97,55 @@ impl Document {
     }
 }
 
-fn cell(runs: &[Run], setup: Setup, plateau: usize, lanes: usize) -> Cell {
-    let own: Vec<&Run> = runs.iter().filter(|run| run.setup == setup).collect();
-    let of = |run: &&Run| run.plateaus[plateau].clone();
-    let means_ms: Vec<f64> = own.iter().map(|run| of(run).mean_ns / 1e6).collect();
-    let p99_ms: Vec<f64> = own.iter().map(|run| of(run).p99_ns as f64 / 1e6).collect();
-    Cell {
-        mean_ms: mean(&means_ms),
-        range_ms: range(&means_ms),
-        p99_ms: mean(&p99_ms),
-        levels: own.iter().map(|run| of(run).level).collect(),
-        changes: own.iter().map(|run| of(run).changes).sum(),
-        against_best: (setup.level == Level::Controlled).then(|| {
+fn cell(runs: &[Run], setup: Setup, plateau: usize, lanes: usize) -> Option<Cell> {
+    let own: Vec<&PlateauRun> = runs
+        .iter()
+        .filter(|run| run.setup == setup)
+        .filter_map(|run| run.plateaus.get(plateau))
+        .collect();
+    let spread = |value: fn(&PlateauRun) -> f64| {
+        Spread::of(&own.iter().map(|run| value(run)).collect::<Vec<_>>())
+    };
+    let mean_ms = spread(|run| run.mean_ns / 1e6)?;
+    let against_best = match setup.level {
+        Level::Fixed(_) => None,
+        Level::Controlled => {
             let fixed = (1..=lanes).map(|level| Setup {
                 level: Level::Fixed(level),
                 ..setup
             });
             against_best(runs, setup, &fixed.collect::<Vec<_>>(), plateau)
-        }),
-    }
+        }
+    };
+    Some(Cell {
+        mean_ms: mean_ms.median,
+        range_ms: [mean_ms.min, mean_ms.max],
+        p99_ms: spread(|run| run.p99_ns as f64 / 1e6)?.median,
+        levels: own.iter().map(|run| run.level).collect(),
+        changes: own.iter().map(|run| run.changes).sum(),
+        against_best,
+    })
 }
 
 /// Repetition by repetition: the same requests.
-fn against_best(runs: &[Run], setup: Setup, fixed: &[Setup], plateau: usize) -> [f64; 3] {
-    let mean_of = |setup: &Setup| {
-        let own = runs.iter().filter(|run| run.setup == *setup);
-        mean(
-            &own.map(|run| run.plateaus[plateau].mean_ns)
-                .collect::<Vec<_>>(),
-        )
+fn against_best(runs: &[Run], setup: Setup, fixed: &[Setup], plateau: usize) -> Option<Spread> {
+    let mean_ns = |run: &Run| run.plateaus.get(plateau).map_or(f64::NAN, |p| p.mean_ns);
+    let of = |setup: &Setup| {
+        let own = runs.iter().filter(move |run| run.setup == *setup);
+        let means: Vec<f64> = own.map(mean_ns).collect();
+        Spread::of(&means).map_or(f64::INFINITY, |spread| spread.median)
     };
-    let best = fixed
-        .iter()
-        .min_by(|a, b| mean_of(a).total_cmp(&mean_of(b)));
-    let ratios: Vec<f64> = runs
-        .iter()
-        .filter(|run| run.setup == setup)
-        .filter_map(|run| {
-            let same =
-                |other: &&Run| Some(&other.setup) == best && other.repetition == run.repetition;
-            let best = runs.iter().find(same)?;
-            Some(run.plateaus[plateau].mean_ns / best.plateaus[plateau].mean_ns)
-        })
-        .collect();
-    let [least, greatest] = range(&ratios);
-    [mean(&ratios), least, greatest]
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-fn range(values: &[f64]) -> [f64; 2] {
-    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    [least, greatest]
+    let best = fixed.iter().min_by(|a, b| of(a).total_cmp(&of(b)))?;
+    let ratio = |run: &Run| {
+        let same = |other: &&Run| other.setup == *best && other.repetition == run.repetition;
+        Some(mean_ns(run) / mean_ns(runs.iter().find(same)?))
+    };
+    let own = runs.iter().filter(|run| run.setup == setup);
+    Spread::of(&own.filter_map(ratio).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::PlateauRun;
     use super::*;
 
     /// 2 lanes, 2 repetitions, one plateau; means 10 and 20 at level 1, 30 and 40 at level 2, control
@@ -211,9 +200,9 @@ mod tests {
             (cell.mean_ms, cell.range_ms, cell.changes),
             (14.5, [11.0, 18.0], 1)
         );
-        let [ratio, least, greatest] = cell.against_best.unwrap();
-        assert!((ratio - 1.0).abs() < 1e-9 && (least - 0.9).abs() < 1e-9);
-        assert!((greatest - 1.1).abs() < 1e-9);
+        let ratio = cell.against_best.unwrap();
+        assert!((ratio.median - 1.0).abs() < 1e-9 && (ratio.min - 0.9).abs() < 1e-9);
+        assert!((ratio.max - 1.1).abs() < 1e-9);
         assert_eq!(document.rows[0].cells[0].against_best, None);
     }
 
