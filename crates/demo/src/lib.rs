@@ -25,6 +25,5 @@ pub mod server;
 pub mod sys;
 pub mod text;
 pub mod tracefs;
-pub mod work;
 
 pub use error::{Error, Result};

@@ -10,9 +10,9 @@ use crate::error::{During, Error, Result};
 use crate::machine::Machine;
 use crate::message::Reference;
 use crate::sys::pin;
-use crate::work;
 use nix::unistd::Pid;
 use sidelane_metrics::latency::Spread;
+use sidelane_options::pricing;
 use std::time::Duration;
 
 /// Time for threads to come to speed before counting begins.
@@ -91,16 +91,20 @@ fn units_per_s(lane: u32, length: Duration) -> Result<f64> {
     pin(Pid::from_raw(0), &[lane])?;
     let warm_until_ns = now_ns()? + WARM_UP.as_nanos() as u64;
     while now_ns()? < warm_until_ns {
-        std::hint::black_box(work::price_option(
+        std::hint::black_box(pricing::price_option(
             CHUNK_UNITS,
-            work::START_PRICE,
+            pricing::START_PRICE,
             lane.into(),
         ));
     }
     let start_ns = now_ns()?;
     let (mut end_ns, mut units) = (start_ns, 0);
     while end_ns - start_ns < length.as_nanos() as u64 {
-        std::hint::black_box(work::price_option(CHUNK_UNITS, work::START_PRICE, units));
+        std::hint::black_box(pricing::price_option(
+            CHUNK_UNITS,
+            pricing::START_PRICE,
+            units,
+        ));
         units += CHUNK_UNITS;
         end_ns = now_ns()?;
     }

@@ -10,8 +10,8 @@
 
 use crate::clock::now_ns;
 use crate::error::{During, Error, Result};
-use crate::work;
 use nix::sys::socket::{MsgFlags, recv, send};
+use sidelane_options::pricing;
 use std::os::fd::{AsRawFd, RawFd};
 
 /// A request: compute `units` units of work.
@@ -34,7 +34,7 @@ pub struct Reply {
     pub taken_ns: u64,
     /// When the result was there, ns of the machine's monotonic clock.
     pub completed_ns: u64,
-    /// The result: see [`work::price_option`].
+    /// The result: see [`pricing::price_option`].
     pub price: u64,
 }
 
@@ -135,7 +135,7 @@ fn work_on(connection: RawFd) -> Result<()> {
                 who: "the computing server",
                 reason: format!("got a packet of {length} bytes that is no request"),
             })?;
-        let price = work::price_option(request.units, work::START_PRICE, request.seed);
+        let price = pricing::price_option(request.units, pricing::START_PRICE, request.seed);
         let reply = Reply {
             id: request.id,
             taken_ns,
@@ -193,7 +193,7 @@ mod tests {
                 let mut packet = [0; REPLY_BYTES];
                 recv(client.as_raw_fd(), &mut packet, MsgFlags::empty()).unwrap();
                 let reply = Reply::decode(&packet).unwrap();
-                let price = work::price_option(10 + reply.id, work::START_PRICE, reply.id);
+                let price = pricing::price_option(10 + reply.id, pricing::START_PRICE, reply.id);
                 assert_eq!(reply.price, price);
                 assert!(reply.taken_ns <= reply.completed_ns);
                 assert!(!std::mem::replace(&mut answered[reply.id as usize], true));

@@ -174,7 +174,7 @@ mod tests {
     fn time_on_lanes_grows_with_work() {
         let own = Pid::this();
         let before_ns = cpu_time_ns(own).unwrap();
-        crate::work::price_option(std::hint::black_box(200_000), 0, 1);
+        sidelane_options::pricing::price_option(std::hint::black_box(200_000), 0, 1);
         // The counter is brought up to date when the thread is switched out.
         std::thread::sleep(Duration::from_millis(20));
         assert!(cpu_time_ns(own).unwrap() > before_ns);
