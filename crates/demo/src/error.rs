@@ -40,6 +40,9 @@ pub enum Error {
     /// The topology cannot be read.
     #[error(transparent)]
     Topology(#[from] sidelane_topology::ReadError),
+    /// The option server or its load generator failed.
+    #[error(transparent)]
+    Options(#[from] sidelane_options::Error),
     /// The SMT level cannot be set.
     #[error(transparent)]
     Control(#[from] sidelane_control::Error),

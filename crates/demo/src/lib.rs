@@ -14,6 +14,7 @@ pub mod host;
 pub mod levels;
 pub mod machine;
 pub mod message;
+pub mod options;
 pub mod plan;
 pub mod redis;
 pub mod reference;

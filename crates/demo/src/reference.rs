@@ -20,6 +20,9 @@ const WARM_UP: Duration = Duration::from_millis(30);
 /// Units of work between two looks at the clock: far below a millisecond.
 const CHUNK_UNITS: u64 = 200;
 
+/// Of each measurement of a median, and their number.
+const MEASUREMENT: Duration = Duration::from_millis(200);
+const MEASUREMENTS: usize = 5;
 /// From this ratio of the fastest to the slowest measurement on, results come with a warning. Neighbours
 /// of a virtual machine alone make it 1.3 to 1.8.
 const UNSTEADY: f64 = 2.0;
@@ -84,6 +87,16 @@ pub fn compute_speed(machine: &Machine, length: Duration) -> Result<f64> {
     });
     let speeds = speeds?;
     Ok(speeds.iter().sum::<f64>() / speeds.len() as f64)
+}
+
+/// The same, about a second long, as the median of several measurements: one alone may meet a moment at
+/// which the host does something else.
+pub fn steady_compute_speed(machine: &Machine) -> Result<f64> {
+    let measured = (0..MEASUREMENTS)
+        .map(|_| compute_speed(machine, MEASUREMENT))
+        .collect::<Result<Vec<f64>>>()?;
+    let middle = Spread::of(&measured).map(|speeds| speeds.median);
+    middle.ok_or_else(|| Error::Incomplete("no speed of a core".into()))
 }
 
 /// Computes on one lane for a time; units of work a second.

@@ -4,7 +4,7 @@ use super::Format;
 use crate::interrupt;
 use anyhow::{Context, bail};
 use sidelane_demo::plan::{ComputePlan, Configuration, Plan, RedisPlan, Workload};
-use sidelane_demo::{host, report, results::Results, server};
+use sidelane_demo::{host, options, report, results::Results, server};
 use sidelane_testbed::{Interrupt, Kernel, Spec, smt};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -128,9 +128,17 @@ impl MachineArgs {
 #[derive(clap::Subcommand)]
 enum Part {
     Levels(super::demo_levels::Args),
+    Options(super::demo_options::Args),
     /// The computing server, on the connection that is its standard input.
     #[command(hide = true)]
     ServeCompute {
+        /// Worker threads.
+        #[arg(long)]
+        workers: usize,
+    },
+    /// The option server, on the socket that is its standard input.
+    #[command(hide = true)]
+    ServeOptions {
         /// Worker threads.
         #[arg(long)]
         workers: usize,
@@ -144,7 +152,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             server::serve_standard_input(workers)?;
             return Ok(ExitCode::SUCCESS);
         }
+        Some(Part::ServeOptions { workers }) => {
+            options::serve_standard_input(workers)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         Some(Part::Levels(args)) => return super::demo_levels::run(args),
+        Some(Part::Options(args)) => return super::demo_options::run(args),
         None => {}
     }
     let sidelane = std::env::current_exe()?;
@@ -201,11 +214,11 @@ impl Args {
     }
 }
 
-fn seconds(ms: u64) -> f64 {
+pub(super) fn seconds(ms: u64) -> f64 {
     ms as f64 / 1000.0
 }
 
 /// Negative and absurd lengths become 0 and the longest there is.
-fn milliseconds(seconds: f64) -> u64 {
+pub(super) fn milliseconds(seconds: f64) -> u64 {
     (seconds * 1000.0) as u64
 }

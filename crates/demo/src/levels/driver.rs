@@ -13,7 +13,7 @@ use crate::scheduler::Scheduler;
 use crate::sys::Guarded;
 use nix::sys::signal::Signal;
 use sidelane_control::{Actuator, SchedulerCap, Sysfs};
-use sidelane_metrics::latency::{Spread, Summary};
+use sidelane_metrics::latency::Summary;
 use sidelane_testbed::Spec;
 use sidelane_topology::Topology;
 use std::fs;
@@ -25,10 +25,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const CGROUP_PARENT: &str = "sidelane-levels";
-/// Each measurement of the cores' speed, of which a calibration takes the median: one alone may meet a
-/// moment at which the host does something else.
-const CALIBRATION: Duration = Duration::from_millis(200);
-const CALIBRATIONS: usize = 5;
 /// Pause after each change of the setup.
 const SETTLE: Duration = Duration::from_secs(1);
 /// How long the daemon may take to restore the level.
@@ -154,11 +150,7 @@ impl<'a> Driver<'a> {
 
     /// Finds the speed of a core, from which demands are made; units of work a second.
     fn calibrate(&mut self) -> Result<f64> {
-        let measured = (0..CALIBRATIONS)
-            .map(|_| reference::compute_speed(&self.machine, CALIBRATION))
-            .collect::<Result<Vec<f64>>>()?;
-        let middle = Spread::of(&measured).map(|speeds| speeds.median);
-        self.units_per_core_s = middle.unwrap_or(self.units_per_core_s);
+        self.units_per_core_s = reference::steady_compute_speed(&self.machine)?;
         Ok(self.units_per_core_s)
     }
 

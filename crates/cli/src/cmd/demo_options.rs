@@ -1,0 +1,92 @@
+//! `sidelane demo options`: how much load a server with deadlines bears at a quality.
+
+use super::Format;
+use super::demo::{MachineArgs, milliseconds, seconds};
+use crate::interrupt;
+use sidelane_demo::options::{
+    Document, OptionsPlan, measure_emulated, measure_in_guest, measure_native, render,
+};
+use std::process::ExitCode;
+
+const ABOUT: &str = "\
+Measures the quality of an option pricing server's answers over its load, in one boot of an emulated SMT
+machine, with the kernel's default scheduler and with Sidelane's. Each request has a deadline, at which it
+is answered with what is there; an incomplete answer is worth less. No batch runs. Last comes the highest
+load at each quality, and Sidelane's gain.";
+
+const EXAMPLES: &str = "Examples:
+  sidelane demo options                              about six minutes
+  sidelane demo options --loads 0.6,0.8,1 --repetitions 1 --seconds 3
+  sidelane demo options --deadline-ms 80 --qualities 0.9,0.95 --format json";
+
+/// Show what Sidelane does for a server whose requests have deadlines.
+#[derive(clap::Args)]
+#[command(long_about = ABOUT, after_help = EXAMPLES)]
+pub struct Args {
+    /// How often each scheduler is measured.
+    #[arg(long, default_value_t = OptionsPlan::default().repetitions, value_name = "N")]
+    repetitions: u32,
+    /// Loads in rising order, as shares of all cores.
+    #[arg(long, value_delimiter = ',', value_name = "SHARE,...", default_values_t = OptionsPlan::default().loads)]
+    loads: Vec<f64>,
+    /// Length of a run at one load.
+    #[arg(long, default_value_t = seconds(OptionsPlan::default().run_ms), value_name = "S")]
+    seconds: f64,
+    /// Mean demand of a request, ms of a whole core; the largest demands are five times as great.
+    #[arg(long, default_value_t = OptionsPlan::default().mean_demand_ms, value_name = "MS")]
+    mean_ms: f64,
+    /// Deadline of a request, after its arrival.
+    #[arg(long, default_value_t = OptionsPlan::default().deadline_ms, value_name = "MS")]
+    deadline_ms: f64,
+    /// Qualities at which the schedulers are compared.
+    #[arg(long, value_delimiter = ',', value_name = "Q,...", default_values_t = OptionsPlan::default().targets)]
+    qualities: Vec<f64>,
+    /// Start of all random numbers: same seed, same requests.
+    #[arg(long, default_value_t = OptionsPlan::default().seed, value_name = "N")]
+    seed: u64,
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// How the results are printed.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// The measuring part, in the emulated machine.
+    #[arg(long, hide = true, value_name = "PLAN")]
+    in_guest: Option<String>,
+}
+
+/// Runs `sidelane demo options`.
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    let sidelane = std::env::current_exe()?;
+    if let Some(plan) = &args.in_guest {
+        measure_in_guest(plan, &sidelane, interrupt::flag()?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.machine.thread_perf.is_empty() && !args.machine.native {
+        args.machine.thread_perf = vec![1.0, 0.63]; // the source's
+    }
+    let plan = args.plan();
+    plan.validate()?;
+    eprintln!("sidelane: measuring for about {:.0} s", plan.seconds());
+    let messages = match args.machine.native {
+        true => measure_native(&plan, &sidelane, interrupt::flag()?, &mut std::io::stderr())?,
+        false => measure_emulated(&plan, args.machine.spec(sidelane)?, &mut std::io::stderr())?,
+    };
+    let document = Document::new(&plan, &messages, !args.machine.native)?;
+    args.format.print(|| render(&document), &document)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn plan(&self) -> OptionsPlan {
+        OptionsPlan {
+            seed: self.seed,
+            repetitions: self.repetitions,
+            loads: self.loads.clone(),
+            run_ms: milliseconds(self.seconds),
+            mean_demand_ms: self.mean_ms,
+            deadline_ms: self.deadline_ms,
+            targets: self.qualities.clone(),
+            ..OptionsPlan::default()
+        }
+    }
+}
