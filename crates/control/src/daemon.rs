@@ -201,10 +201,7 @@ impl Daemon {
         topology: &Topology,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Daemon> {
-        let lanes_of =
-            |core: &sidelane_topology::Core| core.online_lanes().map(|l| l.cpu).collect();
-        let cores: Vec<Vec<u32>> = topology.cores().iter().map(lanes_of).collect();
-        let cores: Vec<Vec<u32>> = cores.into_iter().filter(|core| !core.is_empty()).collect();
+        let cores = topology.online_by_core();
         let lanes = cores.iter().map(Vec::len).max().unwrap_or(1);
         let (thread_perf, assumed) = settings.thread_perf(lanes)?;
         let machine = Machine::new(u32::try_from(cores.len()).unwrap_or(u32::MAX), thread_perf)?;
@@ -236,7 +233,7 @@ impl Daemon {
     ) -> Result<()> {
         while sleep(settings.interval, stop) {
             match self.interval(settings, on_event) {
-                Err(error @ Error::ProcStat { .. }) => return Err(error),
+                Err(error @ Error::ProcStat(_)) => return Err(error),
                 Err(error) => warn(on_event, format!("{error}; trying again")),
                 Ok(()) => {}
             }

@@ -1,5 +1,6 @@
 //! What can go wrong; each message names the place and the remedy.
 
+use sidelane_metrics::proc_stat;
 use std::path::{Path, PathBuf};
 
 /// An error of the control daemon.
@@ -16,15 +17,8 @@ pub enum Error {
         source: std::io::Error,
     },
     /// `/proc/stat` holds something else.
-    #[error("{}:{line}: {problem}; expected the lines of proc_stat(5)", path.display())]
-    ProcStat {
-        /// The file.
-        path: PathBuf,
-        /// Line, from 1.
-        line: usize,
-        /// What is wrong.
-        problem: String,
-    },
+    #[error(transparent)]
+    ProcStat(proc_stat::Error),
     /// A state file that this program did not write.
     #[error(
         "{} is no state file of this version: {problem}; see that SMT is as it should be, then remove the file", path.display()
@@ -86,6 +80,15 @@ fn remedy(error: &std::io::Error) -> &'static str {
     }
 }
 
+impl From<proc_stat::Error> for Error {
+    fn from(error: proc_stat::Error) -> Error {
+        match error {
+            proc_stat::Error::Unreadable { path, cause } => Error::io("read", &path, cause),
+            malformed @ proc_stat::Error::Malformed { .. } => Error::ProcStat(malformed),
+        }
+    }
+}
+
 impl Error {
     pub(crate) fn io(what: &'static str, path: &Path, source: std::io::Error) -> Error {
         Error::Io {
@@ -113,7 +116,7 @@ impl Error {
             self,
             Error::Model(_)
                 | Error::ThreadPerfUnknown(_)
-                | Error::ProcStat { .. }
+                | Error::ProcStat(_)
                 | Error::State { .. }
         )
     }

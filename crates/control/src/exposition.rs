@@ -1,14 +1,13 @@
 //! Decisions as metrics: a file in the OpenMetrics text format, as the textfile collector of
 //! Prometheus' node exporter reads it.
 
-use crate::{Error, Result};
+use crate::{Error, Result, whole_file};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 use sidelane_model::Decision;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 
@@ -31,37 +30,31 @@ impl Exposition {
     /// Written to `path` with each decision.
     pub fn new(path: &Path) -> Exposition {
         let mut registry = Registry::with_prefix("sidelane_control");
-        let all = Exposition {
+        Exposition {
             path: path.to_owned(),
-            level: Gauge::default(),
-            utilization: Number::default(),
-            peak: Number::default(),
-            response: ByLevel::default(),
-            changes: Counter::default(),
-            registry: Registry::default(),
-        };
-        registry.register(
-            "smt_level",
-            "Lanes of each core that may run",
-            all.level.clone(),
-        );
-        registry.register(
-            "normalized_utilization_ratio",
-            "Load of the last interval; 1 saturates one lane of each core",
-            all.utilization.clone(),
-        );
-        registry.register(
-            "peak_utilization_ratio",
-            "Highest load of the window, the model's input",
-            all.peak.clone(),
-        );
-        registry.register(
-            "expected_response_ratio",
-            "Mean response that the model expects at a level, in service times alone on a core",
-            all.response.clone(),
-        );
-        registry.register("level_changes", "Changes of the level", all.changes.clone());
-        Exposition { registry, ..all }
+            level: add(
+                &mut registry,
+                "smt_level",
+                "Lanes of each core that may run",
+            ),
+            utilization: add(
+                &mut registry,
+                "normalized_utilization_ratio",
+                "Load of the last interval; 1 saturates one lane of each core",
+            ),
+            peak: add(
+                &mut registry,
+                "peak_utilization_ratio",
+                "Highest load of the window, the model's input",
+            ),
+            response: add(
+                &mut registry,
+                "expected_response_ratio",
+                "Mean response that the model expects at a level, in service times alone on a core",
+            ),
+            changes: add(&mut registry, "level_changes", "Changes of the level"),
+            registry,
+        }
     }
 
     /// A decision was made.
@@ -80,22 +73,18 @@ impl Exposition {
         if decision.changed() {
             self.changes.inc();
         }
-        let write = || -> std::io::Result<()> {
-            let mut text = String::new();
-            encode(&mut text, &self.registry).map_err(std::io::Error::other)?;
-            let folder = self
-                .path
-                .parent()
-                .filter(|folder| !folder.as_os_str().is_empty());
-            let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
-            file.write_all(text.as_bytes())?;
-            let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-            file.as_file().set_permissions(readable)?;
-            file.persist(&self.path)?;
-            Ok(())
-        };
-        write().map_err(|e| Error::io("write", &self.path, e))
+        let mut text = String::new();
+        encode(&mut text, &self.registry)
+            .map_err(|e| Error::io("write", &self.path, std::io::Error::other(e)))?;
+        whole_file::write(&self.path, text.as_bytes())
     }
+}
+
+/// A metric that the registry has, too.
+fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
 }
 
 #[cfg(test)]

@@ -13,13 +13,13 @@ mod error;
 mod exposition;
 mod learner;
 mod load;
-mod proc_stat;
 mod sampler;
 mod settings;
 mod state;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, missing_docs)]
 mod testing;
+mod whole_file;
 
 pub use actuator::{Actuator, ActuatorKind, DryRun, Found, SchedulerCap, Sysfs};
 pub use daemon::{Event, Outcome, restore, run};

@@ -1,11 +1,11 @@
 //! What has to be restored, in a file that outlives this process.
 
-use crate::actuator::{Found, SchedulerCap, Sysfs};
-use crate::{Error, Result};
+use crate::actuator::Found;
+use crate::{Error, Result, whole_file};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Where the state is kept unless it is said otherwise: gone with the next boot, as SMT's state is.
@@ -58,16 +58,9 @@ impl StateFile {
             boot_id: boot_id(&self.root)?,
             found: found.clone(),
         };
-        let write = || -> std::io::Result<()> {
-            let folder = self.path.parent().unwrap_or(Path::new("."));
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
-            serde_json::to_writer(&mut file, &state)?;
-            file.flush()?;
-            file.as_file().sync_all()?;
-            file.persist(&self.path)?;
-            Ok(())
-        };
-        write().map_err(|e| Error::io("write", &self.path, e))
+        let text = serde_json::to_vec(&state)
+            .map_err(|e| Error::io("write", &self.path, std::io::Error::other(e)))?;
+        whole_file::write(&self.path, &text)
     }
 
     /// Restores what an earlier process found and did not restore. Whether there was any such thing.
@@ -86,12 +79,7 @@ impl StateFile {
         })?;
         let same_boot = state.boot_id == boot_id(&self.root)?;
         if same_boot {
-            match &state.found {
-                Found::Scheduler { level } => SchedulerCap::restore(*level)?,
-                Found::Sysfs { control, lanes } => {
-                    Sysfs::restore(&self.root, control.as_deref(), lanes)?;
-                }
-            }
+            state.found.restore(&self.root)?;
         }
         fs::remove_file(&self.path).map_err(|e| Error::io("remove", &self.path, e))?;
         Ok(same_boot)

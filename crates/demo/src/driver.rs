@@ -317,7 +317,8 @@ impl<'a> Driver<'a> {
     }
 }
 
-fn facts(machine: &Machine) -> Result<MachineFacts> {
+/// The kernel, and the lanes of each core.
+pub(crate) fn facts(machine: &Machine) -> Result<MachineFacts> {
     let path = "/proc/sys/kernel/osrelease";
     let kernel = fs::read_to_string(path)
         .during(|| path.into())?

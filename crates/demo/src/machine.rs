@@ -20,20 +20,8 @@ pub struct Machine {
 impl Machine {
     /// Takes the cores with an online lane.
     pub fn of(topology: &Topology) -> Machine {
-        let lanes = |core: &sidelane_topology::Core| -> Vec<u32> {
-            core.lanes
-                .iter()
-                .filter(|lane| lane.online)
-                .map(|lane| lane.cpu)
-                .collect()
-        };
-        let cores = topology
-            .cores()
-            .iter()
-            .map(lanes)
-            .filter(|lanes| !lanes.is_empty());
         Machine {
-            cores: cores.collect(),
+            cores: topology.online_by_core(),
         }
     }
 

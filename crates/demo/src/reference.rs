@@ -12,12 +12,27 @@ use crate::message::Reference;
 use crate::sys::pin;
 use crate::work;
 use nix::unistd::Pid;
+use sidelane_metrics::latency::Spread;
 use std::time::Duration;
 
 /// Time for threads to come to speed before counting begins.
 const WARM_UP: Duration = Duration::from_millis(30);
 /// Units of work between two looks at the clock: far below a millisecond.
 const CHUNK_UNITS: u64 = 200;
+
+/// From this ratio of the fastest to the slowest measurement on, results come with a warning. Neighbours
+/// of a virtual machine alone make it 1.3 to 1.8.
+const UNSTEADY: f64 = 2.0;
+
+/// A line that warns of a machine whose speed varied too much; nothing if it did not.
+pub fn warning(speed: Spread) -> &'static str {
+    match speed.max > UNSTEADY * speed.min {
+        true => {
+            "  The machine's speed varied a lot: was something else running on it? Then measure again.\n"
+        }
+        false => "",
+    }
+}
 
 /// Measures batch work for `length` and the server's work, on which less depends, for a third of that.
 /// Batch must be stopped, and is again afterwards.

@@ -11,11 +11,13 @@
 //! Measurement on this machine:
 //!
 //! - [`calibrate`]: threadPerf from short, pinned runs.
+//! - [`proc_stat`]: how busy each lane is.
 //! - [`online::counters`]: instructions of each lane, by hardware counters.
 
 pub mod calibrate;
 pub mod histogram;
 pub mod latency;
 pub mod online;
+pub mod proc_stat;
 pub mod thread_perf;
 pub mod trace;

@@ -68,6 +68,9 @@ pub enum Error {
     /// A hysteresis that no level could overcome, or none at all.
     #[error("hysteresis {0}; give a share of the load from 0 to below 1, such as 0.05")]
     Hysteresis(f64),
+    /// A gain that no level could have, or none at all.
+    #[error("least gain {0}; give a share of the response from 0 to below 1, such as 0.02")]
+    MinGain(f64),
     /// An SMT level that the cores do not have.
     #[error("SMT level {level}; give 1 to {lanes}, the lanes of a core")]
     Level {

@@ -23,6 +23,9 @@ pub struct GovernorConfig {
     pub hysteresis: f64,
     /// A level is kept for this many intervals, unless it is overloaded.
     pub dwell: u32,
+    /// Another level is taken only if its expected response is lower by this share, 0 to below 1: less
+    /// than the model's own error is no gain.
+    pub min_gain: f64,
 }
 
 impl Default for GovernorConfig {
@@ -31,6 +34,7 @@ impl Default for GovernorConfig {
         GovernorConfig {
             hysteresis: 0.05,
             dwell: 6,
+            min_gain: 0.02,
             ..GovernorConfig::published()
         }
     }
@@ -44,14 +48,17 @@ impl GovernorConfig {
             window: 12,
             hysteresis: 0.0,
             dwell: 0,
+            min_gain: 0.0,
         }
     }
 
     fn check(&self) -> Result<()> {
-        match (self.window, self.hysteresis) {
-            (0, _) => Err(Error::Window),
-            (_, share) if (0.0..1.0).contains(&share) => Ok(()),
-            (_, share) => Err(Error::Hysteresis(share)),
+        let is_share = |share: f64| (0.0..1.0).contains(&share);
+        match self {
+            GovernorConfig { window: 0, .. } => Err(Error::Window),
+            config if !is_share(config.hysteresis) => Err(Error::Hysteresis(config.hysteresis)),
+            config if !is_share(config.min_gain) => Err(Error::MinGain(config.min_gain)),
+            _ => Ok(()),
         }
     }
 }
@@ -68,6 +75,8 @@ pub enum Reason {
     Hysteresis,
     /// Another is better, but this one was taken only lately.
     Dwell,
+    /// Another is better, but by too little.
+    Gain,
 }
 
 impl std::fmt::Display for Reason {
@@ -77,6 +86,7 @@ impl std::fmt::Display for Reason {
             Reason::Better => "better",
             Reason::Hysteresis => "hysteresis",
             Reason::Dwell => "dwell",
+            Reason::Gain => "gain",
         })
     }
 }
@@ -141,11 +151,6 @@ impl Governor {
         &self.machine
     }
 
-    /// How it predicts.
-    pub fn options(&self) -> Options {
-        self.config.options
-    }
-
     /// The level.
     pub fn level(&self) -> usize {
         self.level
@@ -199,12 +204,15 @@ impl Governor {
             return Reason::Best;
         }
         let current = expected.levels.iter().find(|l| l.level == self.level);
-        let urgent = match (expected.best_level(), current) {
-            (Some(best), Some(current)) => current.response >= best.response * URGENT,
-            _ => true,
+        // both infinite where nothing can do the work: then the one that does most
+        let ratio = match (expected.best_level(), current) {
+            (Some(best), Some(current)) if current.stable => current.response / best.response,
+            _ => f64::INFINITY,
         };
-        if urgent {
+        if ratio >= URGENT {
             Reason::Better
+        } else if ratio * (1.0 - self.config.min_gain) < 1.0 {
+            Reason::Gain
         } else if !self.is_clear(expected.best, peak) {
             Reason::Hysteresis
         } else if self.age < self.config.dwell {
@@ -266,6 +274,9 @@ mod tests {
             let mut governor = governor(GovernorConfig::default(), level);
             assert_eq!(governor.decide(at(load)).reason, Reason::Hysteresis);
         }
+        // At 0.02 a lane more costs less than 1 %.
+        let mut governor = governor(GovernorConfig::default(), 2);
+        assert_eq!(governor.decide(at(0.02)).reason, Reason::Gain);
         let config = GovernorConfig {
             window: 1,
             ..GovernorConfig::default()

@@ -155,6 +155,13 @@ impl Topology {
         &self.cores
     }
 
+    /// CPU numbers of the online lanes of each core that has any, ascending.
+    pub fn online_by_core(&self) -> Vec<Vec<u32>> {
+        let cpus = |core: &Core| -> Vec<u32> { core.online_lanes().map(|lane| lane.cpu).collect() };
+        let cores = self.cores.iter().map(cpus);
+        cores.filter(|cpus| !cpus.is_empty()).collect()
+    }
+
     /// The known lanes, core by core, offline ones included.
     pub fn lanes(&self) -> impl Iterator<Item = &Lane> {
         self.cores.iter().flat_map(|core| &core.lanes)

@@ -52,11 +52,14 @@ pub struct Args {
     /// Seconds that a level is kept at least, unless it is overloaded.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = window)]
     dwell: f64,
+    /// Take another level only if its expected response is lower by this share.
+    #[arg(long, value_name = "SHARE", default_value_t = GovernorConfig::default().min_gain)]
+    min_gain: f64,
     /// Which model [default: with the scheduler placed, else last-lane].
     #[arg(long, value_enum)]
     model: Option<ModelName>,
-    /// As the source: its model, no hysteresis, no dwell time.
-    #[arg(long, conflicts_with_all = ["model", "hysteresis", "dwell"])]
+    /// As the source: its model, no hysteresis, no dwell time, no least gain.
+    #[arg(long, conflicts_with_all = ["model", "hysteresis", "dwell", "min_gain"])]
     published: bool,
     /// Speed of a thread when 1, 2, ... lanes of its core run, relative to running alone
     /// [default: typical values, assumed].
@@ -123,21 +126,11 @@ enum Lanes {
 }
 
 fn interval(text: &str) -> Result<f64, String> {
-    seconds(text, 0.1)
+    super::seconds(text, 0.1)
 }
 
 fn window(text: &str) -> Result<f64, String> {
-    seconds(text, 0.0)
-}
-
-fn seconds(text: &str, least: f64) -> Result<f64, String> {
-    let value: f64 = text
-        .parse()
-        .map_err(|_| "expected a number of seconds".to_owned())?;
-    match (least..=86_400.0).contains(&value) {
-        true => Ok(value),
-        false => Err(format!("expected {least} to 86400 seconds")),
-    }
+    super::seconds(text, 0.0)
 }
 
 /// Runs `sidelane control`.
@@ -192,6 +185,7 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
             options: Options::new(args.model.map_or_else(|| actuator.model(), Model::from)),
             hysteresis: args.hysteresis,
             dwell: intervals(args.dwell) as u32,
+            min_gain: args.min_gain,
             ..GovernorConfig::default()
         },
     };

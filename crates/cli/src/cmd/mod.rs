@@ -96,6 +96,17 @@ impl Format {
     }
 }
 
+/// Reads a number of seconds, at least `least` and at most a day.
+fn seconds(text: &str, least: f64) -> Result<f64, String> {
+    let value: f64 = text
+        .parse()
+        .map_err(|_| "expected a number of seconds".to_owned())?;
+    match (least..=86_400.0).contains(&value) {
+        true => Ok(value),
+        false => Err(format!("expected {least} to 86400 seconds")),
+    }
+}
+
 /// Writes to standard output; a reader that has gone away is no error.
 fn write_out(output: &str) -> anyhow::Result<()> {
     {

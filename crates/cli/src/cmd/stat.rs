@@ -31,14 +31,7 @@ pub struct Args {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let value: f64 = text
-        .parse()
-        .map_err(|_| "expected a number of seconds".to_owned())?;
-    if (0.01..=86_400.0).contains(&value) {
-        Ok(value)
-    } else {
-        Err("expected 0.01 to 86400 seconds".to_owned())
-    }
+    super::seconds(text, 0.01)
 }
 
 /// Runs `sidelane stat`.

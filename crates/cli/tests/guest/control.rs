@@ -10,8 +10,17 @@ use std::time::{Duration, Instant};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 const STATE: &str = "/run/sidelane/control.json";
-/// Decides five times a second, by the last second.
-const QUICK: [&str; 6] = ["--interval", "0.2", "--window", "1", "--dwell", "0.4"];
+/// Decides five times a second, by the last second; on two cores the gains are small.
+const QUICK: [&str; 8] = [
+    "--interval",
+    "0.2",
+    "--window",
+    "1",
+    "--dwell",
+    "0.4",
+    "--min-gain",
+    "0",
+];
 
 /// A running `sidelane control`; killed when dropped, and what it found restored.
 struct Control {

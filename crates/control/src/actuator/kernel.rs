@@ -1,7 +1,7 @@
 //! The files below `/sys/devices/system/cpu`.
 
 use crate::{Error, Result};
-use sidelane_topology::CpuList;
+use sidelane_topology::{CpuList, SmtControl};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -57,7 +57,10 @@ impl Kernel {
 
     /// Whether a state of `smt/control` can be changed.
     pub fn switches(control: Option<&str>) -> bool {
-        control.is_some_and(|now| now == "on" || now == "off" || now.parse::<u32>().is_ok())
+        control.is_some_and(|now| match now.parse() {
+            Ok(SmtControl::On | SmtControl::Off | SmtControl::Lanes(_)) => true,
+            Ok(_) | Err(_) => false,
+        })
     }
 
     /// Writes `smt/control`.

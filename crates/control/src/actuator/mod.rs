@@ -11,6 +11,7 @@ pub use sysfs::Sysfs;
 use crate::Result;
 use serde::{Deserialize, Serialize};
 use sidelane_model::Model;
+use std::path::Path;
 
 /// What sets the SMT level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -50,6 +51,19 @@ pub enum Found {
         /// Lanes that were online and may be taken offline, by CPU number.
         lanes: Vec<u32>,
     },
+}
+
+impl Found {
+    /// Makes things as they were, on the machine below a root (`/` but in tests).
+    ///
+    /// # Errors
+    /// The kernel refuses, or the scheduler runs and cannot be reached.
+    pub fn restore(&self, root: &Path) -> Result<()> {
+        match self {
+            Found::Scheduler { level } => SchedulerCap::restore(*level),
+            Found::Sysfs { control, lanes } => Sysfs::restore(root, control.as_deref(), lanes),
+        }
+    }
 }
 
 /// Sets the SMT level.

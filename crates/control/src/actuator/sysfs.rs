@@ -30,17 +30,14 @@ impl Sysfs {
     /// It cannot be read, or could not be changed.
     pub fn new(root: &Path, topology: &Topology) -> Result<Sysfs> {
         let kernel = Kernel::new(root);
-        let online = |core: &sidelane_topology::Core| core.online_lanes().map(|l| l.cpu).collect();
         let isolated = kernel.isolated()?;
-        let second = topology
-            .cores()
-            .iter()
-            .flat_map(|core| core.online_lanes().skip(1));
-        kernel.check_writable(second.map(|lane| lane.cpu))?;
+        let cores = topology.online_by_core();
+        let second = cores.iter().flat_map(|lanes| lanes.iter().skip(1));
+        kernel.check_writable(second.copied())?;
         let control = kernel.control()?;
         let all_online = topology.present().difference(topology.online()).is_empty();
         Ok(Sysfs {
-            cores: topology.cores().iter().map(online).collect(),
+            cores,
             control_fits: Kernel::switches(control.as_deref()) && all_online && isolated.is_empty(),
             control,
             isolated,
@@ -67,14 +64,6 @@ impl Sysfs {
             kernel.set_control(found)?;
         }
         kernel.arrange(lanes, &lanes.iter().copied().collect())
-    }
-
-    /// Restores what was found at the beginning.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn put_back(&self) -> Result<()> {
-        Sysfs::restore(self.kernel.root(), self.control.as_deref(), &self.lanes())
     }
 
     fn lanes(&self) -> Vec<u32> {
@@ -176,10 +165,7 @@ mod tests {
         sysfs.set(1).unwrap();
         assert_eq!(tree.online_files(), "10001000");
         tree.apply_online_files();
-        let Some(Found::Sysfs { control, lanes }) = sysfs.found() else {
-            unreachable!("found something else");
-        };
-        Sysfs::restore(tree.root(), control.as_deref(), &lanes).unwrap();
+        sysfs.found().unwrap().restore(tree.root()).unwrap();
         assert_eq!(tree.online_files(), "11111111");
     }
 

@@ -3,6 +3,7 @@
 use super::{Level, LevelsPlan, Message, PlateauRun, Run, Setup};
 use crate::arrivals::{self, Arrival};
 use crate::compute::ComputeServer;
+use crate::driver;
 use crate::error::{During, Error, Result};
 use crate::host;
 use crate::machine::{Cgroups, Machine, cgroup2_mount};
@@ -12,7 +13,7 @@ use crate::scheduler::Scheduler;
 use crate::sys::Guarded;
 use nix::sys::signal::Signal;
 use sidelane_control::{Actuator, SchedulerCap, Sysfs};
-use sidelane_metrics::latency::Summary;
+use sidelane_metrics::latency::{Spread, Summary};
 use sidelane_testbed::Spec;
 use sidelane_topology::Topology;
 use std::fs;
@@ -24,7 +25,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const CGROUP_PARENT: &str = "sidelane-levels";
-const CALIBRATION: Duration = Duration::from_secs(1);
+/// Each measurement of the cores' speed, of which a calibration takes the median: one alone may meet a
+/// moment at which the host does something else.
+const CALIBRATION: Duration = Duration::from_millis(500);
+const CALIBRATIONS: usize = 5;
 /// Pause after each change of the setup.
 const SETTLE: Duration = Duration::from_secs(1);
 /// How long the daemon may take to restore the level.
@@ -92,15 +96,11 @@ fn measure(
             "no core has more than one lane online".into(),
         ));
     }
-    let path = "/proc/sys/kernel/osrelease";
-    let kernel = fs::read_to_string(path).during(|| path.into())?;
-    message(Message::Machine {
-        kernel: kernel.trim().to_owned(),
-        cores: machine.cores.clone(),
-    })?;
+    message(Message::Machine(driver::facts(&machine)?))?;
     let mut driver = Driver::set_up(plan, sidelane, stop, machine, topology)?;
     let lanes = driver.machine.cores.iter().map(Vec::len).max().unwrap_or(1);
     for repetition in 0..plan.repetitions {
+        message(Message::Speed(driver.calibrate()?))?;
         for setup in plan.setups(lanes, repetition) {
             let _ = writeln!(
                 tell,
@@ -111,6 +111,7 @@ fn measure(
             message(Message::Run(driver.run(setup, repetition)?))?;
         }
     }
+    message(Message::Speed(driver.calibrate()?))?;
     message(Message::Done)
 }
 
@@ -143,12 +144,22 @@ impl<'a> Driver<'a> {
             plan,
             sidelane: sidelane.to_owned(),
             stop,
-            units_per_core_s: reference::compute_speed(&machine, CALIBRATION)?,
+            units_per_core_s: 0.0,
             machine,
             topology,
             compute,
             cgroups,
         })
+    }
+
+    /// Finds the speed of a core, from which demands are made; units of work a second.
+    fn calibrate(&mut self) -> Result<f64> {
+        let measured = (0..CALIBRATIONS)
+            .map(|_| reference::compute_speed(&self.machine, CALIBRATION))
+            .collect::<Result<Vec<f64>>>()?;
+        let middle = Spread::of(&measured).map(|speeds| speeds.median);
+        self.units_per_core_s = middle.unwrap_or(self.units_per_core_s);
+        Ok(self.units_per_core_s)
     }
 
     /// Sets the level and the scheduler up, goes through all plateaus, and puts the machine back.
@@ -158,10 +169,10 @@ impl<'a> Driver<'a> {
             true => Some(Scheduler::attach(&self.sidelane, &critical, &batch)?),
             false => None,
         };
-        let mut fixed = Fixed::of(setup, &self.topology)?;
+        let mut found = FoundLevel::of(setup, &self.topology)?;
         let controller = match setup.level {
             Level::Fixed(level) => {
-                fixed.set(level)?;
+                found.set(level)?;
                 None
             }
             Level::Controlled => Some(Controller::start(
@@ -173,7 +184,7 @@ impl<'a> Driver<'a> {
         std::thread::sleep(SETTLE);
         let plateaus = self.plateaus(repetition, setup, controller.as_ref())?;
         controller.map_or(Ok(()), Controller::stop)?;
-        drop(fixed);
+        drop(found);
         scheduler.map_or(Ok(()), Scheduler::detach)?;
         Ok(Run {
             setup,
@@ -240,26 +251,23 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// A level that stays, until this value goes.
-enum Fixed {
-    Kernel(Sysfs),
-    /// The cap goes with the scheduler.
-    Cap(SchedulerCap),
+/// The level that was found: it comes back when this value goes.
+struct FoundLevel {
+    actuator: Box<dyn Actuator>,
 }
 
-impl Fixed {
-    fn of(setup: Setup, topology: &Topology) -> Result<Fixed> {
-        Ok(match setup.sidelane {
-            true => Fixed::Cap(SchedulerCap::open().map_err(Error::from)?),
-            false => Fixed::Kernel(Sysfs::new(Path::new("/"), topology)?),
+impl FoundLevel {
+    fn of(setup: Setup, topology: &Topology) -> Result<FoundLevel> {
+        Ok(FoundLevel {
+            actuator: match setup.sidelane {
+                true => Box::new(SchedulerCap::open()?),
+                false => Box::new(Sysfs::new(Path::new("/"), topology)?),
+            },
         })
     }
 
     fn set(&mut self, level: usize) -> Result<()> {
-        let says = match self {
-            Fixed::Kernel(sysfs) => sysfs.set(level)?,
-            Fixed::Cap(cap) => cap.set(level)?,
-        };
+        let says = self.actuator.set(level)?;
         match says.is_empty() {
             true => Ok(()),
             false => Err(Error::Unsupported(says.join("; "))),
@@ -267,11 +275,10 @@ impl Fixed {
     }
 }
 
-impl Drop for Fixed {
+impl Drop for FoundLevel {
     fn drop(&mut self) {
-        if let Fixed::Kernel(sysfs) = self {
-            let _ = sysfs.put_back();
-        }
+        let found = self.actuator.found();
+        let _ = found.map_or(Ok(()), |found| found.restore(Path::new("/")));
     }
 }
 

@@ -14,19 +14,17 @@ pub use plan::{Level, LevelsPlan, Plateau, Setup};
 pub use report::render;
 pub use results::{Cell, Document, Row};
 
+use crate::message::MachineFacts;
 use serde::{Deserialize, Serialize};
 
 /// What the measuring part tells.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// First of all: the kernel's release, and lanes of each core.
-    Machine {
-        /// Release.
-        kernel: String,
-        /// CPU numbers.
-        cores: Vec<Vec<u32>>,
-    },
+    /// First of all: the machine.
+    Machine(MachineFacts),
+    /// The speed of a core, before each repetition and after the last; units of work a second.
+    Speed(f64),
     /// One run through all plateaus.
     Run(Run),
     /// Last of all.

@@ -1,6 +1,8 @@
 //! The table.
 
 use super::{Cell, Document};
+use crate::reference;
+use sidelane_metrics::latency::Spread;
 use std::fmt::Write;
 
 /// The table, for people.
@@ -38,7 +40,15 @@ pub fn render(document: &Document) -> String {
             );
         }
     }
-    text.push('\n');
+    let Spread { min, median, max } = document.units_per_core_s;
+    let _ = writeln!(
+        text,
+        "\n\nSpeed of a core, between the repetitions: {:.0} k units of work a second ({:.0} … {:.0})",
+        median / 1e3,
+        min / 1e3,
+        max / 1e3
+    );
+    text.push_str(reference::warning(document.units_per_core_s));
     text
 }
 

@@ -2,7 +2,9 @@
 
 use super::{Level, LevelsPlan, Message, Run, Setup};
 use crate::error::{Error, Result};
+use crate::message::MachineFacts;
 use serde::Serialize;
+use sidelane_metrics::latency::Spread;
 
 /// What is printed as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -11,6 +13,8 @@ pub struct Document {
     pub kernel: String,
     /// Lanes of each core, CPU numbers.
     pub cores: Vec<Vec<u32>>,
+    /// Speed of a core before each repetition and after the last, units of work a second.
+    pub units_per_core_s: Spread,
     /// Loads of the plateaus.
     pub loads: Vec<f64>,
     /// One for each setup.
@@ -51,10 +55,18 @@ impl Document {
     /// Runs are missing.
     pub fn new(plan: &LevelsPlan, messages: &[Message]) -> Result<Document> {
         let machine = messages.iter().find_map(|message| match message {
-            Message::Machine { kernel, cores } => Some((kernel.clone(), cores.clone())),
+            Message::Machine(facts) => Some(facts.clone()),
             _ => None,
         });
-        let (kernel, cores) = machine.ok_or_else(|| Error::Incomplete("no machine".into()))?;
+        let MachineFacts { kernel, cores } =
+            machine.ok_or_else(|| Error::Incomplete("no machine".into()))?;
+        let speed = |message: &Message| match message {
+            Message::Speed(speed) => Some(*speed),
+            _ => None,
+        };
+        let speeds: Vec<f64> = messages.iter().filter_map(speed).collect();
+        let units_per_core_s =
+            Spread::of(&speeds).ok_or_else(|| Error::Incomplete("no speed".into()))?;
         let run = |message: &Message| match message {
             Message::Run(run) => Some(run.clone()),
             _ => None,
@@ -78,6 +90,7 @@ impl Document {
         Ok(Document {
             kernel,
             cores,
+            units_per_core_s,
             loads: plan.plateaus.iter().map(|plateau| plateau.load).collect(),
             rows: plan.setups(lanes, 0).into_iter().map(row).collect(),
         })
@@ -154,11 +167,12 @@ mod tests {
             ..LevelsPlan::default()
         };
         plan.plateaus.truncate(1);
-        let mut messages = vec![Message::Machine {
+        let mut messages = vec![Message::Machine(MachineFacts {
             kernel: "7.0".into(),
             cores: vec![vec![0, 1]],
-        }];
+        })];
         for repetition in 0..2 {
+            messages.push(Message::Speed(1e6 * f64::from(repetition + 1)));
             for setup in plan.setups(2, repetition) {
                 let mean_ms = match (setup.level, repetition) {
                     (Level::Fixed(level), n) => {
@@ -189,6 +203,7 @@ mod tests {
         let (plan, messages) = messages();
         let document = Document::new(&plan, &messages).unwrap();
         assert_eq!(document.rows.len(), 6);
+        assert!((document.units_per_core_s.max - 2e6).abs() < 1.0);
         let controlled = &document.rows[5];
         assert_eq!(controlled.name, "sidelane, controlled (cap)");
         let cell = &controlled.cells[0];

@@ -4,13 +4,10 @@ use super::aim::{Verdict, verdicts};
 use super::machine_note;
 use crate::message::TraceRun;
 use crate::plan::Workload;
+use crate::reference;
 use crate::results::{ConfigurationResults, Results, WorkloadResults};
 use sidelane_metrics::latency::{Spread, Summary};
 use std::fmt::Write;
-
-/// From this ratio of the fastest to the slowest reference measurement on, the table warns. Neighbours
-/// of a virtual machine alone make it 1.3 to 1.8.
-const UNSTEADY: f64 = 2.0;
 
 /// Renders everything.
 pub fn render(results: &Results) -> String {
@@ -29,7 +26,8 @@ pub fn render(results: &Results) -> String {
 
 /// How steady the machine was: figures from an unsteady one scatter.
 fn steadiness(results: &Results) -> String {
-    let Spread { min, median, max } = results.reference.batch_bytes_per_core_s;
+    let speed = results.reference.batch_bytes_per_core_s;
+    let Spread { min, median, max } = speed;
     let mut text = format!(
         "\nReference: one whole core compresses {:.1} MB/s on the median of {} ({:.1} … {:.1})\n",
         median / 1e6,
@@ -37,11 +35,7 @@ fn steadiness(results: &Results) -> String {
         min / 1e6,
         max / 1e6
     );
-    if max > UNSTEADY * min {
-        text.push_str(
-            "  The machine's speed varied a lot: was something else running on it? Then measure again.\n",
-        );
-    }
+    text.push_str(reference::warning(speed));
     text
 }
 

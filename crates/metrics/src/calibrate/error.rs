@@ -1,5 +1,6 @@
 //! What can go wrong, each with its remedy.
 
+use crate::proc_stat;
 use std::path::PathBuf;
 
 /// Why there is no calibration.
@@ -93,6 +94,19 @@ impl Error {
             what: what.into(),
             cause: cause.into(),
         }
+    }
+}
+
+impl From<proc_stat::Error> for Error {
+    fn from(error: proc_stat::Error) -> Error {
+        let (path, cause) = match error {
+            proc_stat::Error::Unreadable { path, cause } => (path, cause),
+            proc_stat::Error::Malformed { path, problem, .. } => (
+                path,
+                std::io::Error::new(std::io::ErrorKind::InvalidData, problem),
+            ),
+        };
+        Error::system(format!("read {}", path.display()), cause)
     }
 }
 

@@ -65,6 +65,15 @@ pub struct Footprint {
     pub stream_bytes: usize,
 }
 
+#[cfg(test)]
+impl Footprint {
+    /// Quickly made.
+    pub(super) const SMALL: Footprint = Footprint {
+        chase_bytes: 1 << 16,
+        stream_bytes: 1 << 18,
+    };
+}
+
 /// A kernel with its memory.
 pub(super) enum State {
     Integer([u64; 4]),
@@ -315,15 +324,10 @@ fn push_decimal(text: &mut Vec<u8>, mut number: u64) {
 mod tests {
     use super::*;
 
-    const SMALL: Footprint = Footprint {
-        chase_bytes: 1 << 16,
-        stream_bytes: 1 << 18,
-    };
-
     #[test]
     fn every_kernel_steps() {
         for kernel in Kernel::ALL {
-            let mut state = State::new(kernel, SMALL, 7);
+            let mut state = State::new(kernel, Footprint::SMALL, 7);
             (0..40).for_each(|_| state.step());
         }
     }

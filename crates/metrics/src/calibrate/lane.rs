@@ -1,20 +1,13 @@
 //! Lanes as the kernel sees them: pinning, and how much of a lane others had.
 
 use super::error::{Error, Result};
+use crate::proc_stat::{self, LaneTicks, LaneTicksByCpu};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use sidelane_topology::CpuList;
-use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// Fields of a CPU's line in `/proc/stat` that are no work: idle and iowait.
-const IDLE_FIELDS: [usize; 2] = [3, 4];
-
-/// The field of stolen time.
-const STEAL_FIELD: usize = 7;
 
 /// The kernel's unit in `/proc/stat`, 1/100 s on every architecture that it shows to programs.
 const TICK: Duration = Duration::from_millis(10);
@@ -45,23 +38,16 @@ pub(super) fn thread_time() -> Result<Duration> {
     Ok(Duration::from(time))
 }
 
-/// Ticks of a lane so far.
-#[derive(Clone, Copy, Default, Debug, PartialEq)]
-struct Ticks {
-    busy: u64,
-    stolen: u64,
-}
-
 /// Watches what others do on lanes, by `/proc/stat`.
 pub(super) struct Watch {
     since: Instant,
-    ticks: BTreeMap<u32, Ticks>,
+    ticks: LaneTicksByCpu,
 }
 
 /// What happened on lanes while they were watched.
 pub(super) struct Seen {
     elapsed: Duration,
-    ticks: BTreeMap<u32, Ticks>,
+    ticks: LaneTicksByCpu,
 }
 
 impl Watch {
@@ -69,20 +55,16 @@ impl Watch {
     pub(super) fn begin(root: &Path) -> Result<Watch> {
         Ok(Watch {
             since: Instant::now(),
-            ticks: read(root)?,
+            ticks: proc_stat::read(root)?,
         })
     }
 
     /// What happened since.
     pub(super) fn end(&self, root: &Path) -> Result<Seen> {
-        let now = read(root)?;
-        let since = |(cpu, ticks): (&u32, &Ticks)| {
+        let now = proc_stat::read(root)?;
+        let since = |(cpu, ticks): (&u32, &LaneTicks)| {
             let before = self.ticks.get(cpu).copied().unwrap_or_default();
-            let spent = Ticks {
-                busy: ticks.busy.saturating_sub(before.busy),
-                stolen: ticks.stolen.saturating_sub(before.stolen),
-            };
-            (*cpu, spent)
+            (*cpu, ticks.since(&before))
         };
         Ok(Seen {
             elapsed: self.since.elapsed(),
@@ -104,62 +86,32 @@ impl Seen {
 
     /// The largest share of one of these lanes that was busy, 0 to 1.
     pub(super) fn busy_share(&self, cpus: &[u32]) -> f64 {
-        self.largest(cpus, |ticks| ticks.busy + ticks.stolen)
+        self.largest(cpus, worked)
     }
 
     /// Busy time of these lanes together.
     pub(super) fn busy(&self, cpus: &[u32]) -> Duration {
         let ticks = cpus.iter().filter_map(|cpu| self.ticks.get(cpu));
-        TICK * u32::try_from(ticks.map(|t| t.busy + t.stolen).sum::<u64>()).unwrap_or(u32::MAX)
+        TICK * u32::try_from(ticks.map(worked).sum::<u64>()).unwrap_or(u32::MAX)
     }
 
     /// One tick less than counted: a tick may have begun long before.
-    fn largest(&self, cpus: &[u32], count: impl Fn(&Ticks) -> u64) -> f64 {
+    fn largest(&self, cpus: &[u32], count: impl Fn(&LaneTicks) -> u64) -> f64 {
         let most = cpus.iter().filter_map(|cpu| self.ticks.get(cpu)).map(count);
         let ticks = most.max().unwrap_or(0).saturating_sub(1);
         ticks as f64 * TICK.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-3)
     }
 }
 
-fn read(root: &Path) -> Result<BTreeMap<u32, Ticks>> {
-    let path = root.join("proc/stat");
-    let text = fs::read_to_string(&path)
-        .map_err(|error| Error::system(format!("read {}", path.display()), error))?;
-    Ok(text.lines().filter_map(lane_line).collect())
-}
-
-/// Reads `cpu3 user nice system idle iowait irq softirq steal guest guest_nice`.
-fn lane_line(line: &str) -> Option<(u32, Ticks)> {
-    let (cpu, rest) = line.strip_prefix("cpu")?.split_once(' ')?;
-    let cpu = cpu.parse().ok()?;
-    // What guests get is part of user and nice.
-    let fields = rest.split_whitespace().take(STEAL_FIELD + 1);
-    let mut ticks = Ticks::default();
-    for (index, field) in fields.enumerate() {
-        let count: u64 = field.parse().ok()?;
-        match index {
-            STEAL_FIELD => ticks.stolen = count,
-            index if IDLE_FIELDS.contains(&index) => {}
-            _ => ticks.busy += count,
-        }
-    }
-    Some((cpu, ticks))
+/// Ticks in which the lane was not idle.
+fn worked(ticks: &LaneTicks) -> u64 {
+    ticks.busy + ticks.nice + ticks.stolen
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lanes_of_proc_stat_are_read() {
-        assert_eq!(lane_line("cpu  1 2 3 4 5 6 7 8 9 10"), None);
-        assert_eq!(lane_line("ctxt 44"), None);
-        let ticks = Ticks {
-            busy: 1 + 2 + 3 + 6 + 7,
-            stolen: 8,
-        };
-        assert_eq!(lane_line("cpu13 1 2 3 400 5 6 7 8 9 10"), Some((13, ticks)));
-    }
+    use std::fs;
 
     #[test]
     fn a_tick_more_or_less_is_nothing() {

@@ -82,7 +82,8 @@ impl Runs<'_> {
         Ok(all)
     }
 
-    /// Speeds at each density, up and down by turns, so that drift hits all alike.
+    /// Speeds at each density, up and down by turns, so that drift hits all alike. The lane alone,
+    /// to which all others are related, is measured before and after them.
     fn densities(
         &mut self,
         worker: &mut Worker,
@@ -90,21 +91,28 @@ impl Runs<'_> {
         repetition: usize,
     ) -> Result<Vec<f64>> {
         let lanes = core.cpus.len();
-        let mut speeds = vec![0.0; lanes];
-        for turn in 0..lanes {
-            let index = match repetition.is_multiple_of(2) {
-                true => turn,
-                false => lanes - 1 - turn,
-            };
-            // Another lane is the first in each repetition.
-            let mut cpus = core.cpus.clone();
-            cpus.rotate_left(repetition % lanes);
-            let (running, idle) = cpus.split_at(index + 1);
-            if let Some(speed) = speeds.get_mut(index) {
-                *speed = self.run(worker, running, idle)?;
-            }
+        // Another lane is the first in each repetition.
+        let mut cpus = core.cpus.clone();
+        cpus.rotate_left(repetition % lanes);
+        let mut at_density = |running: usize| {
+            let (running, idle) = cpus.split_at(running);
+            self.run(worker, running, idle)
+        };
+        let before = at_density(1)?;
+        let mut order: Vec<usize> = (2..=lanes).collect();
+        let down = !repetition.is_multiple_of(2);
+        if down {
+            order.reverse();
         }
-        Ok(speeds)
+        let mut together: Vec<f64> = order
+            .into_iter()
+            .map(&mut at_density)
+            .collect::<Result<_>>()?;
+        if down {
+            together.reverse();
+        }
+        let alone = f64::midpoint(before, at_density(1)?);
+        Ok([vec![alone], together].concat())
     }
 
     /// One run that counts: the least disturbed of a few.
@@ -136,18 +144,16 @@ impl Runs<'_> {
     ) -> Result<(f64, f64)> {
         let (root, own) = (Path::new(ROOT), children_time());
         let watch = Watch::begin(root)?;
-        let (pace, taken) = match worker {
-            Worker::Spinners(spinners) => {
-                let pace = spinners.run(running, self.duration, self.stop)?;
-                (pace, 1.0 - pace.lane_share)
-            }
-            Worker::Command(command) => {
-                let pace = command.run(running, self.duration, self.stop)?;
-                let own = children_time().saturating_sub(own);
-                (pace, watch.end(root)?.taken_beside(own, running))
-            }
+        let pace = match worker {
+            Worker::Spinners(spinners) => spinners.run(running, self.duration, self.stop)?,
+            Worker::Command(command) => command.run(running, self.duration, self.stop)?,
         };
+        let own = children_time().saturating_sub(own);
         let seen = watch.end(root)?;
+        let taken = match worker {
+            Worker::Spinners(_) => 1.0 - pace.lane_share,
+            Worker::Command(_) => seen.taken_beside(own, running),
+        };
         let taken = taken
             .max(seen.stolen_share(running))
             .max(seen.busy_share(idle))

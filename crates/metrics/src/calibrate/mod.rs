@@ -1,7 +1,7 @@
 //! Measures threadPerf: short, pinned runs on n lanes of a core for every n, on this machine.
 //!
 //! Work is counted in wall time: how fast the lanes get on is what matters, whatever the kernel says
-//! they had. A run at one density is compared with the lane alone of the same repetition; the
+//! they had. A run at one density is compared with the lane alone before and after it; the
 //! densities take turns, up and down; several cores are measured, one at a time, and the rest of
 //! the machine is left alone. A run in which others took more than 3 % of a lane is repeated, and
 //! counted as disturbed if that does not help.
@@ -113,7 +113,8 @@ impl Task {
             Work::Mix(kernels) => kernels.len(),
             Work::Command(_) => 1,
         };
-        let of_group = |group: &plan::Group| group.cores.len() * group.lanes;
+        // The lane alone is measured twice.
+        let of_group = |group: &plan::Group| group.cores.len() * (group.lanes + 1);
         let per_repetition: usize = self.plan.groups.iter().map(of_group).sum();
         per_repetition * work * self.settings.repetitions as usize
     }

@@ -144,15 +144,10 @@ pub(super) fn mean(paces: Vec<Result<Pace>>) -> Result<Pace> {
 mod tests {
     use super::*;
 
-    const SMALL: Footprint = Footprint {
-        chase_bytes: 1 << 16,
-        stream_bytes: 1 << 18,
-    };
-
     #[test]
     fn threads_on_one_lane_halve_each_other() {
         let cpu = lane::allowed().unwrap().first().unwrap();
-        let mut spinners = Spinners::new(Kernel::Integer, SMALL, 2);
+        let mut spinners = Spinners::new(Kernel::Integer, Footprint::SMALL, 2);
         let (length, go) = (Duration::from_millis(60), AtomicBool::new(false));
         let alone = spinners.run(&[cpu], length, &go).unwrap();
         let shared = spinners.run(&[cpu, cpu], length, &go).unwrap();
@@ -164,7 +159,7 @@ mod tests {
     #[test]
     fn it_stops_when_asked() {
         let cpu = lane::allowed().unwrap().first().unwrap();
-        let mut spinners = Spinners::new(Kernel::Branchy, SMALL, 1);
+        let mut spinners = Spinners::new(Kernel::Branchy, Footprint::SMALL, 1);
         let begin = Instant::now();
         let stop = AtomicBool::new(true);
         let result = spinners.run(&[cpu], Duration::from_secs(60), &stop);
@@ -174,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_lane_that_is_not_there_is_an_error() {
-        let mut spinners = Spinners::new(Kernel::Integer, SMALL, 2);
+        let mut spinners = Spinners::new(Kernel::Integer, Footprint::SMALL, 2);
         let go = AtomicBool::new(false);
         let error = spinners.run(&[0, 100_000], Duration::from_millis(5), &go);
         assert!(error.unwrap_err().to_string().contains("run on CPU 100000"));

@@ -13,6 +13,7 @@ const KEYS: &[&str] = &[
     "model",
     "iterations",
     "hysteresis",
+    "min_gain",
     "dwell",
     "utilization",
 ];
@@ -42,6 +43,7 @@ pub(super) fn control(value: Value, machine: &Machine) -> Result<Control> {
                 control.interval_ns = time_ns(value, SECOND, Limits::from(0.001, 1e6))?;
             }
             "window" => governor.window = value.integer(1..=MANY)? as usize,
+            "min_gain" => governor.min_gain = value.number(Limits::from(0.0, 0.99))?,
             "hysteresis" => governor.hysteresis = value.number(Limits::from(0.0, 0.99))?,
             "dwell" => governor.dwell = value.integer(0..=MANY)?,
             "utilization" => control.measure = measure(value)?,

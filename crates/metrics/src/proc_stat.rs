@@ -1,18 +1,42 @@
 //! How busy each lane is: `/proc/stat`.
 
-use crate::{Error, Result};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Why it says nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot be read.
+    #[error("cannot read {}: {cause}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// It holds something else.
+    #[error("{}:{line}: {problem}; expected the lines of proc_stat(5)", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong.
+        problem: String,
+    },
+}
 
 /// What a lane has done since boot, in ticks of the kernel's accounting.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LaneTicks {
-    /// Busy, with tasks of a nice value above 0 left out.
-    busy: u64,
+    /// Busy with anything but what follows.
+    pub busy: u64,
     /// Busy with tasks of a nice value above 0.
-    nice: u64,
+    pub nice: u64,
+    /// Taken away by a hypervisor.
+    pub stolen: u64,
     /// Idle, or waiting for devices.
-    idle: u64,
+    pub idle: u64,
 }
 
 /// Ticks by CPU number; CPUs that are offline are not there.
@@ -22,10 +46,13 @@ pub type LaneTicksByCpu = BTreeMap<u32, LaneTicks>;
 ///
 /// # Errors
 /// It cannot be read, or holds something else.
-pub fn read(root: &Path) -> Result<LaneTicksByCpu> {
+pub fn read(root: &Path) -> Result<LaneTicksByCpu, Error> {
     let path = root.join("proc/stat");
-    let text = std::fs::read_to_string(&path).map_err(|e| Error::io("read", &path, e))?;
-    parse(&text).map_err(|(line, problem)| Error::ProcStat {
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(cause) => return Err(Error::Unreadable { path, cause }),
+    };
+    parse(&text).map_err(|(line, problem)| Error::Malformed {
         path,
         line,
         problem,
@@ -33,7 +60,7 @@ pub fn read(root: &Path) -> Result<LaneTicksByCpu> {
 }
 
 /// Ticks of each CPU, or line and problem.
-fn parse(text: &str) -> std::result::Result<LaneTicksByCpu, (usize, String)> {
+fn parse(text: &str) -> Result<LaneTicksByCpu, (usize, String)> {
     let mut lanes = BTreeMap::new();
     for (line, number) in text.lines().zip(1..) {
         let mut words = line.split_ascii_whitespace();
@@ -49,7 +76,7 @@ fn parse(text: &str) -> std::result::Result<LaneTicksByCpu, (usize, String)> {
             .map_err(|_| wrong(format!("\"cpu{cpu}\" has no CPU number")))?;
         let fields: Vec<u64> = words
             .map(|word| word.parse().map_err(|_| word))
-            .collect::<std::result::Result<_, _>>()
+            .collect::<Result<_, _>>()
             .map_err(|word| wrong(format!("\"{word}\" is no number of ticks")))?;
         if lanes
             .insert(cpu, LaneTicks::of(&fields).map_err(wrong)?)
@@ -67,29 +94,38 @@ fn parse(text: &str) -> std::result::Result<LaneTicksByCpu, (usize, String)> {
 impl LaneTicks {
     /// From: user, nice, system, idle, iowait, irq, softirq, steal; proc_stat(5). Old kernels have
     /// the first four only. Guests' time follows, and is part of user and nice.
-    fn of(fields: &[u64]) -> std::result::Result<LaneTicks, String> {
+    fn of(fields: &[u64]) -> Result<LaneTicks, String> {
         let [user, nice, system, idle, rest @ ..] = fields else {
             return Err(format!("{} numbers; expected at least 4", fields.len()));
         };
         let optional = |index: usize| rest.get(index).copied().unwrap_or(0);
-        let (iowait, interrupts, steal) = (optional(0), [optional(1), optional(2)], optional(3));
-        let busy = [*user, *system, interrupts[0], interrupts[1], steal];
+        let busy = [*user, *system, optional(1), optional(2)];
         Ok(LaneTicks {
             busy: busy.into_iter().fold(0, u64::saturating_add),
             nice: *nice,
-            idle: idle.saturating_add(iowait),
+            stolen: optional(3),
+            idle: idle.saturating_add(optional(0)), // and iowait
         })
+    }
+
+    /// What was added since an earlier reading. Waiting for devices may be counted backwards.
+    pub fn since(&self, before: &LaneTicks) -> LaneTicks {
+        LaneTicks {
+            busy: self.busy.saturating_sub(before.busy),
+            nice: self.nice.saturating_sub(before.nice),
+            stolen: self.stolen.saturating_sub(before.stolen),
+            idle: self.idle.saturating_sub(before.idle),
+        }
     }
 
     /// The share of time that the lane was busy since an earlier reading, 0 to 1; `ignore_nice`:
     /// tasks of a nice value above 0 do not count. None if no time has passed, as of a lane that has
     /// just come online.
     pub fn busy_share(&self, before: &LaneTicks, ignore_nice: bool) -> Option<f64> {
-        // waiting for devices may be counted backwards
-        let since = |of: fn(&LaneTicks) -> u64| of(self).saturating_sub(of(before)) as f64;
-        let (busy, nice, idle) = (since(|t| t.busy), since(|t| t.nice), since(|t| t.idle));
+        let spent = self.since(before);
+        let (busy, nice) = ((spent.busy + spent.stolen) as f64, spent.nice as f64);
         let counted = if ignore_nice { busy } else { busy + nice };
-        let all = busy + nice + idle;
+        let all = busy + nice + spent.idle as f64;
         (all > 0.0).then(|| counted / all)
     }
 }
@@ -102,6 +138,7 @@ mod tests {
 cpu  30 0 0 70 0 0 0 0 0 0
 cpu0 10 20 30 400 50 6 7 8 9 0
 cpu12 1 2 3 4
+cpu13 1 2 3 400 5 6 7 8 9 10
 intr 12345 0 0
 ctxt 5
 ";
@@ -110,30 +147,41 @@ ctxt 5
     fn fields_are_sorted_into_busy_and_idle() {
         let lanes = parse(SAMPLE).unwrap();
         let cpu0 = LaneTicks {
-            busy: 61,
+            busy: 53,
             nice: 20,
+            stolen: 8,
             idle: 450,
         };
         assert_eq!(lanes.get(&0), Some(&cpu0));
         let cpu12 = LaneTicks {
             busy: 4,
             nice: 2,
+            stolen: 0,
             idle: 4,
         };
         assert_eq!(lanes.get(&12), Some(&cpu12));
-        assert_eq!(lanes.len(), 2);
+        let cpu13 = LaneTicks {
+            busy: 1 + 3 + 6 + 7,
+            nice: 2,
+            stolen: 8,
+            idle: 405,
+        };
+        assert_eq!(lanes.get(&13), Some(&cpu13));
+        assert_eq!(lanes.len(), 3);
     }
 
     #[test]
     fn shares_are_of_the_time_between_two_readings() {
         let before = LaneTicks {
-            busy: 100,
+            busy: 90,
             nice: 10,
+            stolen: 10,
             idle: 1000,
         };
         let after = LaneTicks {
-            busy: 130,
+            busy: 110,
             nice: 30,
+            stolen: 20,
             idle: 1050,
         };
         assert_eq!(after.busy_share(&before, false), Some(0.5));
