@@ -16,6 +16,20 @@ type Job = (u64, f64);
 /// When the first of `batch` batch tasks ran, ms, on a core of three lanes with these critical jobs,
 /// each of a task of its own.
 fn batch_runs(budget: Budget, batch: usize, jobs: &[Job]) -> Vec<Range<f64>> {
+    batch_runs_beside(&spec("server", Class::Critical), budget, batch, jobs)
+}
+
+fn spec(name: &str, class: Class) -> TaskSpec {
+    TaskSpec::new(name.to_owned(), class)
+}
+
+/// The same with this kind of server.
+fn batch_runs_beside(
+    server: &TaskSpec,
+    budget: Budget,
+    batch: usize,
+    jobs: &[Job],
+) -> Vec<Range<f64>> {
     let topology = Topology::regular(&Regular::one_package(1, 3)).unwrap();
     let interference = Interference::ThreadPerf(SPEEDS.to_vec());
     let machine = Machine::new(&topology, interference, Costs::none()).unwrap();
@@ -26,14 +40,10 @@ fn batch_runs(budget: Budget, batch: usize, jobs: &[Job]) -> Vec<Range<f64>> {
     };
     let mut sim = Simulation::new(machine, &Kind::Sidelane(settings)).unwrap();
     sim.keep_records();
-    let spec = |name: &str, class| TaskSpec::new(name.to_owned(), class);
     let batch: Vec<TaskId> = (0..batch)
         .map(|_| sim.create(&spec("batch", Class::Batch)).unwrap())
         .collect();
-    let servers: Vec<TaskId> = jobs
-        .iter()
-        .map(|_| sim.create(&spec("server", Class::Critical)).unwrap())
-        .collect();
+    let servers: Vec<TaskId> = jobs.iter().map(|_| sim.create(server).unwrap()).collect();
     for id in &batch {
         sim.give(*id, f64::INFINITY).unwrap();
     }
@@ -146,4 +156,21 @@ fn a_dynamic_budget_is_charged_by_what_is_lost() {
     // What is not lost is not charged: the job is done before.
     let runs = batch_runs(dynamic(11 * MS), 1, &[(100, 40.0), (150, 40.0)]);
     close(&runs, &[BATCH_ALWAYS]);
+}
+
+#[test]
+fn where_no_timer_could_be_set_a_tick_closes_the_core() {
+    let pinned = TaskSpec {
+        cpus: Some(vec![1]),
+        ..spec("server", Class::Critical)
+    };
+    // As with a timer: 8 by 110, then 42 alone; at most a tick later, which loses a fifth of it.
+    let runs = batch_runs_beside(&pinned, Budget::Fixed(10 * MS), 1, &[(100, 50.0)]);
+    let tick_ms = Costs::none().tick_ns as f64 / MS as f64;
+    assert_eq!(runs.len(), 2, "{runs:?}");
+    assert!((110.0..=110.0 + tick_ms).contains(&runs[0].end), "{runs:?}");
+    assert!(
+        (152.0..=152.0 + 0.2 * tick_ms + 0.1).contains(&runs[1].start),
+        "{runs:?}"
+    );
 }

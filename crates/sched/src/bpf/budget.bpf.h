@@ -17,6 +17,10 @@
  * Without a budget (borrow-idle) a core with critical work is closed at once; without
  * a limit (off) it never is.
  *
+ * When it is used up, the core's timer closes the core. Wake-ups set it. Where none could,
+ * as for a task with one lane only or one that waited when the scheduler was attached, the
+ * tick of a lane that runs batch or critical work notices instead.
+ *
  * Cost: a comparison of clocks where batch or critical work begins to run; a timer a
  * busy period.
  *

@@ -1,5 +1,8 @@
 //! How long batch may run beside critical work, from the recorded steps alone.
 //!
+//! A core whose budget is used up closes at once if its timer was set, else with a tick of one of its lanes:
+//! batch is gone within a kick of that.
+//!
 //! A bound from above: where the scheduler may close a core sooner, as when a period of critical work
 //! ends and the next begins within a moment, nothing is said.
 
@@ -20,8 +23,20 @@ pub(super) struct Clock {
     /// Since when it is charged at `rate`; none while they do not run at once.
     from_ns: Option<u64>,
     rate: f64,
-    /// A timer was set in this period: not by a task that has one lane only.
-    timed: bool,
+    /// When the charge reached the budget.
+    spent_ns: Option<u64>,
+    /// When a timer was set first in this period: not by a task that has one lane only, nor by one
+    /// that waited when the scheduler was attached.
+    timed_ns: Option<u64>,
+}
+
+impl Clock {
+    /// When the charge reaches the budget, as it goes on now.
+    fn spends_ns(&self, budget_ns: u64) -> Option<u64> {
+        let left_ns = (budget_ns as f64 - self.charged_ns).max(0.0);
+        let from_ns = self.from_ns.filter(|_| self.rate > 0.0)?;
+        Some(from_ns.saturating_add((left_ns / self.rate) as u64))
+    }
 }
 
 impl Watch {
@@ -35,23 +50,14 @@ impl Watch {
             Budget::Off => return None,
             Budget::Fixed(ns) | Budget::Refresh(ns) => clock.start_ns? + ns,
             Budget::Dynamic { budget_ns, .. } => {
-                let left = *budget_ns as f64 - clock.charged_ns;
-                match clock.from_ns {
-                    // the scheduler rounds each charge down
-                    _ if left <= -(GRAIN_NS as f64) => clock.start_ns?,
-                    Some(from_ns) if clock.rate > 0.0 => {
-                        from_ns.saturating_add((left.max(0.0) / clock.rate) as u64 + GRAIN_NS)
-                    }
-                    _ => return None,
-                }
+                let spent_ns = clock.spent_ns.or_else(|| clock.spends_ns(*budget_ns));
+                spent_ns?.saturating_add(GRAIN_NS)
             }
         };
-        let late_ns = if clock.timed {
-            0
-        } else {
-            self.machine.costs.tick_ns
-        };
-        Some(spent_ns.max(closed_ns).saturating_add(late_ns))
+        let spent_ns = spent_ns.max(closed_ns);
+        let ticked_ns = spent_ns.saturating_add(self.machine.costs.tick_ns);
+        let timed_ns = clock.timed_ns.map_or(u64::MAX, |ns| ns.max(spent_ns));
+        Some(ticked_ns.min(timed_ns))
     }
 
     /// A period of critical work begins on the core.
@@ -71,11 +77,13 @@ impl Watch {
         );
         let now_ns = self.now_ns;
         let clock = &mut self.cores[core].clock;
-        clock.timed |= several;
+        if several {
+            clock.timed_ns.get_or_insert(now_ns);
+        }
         if !refreshes || spent || clock.start_ns.is_none() {
             return;
         }
-        (clock.start_ns, clock.charged_ns) = (Some(now_ns), 0.0);
+        (clock.start_ns, clock.charged_ns, clock.spent_ns) = (Some(now_ns), 0.0, None);
         clock.from_ns = clock.from_ns.map(|_| now_ns);
     }
 
@@ -89,23 +97,30 @@ impl Watch {
             tasks.filter(|id| self.task(*id).known == class).count()
         };
         let overlap = running(Class::Critical) > 0 && running(Class::Batch) > 0;
-        let loss = match &self.settings.budget {
-            Budget::Dynamic { thread_perf, .. } => {
+        let (budget_ns, loss) = match &self.settings.budget {
+            Budget::Dynamic {
+                budget_ns,
+                thread_perf,
+            } => {
                 let index = self.cores[core].busy.max(1) - 1;
                 let speed = thread_perf.get(index).or(thread_perf.last());
-                1.0 - speed.copied().unwrap_or(0.0)
+                (*budget_ns, 1.0 - speed.copied().unwrap_or(0.0))
             }
-            _ => 0.0,
+            _ => (u64::MAX, 0.0),
         };
         let now_ns = self.now_ns;
         let clock = &mut self.cores[core].clock;
         if let Some(from_ns) = clock.from_ns {
+            let spends_ns = clock.spends_ns(budget_ns).filter(|ns| *ns <= now_ns);
+            clock.spent_ns = clock.spent_ns.or(spends_ns);
             clock.charged_ns += (now_ns - from_ns) as f64 * clock.rate;
         }
         clock.from_ns = overlap.then_some(now_ns);
         clock.rate = loss;
         if overlap {
             clock.start_ns.get_or_insert(now_ns);
+        } else if clock.start_ns == Some(now_ns) {
+            clock.start_ns = None; // it was about to leave, and no time has passed
         }
     }
 }
