@@ -1,5 +1,6 @@
 //! The configuration file: class rules and the scheduler's settings.
 
+use crate::borrow::{self, Borrow};
 use crate::rules::{Class, ClassRule, Rule};
 use crate::{Error, bpf::intf};
 use serde::Deserialize;
@@ -29,8 +30,14 @@ pub struct SchedulerConfig {
     pub starvation_bound_ms: f64,
     /// What a task gets when the bound is used, 0.1 to 100 ms.
     pub overdue_slice_ms: f64,
-    /// Busy lanes a core may have; 0 means all.
+    /// Lanes of a core that critical and normal work may keep busy; 0 means all.
     pub smt_level: u32,
+    /// How long batch may run beside critical work.
+    pub borrow: Borrow,
+    /// The budget of those policies that have one, above 0 to 10000 ms.
+    pub budget_ms: f64,
+    /// With the dynamic policy: speeds of a lane when 1, 2, ... lanes of its core run.
+    pub thread_perf: Vec<f64>,
     /// Shortest vector that another core may steal from, by distance.
     pub steal_min_queued: StealBarriers,
 }
@@ -66,6 +73,9 @@ impl Default for SchedulerConfig {
             starvation_bound_ms: 1000.0,
             overdue_slice_ms: 1.0,
             smt_level: 0,
+            borrow: Borrow::default(),
+            budget_ms: 0.0,
+            thread_perf: Vec::new(),
             steal_min_queued: StealBarriers::default(),
         }
     }
@@ -157,6 +167,7 @@ impl SchedulerConfig {
             10_000.0,
         )?;
         within("overdue_slice_ms", self.overdue_slice_ms, 0.1, 100.0)?;
+        self.borrow.check(self.budget_ms, &self.thread_perf)?;
         let barriers = &self.steal_min_queued;
         if [barriers.cache, barriers.node, barriers.remote].contains(&0) {
             return Err("[scheduler.steal_min_queued]: each barrier is 1 or more".to_owned());
@@ -188,6 +199,9 @@ impl SchedulerConfig {
                 self.steal_min_queued.remote,
             ],
             smt_level: level,
+            budget_policy: self.borrow.policy(),
+            budget_ns: ns(self.budget_ms),
+            thread_perf: borrow::speeds(&self.thread_perf),
             nr_rules: 0,
             has_cgroup_rules: 0,
         }

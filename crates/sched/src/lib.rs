@@ -4,6 +4,7 @@
 //! compiles them to BPF, lays the machine out for them, loads them, keeps their
 //! class rules current, and reads their counters.
 
+mod borrow;
 mod bpf;
 mod cgroups;
 mod check;
@@ -18,6 +19,7 @@ pub mod rules;
 pub mod running;
 pub mod stats;
 
+pub use borrow::Borrow;
 pub use check::{Check, Finds, RuleCheck, check};
 pub use config::Config;
 pub use error::Error;

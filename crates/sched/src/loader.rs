@@ -318,6 +318,10 @@ fn load<'a>(
         (skel.maps.cores.set_max_entries(layout.cores.len() as u32)),
         (skel
             .maps
+            .core_timers
+            .set_max_entries(layout.cores.len() as u32)),
+        (skel
+            .maps
             .core_lanes
             .set_max_entries(layout.core_lanes.len() as u32)),
     ];

@@ -3,10 +3,11 @@
 #include "kernel.h"
 #include "intf.h"
 
-enum native_map { LANES, CORE_LANES, CORES, COUNTERS, RULES, NR_TABLES };
+enum native_map { LANES, CORE_LANES, CORES, COUNTERS, RULES, CORE_TIMERS, NR_TABLES };
 void native_set_table(enum native_map map, void *elements, u32 nr_elements);
 void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct settings *wanted);
 void native_set_smt_level(u32 level);
+void native_timer_ring(u32 element);
 bool native_vector_hinted(u32 core, u32 class);
 
 s32 sidelane_select_cpu(struct task_struct *p, s32 prev_cpu, u64 wake_flags);

@@ -100,6 +100,7 @@ struct scx_exit_info {
 enum {
 	PF_EXITING = 0x4,
 	PF_KTHREAD = 0x200000,
+	ENOENT = 2,
 	ENOMEM = 12,
 };
 

@@ -3,7 +3,7 @@
 #include <scx/common.bpf.h>
 #include "main.bpf.c"
 
-enum native_map { LANES, CORE_LANES, CORES, COUNTERS, RULES, NR_TABLES };
+enum native_map { LANES, CORE_LANES, CORES, COUNTERS, RULES, CORE_TIMERS, NR_TABLES };
 
 /* What stands for each map in this thread: a table of the simulation's. */
 struct native_table {
@@ -32,6 +32,8 @@ static __always_inline enum native_map table_of(const void *map)
 		return CORES;
 	if (map == &sidelane_stats)
 		return COUNTERS;
+	if (map == &core_timers)
+		return CORE_TIMERS;
 	return map == &rules ? RULES : NR_TABLES;
 }
 
@@ -64,6 +66,26 @@ void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct settings *wan
 void native_set_smt_level(u32 level)
 {
 	settings.smt_level = level;
+}
+
+void native_timer_set(u32 element, u64 after_ns); /* of the simulated kernel */
+
+long native_timer_start(const struct bpf_timer *timer, u64 after_ns)
+{
+	size_t offset = (const char *)timer - tables[CORE_TIMERS].elements;
+
+	native_timer_set(offset / sizeof(struct core_timer), after_ns);
+	return 0;
+}
+
+/* A timer rings. */
+void native_timer_ring(u32 element)
+{
+	u32 key = element;
+
+	if (element < tables[CORE_TIMERS].nr_elements)
+		budget_timer(&core_timers, &key,
+			     (struct core_timer *)tables[CORE_TIMERS].elements + element);
 }
 
 /* Does the scheduler know that the vector may have a task? */

@@ -1,5 +1,6 @@
 //! Tests that run inside the test bed, one after the other, on its real kernel.
 
+mod budget;
 mod control;
 mod lifecycle;
 mod protection;

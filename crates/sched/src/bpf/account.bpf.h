@@ -17,6 +17,7 @@
 #define SIDELANE_ACCOUNT_BPF_H
 
 #include "types.bpf.h"
+#include "budget.bpf.h"
 #include "vector.bpf.h"
 
 /* How many lanes of @core_id are in @state. */
@@ -45,10 +46,17 @@ static __always_inline bool critical_expected(u32 core_id, u64 now_ns)
 }
 
 /* Does critical work run on @core_id, or is it expected there? */
+static __always_inline bool core_critical(u32 core_id, u64 now_ns)
+{
+	return critical_expected(core_id, now_ns) || lanes_in_state(core_id, LANE_CRITICAL) > 0;
+}
+
+/* Must batch stay away from @core_id? */
 static __always_inline bool core_closed(u32 core_id)
 {
-	return critical_expected(core_id, scx_bpf_now()) ||
-	       lanes_in_state(core_id, LANE_CRITICAL) > 0;
+	u64 now_ns = scx_bpf_now();
+
+	return core_critical(core_id, now_ns) && !budget_left(core_id, now_ns);
 }
 
 /* Derives the membership of @core_id in the core sets from its lanes. */
@@ -56,6 +64,7 @@ VERIFIED_ONCE int core_refresh(u32 core_id)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u32 states[NR_LANE_STATES] = {};
+	u64 now_ns = scx_bpf_now();
 	bool waiting;
 	u32 i;
 
@@ -67,14 +76,21 @@ VERIFIED_ONCE int core_refresh(u32 core_id)
 		if (lane && lane->state < NR_LANE_STATES)
 			states[lane->state]++;
 	}
-	waiting = critical_expected(core_id, scx_bpf_now());
+	waiting = critical_expected(core_id, now_ns);
+	/* one on its way from the vector to a lane is still in this period */
+	if (!waiting && !states[LANE_CRITICAL] && !core->expected)
+		budget_reset(core);
+	else
+		budget_charge(core, states[LANE_CRITICAL] && states[LANE_BATCH],
+			      core->nr_lanes - states[LANE_IDLE], now_ns);
 	core_set_assign(CORES_IDLE, core_id, !waiting && states[LANE_IDLE] == core->nr_lanes);
 	core_set_assign(CORES_LENT, core_id,
 			!waiting && states[LANE_BATCH] > 0 &&
 				states[LANE_BATCH] + states[LANE_IDLE] == core->nr_lanes);
 	core_set_assign(CORES_OPEN, core_id, !waiting && !states[LANE_CRITICAL]);
 	core_set_assign(CORES_WITH_ROOM, core_id,
-			!waiting && !states[LANE_CRITICAL] && states[LANE_IDLE] > 0);
+			states[LANE_IDLE] > 0 && ((!waiting && !states[LANE_CRITICAL]) ||
+						  budget_left(core_id, now_ns)));
 	return 0;
 }
 

@@ -20,9 +20,11 @@
  * Cost: a kick (one interrupt) for each lane that runs batch when a core closes,
  * and one for each idle lane when it opens.
  *
+ * With a budget (budget.bpf.h) a core with critical work stays open until that is used up.
+ *
  * Source: Elfen (USENIX ATC 2016): borrow-idle. The source's batch threads watch the
  * sibling lane themselves and nap; here the scheduler does it for any program.
- * Not here: budgets, service-level feedback, the lane signal.
+ * Not here: service-level feedback, the lane signal.
  */
 #ifndef SIDELANE_BORROW_BPF_H
 #define SIDELANE_BORROW_BPF_H
@@ -47,13 +49,16 @@ static __always_inline void evict_lane(struct lane_ctx *lane, s32 cpu, u64 now_n
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
-/* Closes a core: critical work runs there or is about to. */
+/*
+ * Closes a core: critical work runs there or is about to. While a budget is left, its
+ * timer will.
+ */
 VERIFIED_ONCE int core_close(u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u32 i;
 
-	if (!core)
+	if (!core || borrow_allowed(core_id))
 		return 0;
 	bpf_for(i, 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
@@ -96,6 +101,50 @@ VERIFIED_ONCE int core_reopen(u32 core_id, s32 cpu)
 	if (vector_waits(CLASS_BATCH))
 		core_kick_idle(core_id, cpu);
 	return 0;
+}
+
+/* Sees to it that the core closes when its budget is used up. */
+static __always_inline void budget_arm(u32 core_id, u64 now_ns)
+{
+	struct core_timer *timer = bpf_map_lookup_elem(&core_timers, &core_id);
+	struct core_ctx *core = core_ctx(core_id);
+	u64 after_ns;
+
+	if (!core || !timer || !budget_limited())
+		return;
+	after_ns = budget_remaining_ns(core, now_ns);
+	if (after_ns)
+		bpf_timer_start(&timer->timer, after_ns, 0);
+}
+
+/* The budget of a core may be used up: by now, or else later. */
+static int budget_timer(void *map, u32 *key, struct core_timer *timer)
+{
+	u64 now_ns = scx_bpf_now();
+	u32 core_id = *key;
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (!core || (!core->expected && !core_critical(core_id, now_ns)))
+		return 0; /* the next busy period sets it again */
+	if (budget_left(core_id, now_ns)) {
+		budget_arm(core_id, now_ns);
+		return 0;
+	}
+	core_refresh(core_id);
+	core_close(core_id, now_ns);
+	return 0;
+}
+
+/* Makes the core's timer. */
+static __always_inline s32 budget_init(u32 core_id)
+{
+	struct core_timer *timer = bpf_map_lookup_elem(&core_timers, &core_id);
+	s32 err;
+
+	if (!timer)
+		return -ENOENT;
+	err = bpf_timer_init(&timer->timer, &core_timers, CLOCK_MONOTONIC);
+	return err ?: bpf_timer_set_callback(&timer->timer, budget_timer);
 }
 
 /* A critical task is sent to @core_id, which its context names. */

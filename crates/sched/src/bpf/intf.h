@@ -77,7 +77,20 @@ struct core_ctx {
 	u32 sent[NR_CLASSES]; /* tasks that were sent to that vector and do not run yet */
 	u64 timely_ns[NR_CLASSES]; /* until then nobody in that vector waits too long */
 	u64 overdue_next_ns; /* the starvation bound may be used again from here */
+	u64 overlap_ns; /* since when the budget's clock runs in this busy period; 0: not yet */
+	u64 charge_ns; /* dynamic budget: charged up to here; 0: batch does not run beside */
+	u64 charged_ns; /* dynamic budget: used up so far */
+	u64 charge_rate; /* dynamic budget: of SPEED_ONE, since charge_ns */
 } __attribute__((aligned(64)));
+
+/* How long batch may run beside critical work (budget.bpf.h). */
+enum budget_policy {
+	BUDGET_NONE = 0, /* not at all: borrow-idle */
+	BUDGET_FIXED = 1,
+	BUDGET_REFRESH = 2,
+	BUDGET_DYNAMIC = 3,
+	BUDGET_OFF = 4, /* without a limit */
+};
 
 /* One classification rule: the first that matches decides the class. */
 enum rule_kind {
@@ -111,6 +124,9 @@ struct settings {
 	u32 smt_level; /* lanes of a core that critical and normal work may keep busy */
 	u32 nr_rules;
 	u32 has_cgroup_rules;
+	u32 budget_policy; /* enum budget_policy */
+	u64 budget_ns;
+	u32 thread_perf[MAX_LANES_PER_CORE]; /* [n - 1]: speed of a lane when n run, of 1024 */
 };
 
 /* Counters, one set a CPU; totals since attach. Times in nanoseconds. */

@@ -243,6 +243,11 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(sidelane_init)
 	s32 err;
 
 	bpf_for(core, 0, nr_cores) {
+		err = budget_init(core);
+		if (err) {
+			scx_bpf_error("cannot make the timer of core %u: %d", core, err);
+			return err;
+		}
 		bpf_for(class, 0, NR_CLASSES) {
 			err = scx_bpf_create_dsq(VECTOR_ID(core, class), -1);
 			if (err) {

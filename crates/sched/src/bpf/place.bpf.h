@@ -247,7 +247,8 @@ static __always_inline bool keeps_lane(struct task_struct *p, u32 home, s32 prev
 		return false;
 	if (lane->state == LANE_IDLE && tctx->burst_mean_ns < BRIEF_NS && level_allows(home, prev))
 		return true;
-	return (lane->state == LANE_IDLE || lane->state == LANE_BATCH) && !core_closed(home);
+	return (lane->state == LANE_IDLE || lane->state == LANE_BATCH) &&
+	       !core_critical(home, scx_bpf_now());
 }
 
 VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s32 prev, u64 now_ns)
@@ -335,6 +336,7 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 	struct lane_ctx *lane = lane_ctx(prev);
 	u64 now_ns = scx_bpf_now();
 	u32 home = lane ? lane->core : 0;
+	struct core_ctx *core;
 	bool at_once;
 	s32 cpu;
 
@@ -356,6 +358,10 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 	lane = lane_ctx(cpu);
 	if (!lane)
 		return -1;
+	core = core_ctx(lane->core);
+	if (core && waking && tctx->class == CLASS_CRITICAL &&
+	    !vector_expected(core, CLASS_CRITICAL))
+		budget_refresh(core, now_ns);
 	at_once = selecting && cpu != waker && level_allows(lane->core, cpu) &&
 		  lane_take_over(lane, cpu, tctx->class);
 	if (at_once)
@@ -365,6 +371,8 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 	if (tctx->class == CLASS_CRITICAL) {
 		critical_sent(tctx, lane->core, now_ns);
 		core_close(lane->core, now_ns);
+		if (selecting) /* elsewhere a lock is held under which timers are not set */
+			budget_arm(lane->core, now_ns);
 	}
 	if (!at_once)
 		kick_for(tctx, lane, cpu, cpu == waker);

@@ -75,6 +75,18 @@ struct {
 	__type(value, struct core_ctx);
 } cores SEC(".maps");
 
+/* A timer a core: when its budget may be used up. */
+struct core_timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct core_timer);
+} core_timers SEC(".maps");
+
 /* CPU numbers, core after core. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -68,6 +68,16 @@ static inline long bpf_ringbuf_output(void *map, void *data, u64 size, u64 flags
 	return 0; /* the simulator itself keeps the masks of cgroups */
 }
 
+/* Timers: of the array that has them, by element. In scheduler.c. */
+struct bpf_timer {
+	u64 unused;
+};
+enum { CLOCK_MONOTONIC = 1 };
+long native_timer_start(const struct bpf_timer *timer, u64 after_ns);
+#define bpf_timer_init(timer, map, clock) ((void)(timer), (void)(map), 0)
+#define bpf_timer_set_callback(timer, callback) ((void)(timer), (void)(callback), 0)
+#define bpf_timer_start(timer, after_ns, flags) native_timer_start((timer), (after_ns))
+
 /* Operations */
 #define BPF_STRUCT_OPS(name, ...) name(__VA_ARGS__)
 #define BPF_STRUCT_OPS_SLEEPABLE(name, ...) name(__VA_ARGS__)

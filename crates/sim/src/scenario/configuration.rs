@@ -7,7 +7,7 @@ use super::limits::{Limits, MS, time_ns};
 use super::reader::{Section, Shape, Value, alternatives, similar};
 use super::workload::name;
 use crate::simulation::Kind;
-use crate::{Baseline, Machine, Settings, Workload};
+use crate::{Baseline, Budget, Interference, Machine, Settings, Workload};
 
 const SETTING_KEYS: &[&str] = &[
     "slice_ms",
@@ -16,6 +16,8 @@ const SETTING_KEYS: &[&str] = &[
     "starvation_bound_ms",
     "overdue_slice_ms",
     "smt_level",
+    "borrow",
+    "budget_ms",
 ];
 /// Most lanes of a core that `smt` can leave.
 const CORE_LANES_MAX: usize = 1024;
@@ -40,6 +42,8 @@ pub(super) const CONFIGURATION: Shape = Shape {
         ("starvation_bound_ms", IN_SETTINGS),
         ("overdue_slice_ms", IN_SETTINGS),
         ("smt_level", IN_SETTINGS),
+        ("borrow", IN_SETTINGS),
+        ("budget_ms", IN_SETTINGS),
     ],
 };
 
@@ -86,7 +90,7 @@ pub(super) fn configuration(
             lanes
         }
     };
-    let scheduler = scheduler(section, word)?;
+    let scheduler = scheduler(section, word, machine)?;
     let control = section.get("control").map(|value| {
         if matches!(&scheduler, Kind::Sidelane(settings) if settings.smt_level.is_some()) {
             return Err(
@@ -108,7 +112,7 @@ pub(super) fn configuration(
     })
 }
 
-fn scheduler(section: &Section, word: &str) -> Result<Kind> {
+fn scheduler(section: &Section, word: &str, machine: &Machine) -> Result<Kind> {
     let settings = section.get("settings");
     if word != "sidelane"
         && let Some(value) = settings
@@ -118,7 +122,10 @@ fn scheduler(section: &Section, word: &str) -> Result<Kind> {
         )));
     }
     Ok(match word {
-        "sidelane" => Kind::Sidelane(settings.map_or(Ok(Settings::default()), self::settings)?),
+        "sidelane" => Kind::Sidelane(match settings {
+            Some(value) => self::settings(value, machine)?,
+            None => Settings::default(),
+        }),
         "default" => kernel_default(),
         "sibling-first" => Kind::Baseline(Baseline::SiblingFirst),
         _ => Kind::Baseline(Baseline::Fifo),
@@ -126,9 +133,11 @@ fn scheduler(section: &Section, word: &str) -> Result<Kind> {
 }
 
 /// The settings and their ranges are those of `sidelane run`.
-fn settings(value: Value) -> Result<Settings> {
+fn settings(value: Value, machine: &Machine) -> Result<Settings> {
     let mut settings = Settings::default();
-    for (key, value) in value.section(&SETTINGS)?.those(SETTING_KEYS) {
+    let section = value.section(&SETTINGS)?;
+    settings.budget = budget(&section, machine)?;
+    for (key, value) in section.those(SETTING_KEYS) {
         let time = |min, max| time_ns(value, MS, Limits::from(min, max));
         match key {
             "slice_ms" => settings.slice_ns = time(0.1, 1000.0)?,
@@ -136,10 +145,53 @@ fn settings(value: Value) -> Result<Settings> {
             "normal_bound_ms" => settings.normal_bound_ns = time(1.0, 10_000.0)?,
             "starvation_bound_ms" => settings.starvation_bound_ns = time(10.0, 10_000.0)?,
             "overdue_slice_ms" => settings.overdue_slice_ns = time(0.1, 100.0)?,
+            "borrow" | "budget_ms" => {} // together, above
             _ => settings.smt_level = Some(value.integer(0..=u32::MAX)?).filter(|level| *level > 0),
         }
     }
     Ok(settings)
+}
+
+/// How long batch may run beside critical work.
+fn budget(section: &Section, machine: &Machine) -> Result<Budget> {
+    let words = ["borrow-idle", "fixed", "refresh", "dynamic", "off"];
+    let Some(value) = section.get("borrow") else {
+        return match section.get("budget_ms") {
+            Some(value) => Err(value
+                .error("budget_ms stands beside borrow = \"fixed\", \"refresh\" or \"dynamic\"")),
+            None => Ok(Budget::BorrowIdle),
+        };
+    };
+    let word = value.word(&words.map(|word| (word, word)))?;
+    let budget_ns = match (section.get("budget_ms"), word) {
+        (Some(value), "borrow-idle" | "off") => {
+            return Err(value.error(format!(
+                "borrow = {word:?} has no budget; leave budget_ms out"
+            )));
+        }
+        (None, "fixed" | "refresh" | "dynamic") => {
+            return Err(value.error(format!("borrow = {word:?} needs budget_ms")));
+        }
+        (Some(value), _) => time_ns(value, MS, Limits::from(0.001, 10_000.0))?,
+        (None, _) => 0,
+    };
+    Ok(match word {
+        "borrow-idle" => Budget::BorrowIdle,
+        "fixed" => Budget::Fixed(budget_ns),
+        "refresh" => Budget::Refresh(budget_ns),
+        "dynamic" => match &machine.interference {
+            Interference::ThreadPerf(speeds) => Budget::Dynamic {
+                budget_ns,
+                thread_perf: speeds.clone(),
+            },
+            Interference::Kinds(_) => {
+                return Err(value.error(
+                    "borrow = \"dynamic\" needs a machine with thread_perf, not with interference",
+                ));
+            }
+        },
+        _ => Budget::Off,
+    })
 }
 
 /// Indices of the workloads that take part.

@@ -144,6 +144,13 @@ extern "C" fn scx_bpf_kick_cpu(cpu: c_int, flags: c_ulonglong) {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn native_timer_set(element: c_uint, after_ns: c_ulonglong) {
+    with((), |scheduler, engine| {
+        scheduler.set_timer(engine, element, after_ns);
+    });
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn scx_bpf_task_cpu(p: *const native::task_struct) -> c_int {
     with(0, |_, engine| engine.task(id_of(p)).lane as c_int)
 }

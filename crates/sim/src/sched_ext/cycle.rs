@@ -89,7 +89,16 @@ impl Scheduler for SchedExt {
         self.look(engine, cpu);
     }
 
-    fn timer(&mut self, _engine: &mut Engine, _token: u64) {}
+    fn timer(&mut self, engine: &mut Engine, token: u64) {
+        let element = token as u32;
+        if self.timers.get(element as usize) != Some(&((token >> 32) as u32)) {
+            return; // set anew since, or of an earlier attachment
+        }
+        // SAFETY: see `wake`.
+        operate(self, engine, || unsafe {
+            native::native_timer_ring(element)
+        });
+    }
 
     fn change_cpus(&mut self, engine: &mut Engine, id: TaskId) {
         self.entities[id.index()].update(engine.task(id));

@@ -15,9 +15,9 @@ mod queues;
 mod settings;
 mod tables;
 
-pub use settings::Settings;
+pub use settings::{Budget, Settings};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Event};
 use crate::record::Step;
 use crate::scheduler::Counters;
 use crate::task::TaskId;
@@ -65,6 +65,8 @@ pub(crate) struct SchedExt {
     /// What the placing operation said.
     insertion: Option<Insertion>,
     violation: Option<Error>,
+    /// How often each timer was set, by element of its map; never less, whatever is attached.
+    timers: Vec<u32>,
     /// Counted in attachments before this one.
     earlier: Counters,
     /// What stands for the idle task of any lane.
@@ -92,6 +94,7 @@ impl SchedExt {
             placing: None,
             insertion: None,
             violation: None,
+            timers: Vec::new(),
             earlier: Counters::default(),
             idle_task: Box::default(),
         };
@@ -105,6 +108,10 @@ impl SchedExt {
             .map(|_| Dsq::default())
             .collect();
         self.queues.clear();
+        // timers of an earlier attachment do not ring
+        self.timers
+            .iter_mut()
+            .for_each(|set| *set = set.wrapping_add(1));
         self.tables = Tables::of(engine);
         self.tables.lend();
         let native_settings = self.settings.native(self.tables.widest);
@@ -164,6 +171,18 @@ impl SchedExt {
 
 /// What the scheduler's calls do.
 impl SchedExt {
+    /// A timer rings once, after the time that it was set to last.
+    fn set_timer(&mut self, engine: &mut Engine, element: u32, after_ns: u64) {
+        let index = element as usize;
+        if self.timers.len() <= index {
+            self.timers.resize(index + 1, 0);
+        }
+        self.timers[index] = self.timers[index].wrapping_add(1);
+        let token = u64::from(self.timers[index]) << 32 | u64::from(element);
+        let at_ns = engine.now_ns().saturating_add(after_ns);
+        engine.events.add(at_ns, Event::SchedulerTimer { token });
+    }
+
     /// False if there is such a queue already.
     fn create_queue(&mut self, dsq: u64) -> bool {
         self.queues.create(dsq)

@@ -6,7 +6,7 @@ const MS: u64 = 1_000_000;
 const NR_CLASSES: usize = native::task_class_NR_CLASSES as usize;
 
 /// Settings of the scheduler; the defaults are those of `sidelane run`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Slice of critical and normal work, ns.
     pub slice_ns: u64,
@@ -20,6 +20,29 @@ pub struct Settings {
     pub overdue_slice_ns: u64,
     /// Busy lanes a core may have; none: all.
     pub smt_level: Option<u32>,
+    /// How long batch may run beside critical work.
+    pub budget: Budget,
+}
+
+/// How long batch may run beside critical work, ns: the policies of `budget.bpf.h`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Budget {
+    /// Not at all.
+    #[default]
+    BorrowIdle,
+    /// From the first overlap of a busy period.
+    Fixed(u64),
+    /// Anew with each critical task that finds nobody waiting.
+    Refresh(u64),
+    /// As the one before; charged by what critical work loses.
+    Dynamic {
+        /// ns.
+        budget_ns: u64,
+        /// `[n - 1]`: speed of a lane when n lanes of its core run.
+        thread_perf: Vec<f64>,
+    },
+    /// Without a limit.
+    Off,
 }
 
 impl Default for Settings {
@@ -31,6 +54,7 @@ impl Default for Settings {
             starvation_bound_ns: 1000 * MS,
             overdue_slice_ns: MS,
             smt_level: None,
+            budget: Budget::default(),
         }
     }
 }
@@ -38,7 +62,11 @@ impl Default for Settings {
 impl Settings {
     /// As the scheduler reads them, for a machine with so many lanes a core at most.
     pub(super) fn native(&self, widest: u32) -> native::settings {
+        let (budget_policy, budget_ns, speeds) = self.budget.native();
         native::settings {
+            budget_policy,
+            budget_ns,
+            thread_perf: speeds,
             slice_ns: [self.slice_ns, self.slice_ns, self.batch_slice_ns],
             starvation_bound_ns: [0, self.normal_bound_ns, self.starvation_bound_ns],
             overdue_slice_ns: self.overdue_slice_ns,
@@ -47,6 +75,30 @@ impl Settings {
             nr_rules: NR_CLASSES as u32,
             has_cgroup_rules: 0,
         }
+    }
+}
+
+impl Budget {
+    /// Policy, budget and speeds as the scheduler reads them; beyond the speeds given, the last.
+    fn native(&self) -> (u32, u64, [u32; native::limits_MAX_LANES_PER_CORE as usize]) {
+        const ONE: f64 = 1024.0;
+        let mut speeds = [0; native::limits_MAX_LANES_PER_CORE as usize];
+        if let Budget::Dynamic { thread_perf, .. } = self {
+            let given = thread_perf
+                .iter()
+                .chain(std::iter::repeat(thread_perf.last().unwrap_or(&0.0)));
+            for (speed, given) in speeds.iter_mut().zip(given) {
+                *speed = (given * ONE).clamp(0.0, ONE) as u32;
+            }
+        }
+        let (policy, budget_ns) = match self {
+            Budget::BorrowIdle => (native::budget_policy_BUDGET_NONE, 0),
+            Budget::Fixed(ns) => (native::budget_policy_BUDGET_FIXED, *ns),
+            Budget::Refresh(ns) => (native::budget_policy_BUDGET_REFRESH, *ns),
+            Budget::Dynamic { budget_ns, .. } => (native::budget_policy_BUDGET_DYNAMIC, *budget_ns),
+            Budget::Off => (native::budget_policy_BUDGET_OFF, 0),
+        };
+        (policy, budget_ns, speeds)
     }
 }
 

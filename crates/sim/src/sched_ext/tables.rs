@@ -10,6 +10,8 @@ pub(super) struct Tables {
     core_lanes: Vec<u32>,
     pub counters: Vec<native::counters>,
     rules: Vec<native::rule>,
+    /// The simulator's timers have no state of their own.
+    core_timers: Vec<u64>,
     /// Most online lanes of any core.
     pub widest: u32,
 }
@@ -23,6 +25,7 @@ impl Tables {
             core_lanes: Vec::new(),
             counters: vec![native::counters::default()],
             rules: rules(),
+            core_timers: Vec::new(),
             widest: 1,
         };
         for core in &engine.machine.cores {
@@ -49,6 +52,7 @@ impl Tables {
             tables.widest = tables.widest.max(online.len() as u32);
             tables.core_lanes.extend_from_slice(&online);
         }
+        tables.core_timers = vec![0; tables.cores.len()];
         tables
     }
 
@@ -70,5 +74,6 @@ impl Tables {
         lend(native::native_map_CORE_LANES, &mut self.core_lanes);
         lend(native::native_map_COUNTERS, &mut self.counters);
         lend(native::native_map_RULES, &mut self.rules);
+        lend(native::native_map_CORE_TIMERS, &mut self.core_timers);
     }
 }

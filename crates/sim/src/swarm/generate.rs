@@ -5,7 +5,7 @@ use super::draws::Draws;
 use super::plan::{Behaviour, Fault, Plan, PlannedTask, Span};
 use crate::Result;
 use crate::machine::{Costs, Interference, Machine};
-use crate::sched_ext::Settings;
+use crate::sched_ext::{Budget, Settings};
 use crate::task::{Class, Policy, TaskSpec};
 use sidelane_topology::{Builder, CoreSpec, Topology};
 
@@ -119,12 +119,30 @@ fn interference(draws: &mut Draws, widest: usize) -> (Interference, usize) {
             kinds,
         );
     }
+    (Interference::ThreadPerf(thread_perf(draws, widest)), 1)
+}
+
+fn thread_perf(draws: &mut Draws, widest: usize) -> Vec<f64> {
     let mut speeds = vec![1.0];
     for _ in 1..widest {
         let last = speeds.last().copied().unwrap_or(1.0);
         speeds.push((last * draws.share(500)).max(0.1));
     }
-    (Interference::ThreadPerf(speeds), 1)
+    speeds
+}
+
+fn budget(draws: &mut Draws, widest: u64) -> Budget {
+    let budget_ns = draws.magnitude(100 * US, 100 * MS);
+    match draws.below(100) {
+        0..40 => Budget::BorrowIdle,
+        40..55 => Budget::Fixed(budget_ns),
+        55..70 => Budget::Refresh(budget_ns),
+        70..90 => Budget::Dynamic {
+            budget_ns,
+            thread_perf: thread_perf(draws, widest as usize),
+        },
+        _ => Budget::Off,
+    }
 }
 
 fn settings(draws: &mut Draws, widest: u64) -> Settings {
@@ -140,6 +158,7 @@ fn settings(draws: &mut Draws, widest: u64) -> Settings {
         smt_level: draws
             .percent(40)
             .then(|| draws.between(1, widest.max(1)) as u32),
+        budget: budget(draws, widest),
     }
 }
 

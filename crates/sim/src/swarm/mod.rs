@@ -5,6 +5,7 @@
 //! A failure names its seed; the same seed gives the same run on every machine.
 
 mod books;
+mod budget;
 mod draws;
 mod drive;
 mod faults;

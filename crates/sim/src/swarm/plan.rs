@@ -136,13 +136,14 @@ impl Plan {
         let settings = &self.settings;
         writeln!(
             f,
-            "slices {} and {} ms, bounds {} and {} ms, overdue {} ms, SMT level {:?}",
+            "slices {} and {} ms, bounds {} and {} ms, overdue {} ms, SMT level {:?}, budget {:?}",
             ms(settings.slice_ns),
             ms(settings.batch_slice_ns),
             ms(settings.normal_bound_ns),
             ms(settings.starvation_bound_ns),
             ms(settings.overdue_slice_ns),
-            settings.smt_level
+            settings.smt_level,
+            settings.budget
         )
     }
 }

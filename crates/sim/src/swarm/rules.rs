@@ -110,7 +110,8 @@ impl Watch {
         };
         let (core, task) = (&self.cores[lane.core], self.task(id));
         let tick_ns = self.machine.costs.tick_ns;
-        if let Some(closed_ns) = core.closed_ns.filter(|_| task.known == Class::Batch) {
+        let closed_ns = self.batch_until_ns(lane.core);
+        if let Some(closed_ns) = closed_ns.filter(|_| task.known == Class::Batch) {
             let mut until_ns = task.since_ns.max(closed_ns) + self.machine.costs.kick_ns;
             if task.overdue {
                 until_ns = until_ns.max(task.since_ns + self.settings.overdue_slice_ns + tick_ns);

@@ -31,6 +31,7 @@ impl Watch {
             return Broken::because(Rule::Twice, format!("{id} woke while {:?}", task.state));
         }
         task.state = State::Waiting;
+        task.woke = true;
         task.since_ns = now_ns;
         task.known = task.spec.class;
         task.changed_ns = None;
@@ -101,6 +102,7 @@ impl Watch {
         self.lanes[cpu as usize].task = Some(id);
         let bound_ns = self.bound_ns(self.task(id).known);
         let task = self.task_mut(id);
+        task.woke = false;
         task.totals.wait_ns += now_ns - task.since_ns;
         task.overdue = bound_ns.is_some_and(|bound_ns| now_ns >= task.queued_ns + bound_ns);
         task.state = State::Running(cpu);
@@ -113,7 +115,9 @@ impl Watch {
                 self.cores[from].served_ns = now_ns;
             }
         }
-        self.put(id, Place::Nowhere)
+        self.put(id, Place::Nowhere)?;
+        self.charge(core);
+        Ok(())
     }
 
     fn leaves(&mut self, id: TaskId, cpu: u32, state: State) -> Verdict {
@@ -130,7 +134,9 @@ impl Watch {
         (lane.task, lane.idle_ns) = (None, now_ns);
         let task = self.task_mut(id);
         (task.state, task.since_ns) = (state, now_ns);
-        self.put(id, Place::Nowhere)
+        self.put(id, Place::Nowhere)?;
+        self.charge(core);
+        Ok(())
     }
 
     fn exits(&mut self, id: TaskId) -> Verdict {
@@ -157,6 +163,7 @@ impl Watch {
             task.known = task.spec.class;
             task.changed_ns = None;
             task.taken_from = None;
+            task.woke = false;
             self.put(TaskId(index as u32), Place::Nowhere)?;
         }
         Ok(())
@@ -247,12 +254,17 @@ impl Watch {
         }
         let arrived = matches!(task.state, State::Running(_));
         if let Some(core) = core {
+            let index = core;
             let core = &mut self.cores[core];
             core.critical += 1;
             if core.critical == 1 {
                 // Gone and back at the same moment is no opening.
                 let before = core.was_closed.filter(|(_, to_ns)| *to_ns == now_ns);
                 core.closed_ns = Some(before.map_or(now_ns, |(from_ns, _)| from_ns));
+                self.begin_period(index);
+            }
+            if std::mem::take(&mut self.task_mut(id).woke) {
+                self.refresh(index, id);
             }
         }
         let Some(left) = std::mem::replace(&mut self.task_mut(id).closes, core) else {

@@ -1,6 +1,7 @@
 //! What the run looks like from outside: kept from the recorded steps alone, so that it owes nothing
 //! to the simulator's own books.
 
+use super::budget::Clock;
 use super::rules::Verdict;
 use crate::machine::Machine;
 use crate::record::Record;
@@ -53,6 +54,8 @@ pub(super) struct Core {
     pub critical: usize,
     /// Since when there are some.
     pub closed_ns: Option<u64>,
+    /// What of the budget is used up since then.
+    pub clock: Clock,
     /// From when to when there were some before.
     pub was_closed: Option<(u64, u64)>,
     /// Since when there is none and none is expected any more; may lie ahead.
@@ -96,6 +99,8 @@ pub(super) struct Task {
     /// Since when that is out of date.
     pub changed_ns: Option<u64>,
     pub state: State,
+    /// It has woken, and no core knows it yet.
+    pub woke: bool,
     pub place: Place,
     /// The vector it was taken from.
     pub taken_from: Option<usize>,
@@ -112,6 +117,11 @@ pub(super) struct Task {
 }
 
 impl Task {
+    /// How many lanes it may use, of a machine with so many.
+    pub fn cpus_allowed(&self, nr_lanes: u32) -> usize {
+        (0..nr_lanes).filter(|cpu| self.may_use(*cpu)).count()
+    }
+
     pub fn may_use(&self, cpu: u32) -> bool {
         self.allowed[cpu as usize / 64] >> (cpu % 64) & 1 == 1
     }
@@ -168,6 +178,7 @@ impl Watch {
             known: spec.class,
             changed_ns: None,
             state: State::Sleeping,
+            woke: false,
             place: Place::Nowhere,
             taken_from: None,
             queued_ns: 0,
