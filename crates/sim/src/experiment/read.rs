@@ -75,7 +75,8 @@ impl Simulated {
             let set = |value| sweep.set(&mut self.document.clone(), value);
             if sweep.values.is_empty() || !sweep.values.iter().all(set) {
                 return Err(format!(
-                    "sweep {:?}: give values, and a key that stands in the file",
+                    "sweep {:?}: give values, a key that stands in the file, and a value of each of `with` \
+                     for each of them",
                     sweep.name
                 ));
             }

@@ -13,6 +13,18 @@ pub(super) struct Sweep {
     key: Keys,
     /// What may stand there.
     pub values: Vec<toml::Value>,
+    /// Keys that change along with it.
+    #[serde(default)]
+    with: Vec<With>,
+}
+
+/// Keys that change along with a sweep.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct With {
+    key: Keys,
+    /// One for each value of the sweep.
+    values: Vec<toml::Value>,
 }
 
 /// One key, or several that take the same value.
@@ -24,13 +36,27 @@ enum Keys {
 }
 
 impl Sweep {
-    /// Puts a value where the keys stand. False if one of them does not.
+    /// Puts one of the values where the keys stand, and what goes with it. False if a key does not
+    /// stand there, or nothing goes with the value.
     pub fn set(&self, document: &mut DocumentMut, value: &toml::Value) -> bool {
+        let index = self.values.iter().position(|other| other == value);
+        let along = |with: &With| {
+            let value = index.and_then(|index| with.values.get(index));
+            with.values.len() == self.values.len()
+                && value.is_some_and(|value| with.key.set(document, value))
+        };
+        self.with.iter().all(along) && self.key.set(document, value)
+    }
+}
+
+impl Keys {
+    /// Puts a value where the keys stand. False if one of them does not.
+    fn set(&self, document: &mut DocumentMut, value: &toml::Value) -> bool {
         let text = value.to_string();
         let Ok(value) = text.parse::<Value>() else {
             return false;
         };
-        let keys = match &self.key {
+        let keys = match self {
             Keys::One(key) => std::slice::from_ref(key),
             Keys::Several(keys) => keys,
         };
