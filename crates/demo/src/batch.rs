@@ -21,6 +21,13 @@ const TIMES: usize = 30_000;
 /// How long stopping may take to show.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
+/// What to say when the compressor is not installed.
+pub const MISSING: Error = Error::MissingProgram {
+    program: "gzip",
+    package: "gzip",
+    or: "",
+};
+
 /// The compressors, stopped or running.
 pub struct Batch {
     processes: Vec<Guarded>,
@@ -31,11 +38,7 @@ pub struct Batch {
 impl Batch {
     /// Starts `count` compressors, stopped.
     pub fn start(count: usize, seed: u64) -> Result<Batch> {
-        let gzip = find_program("gzip").ok_or(Error::MissingProgram {
-            program: "gzip",
-            package: "gzip",
-            or: "",
-        })?;
+        let gzip = find_program("gzip").ok_or(MISSING)?;
         let folder = tempfile::tempdir_in(memory_folder())
             .during(|| "making a folder for the text to compress".into())?;
         let path = folder.path().join("t");
@@ -143,7 +146,7 @@ fn state_of(pid: nix::unistd::Pid) -> Result<char> {
 }
 
 /// `rchar` of `/proc/PID/io`.
-fn bytes_read_by(pid: nix::unistd::Pid) -> Result<u64> {
+pub(crate) fn bytes_read_by(pid: nix::unistd::Pid) -> Result<u64> {
     let path = format!("/proc/{pid}/io");
     let text = fs::read_to_string(&path).during(|| path.clone())?;
     text.lines()

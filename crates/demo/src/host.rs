@@ -1,5 +1,6 @@
 //! The reporting side: boots the emulated machine, has everything measured in it, collects messages.
 
+use crate::batch;
 use crate::driver::{self, Observer};
 use crate::error::{During, Error, Result};
 use crate::message::{Lines, Message, from_line, to_line};
@@ -97,12 +98,7 @@ fn check_native(plan: &Plan) -> Result<()> {
 
 /// The programs to have in the guest.
 fn programs(plan: &Plan) -> Result<Vec<PathBuf>> {
-    let gzip = Error::MissingProgram {
-        program: "gzip",
-        package: "gzip",
-        or: "",
-    };
-    let mut programs = vec![find_program("gzip").ok_or(gzip)?];
+    let mut programs = vec![find_program("gzip").ok_or(batch::MISSING)?];
     if plan.workloads.contains(&Workload::Redis) {
         programs.push(find_program("redis-server").ok_or(redis::MISSING)?);
     }

@@ -31,6 +31,16 @@ impl Scheduler {
         Scheduler::start(sidelane, &arguments, PATIENCE)
     }
 
+    /// Attaches it with a configuration, the text of its file.
+    pub fn attach_configured(sidelane: &Path, configuration: &str) -> Result<Scheduler> {
+        // It is read before the scheduler says that it is attached; then the file may go.
+        let mut file = tempfile::NamedTempFile::new().during(|| "a configuration".into())?;
+        std::io::Write::write_all(&mut file, configuration.as_bytes())
+            .during(|| file.path().display().to_string())?;
+        let arguments = [OsStr::new("run"), "--config".as_ref(), file.path().as_ref()];
+        Scheduler::start(sidelane, &arguments, PATIENCE)
+    }
+
     fn start<S: AsRef<OsStr>>(
         program: &Path,
         arguments: &[S],

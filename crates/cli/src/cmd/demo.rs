@@ -128,6 +128,7 @@ impl MachineArgs {
 #[derive(clap::Subcommand)]
 enum Part {
     Levels(super::demo_levels::Args),
+    Objective(super::demo_objective::Args),
     Options(super::demo_options::Args),
     /// The computing server, on the connection that is its standard input.
     #[command(hide = true)]
@@ -157,6 +158,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         Some(Part::Levels(args)) => return super::demo_levels::run(args),
+        Some(Part::Objective(args)) => return super::demo_objective::run(args),
         Some(Part::Options(args)) => return super::demo_options::run(args),
         None => {}
     }

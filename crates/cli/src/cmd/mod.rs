@@ -4,6 +4,7 @@ mod calibrate;
 mod control;
 mod demo;
 mod demo_levels;
+mod demo_objective;
 mod demo_options;
 mod doctor;
 mod man;

@@ -4,6 +4,7 @@
 use super::machine_note;
 use crate::plan::Configuration;
 use crate::results::{ConfigurationResults, Results, WorkloadResults};
+use crate::svg::{document, rule, text};
 use std::fmt::Write;
 
 /// Sizes, px.
@@ -30,11 +31,7 @@ pub fn draw(results: &Results) -> String {
     let panels = results.workloads.len().max(1) as f64;
     let width = LEFT + panels * (PANEL_WIDTH + GAP);
     let height = TOP + PANEL_HEIGHT + BOTTOM;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-    );
+    let mut svg = String::new();
     let emulated = if results.emulated_smt {
         " (emulated SMT)"
     } else {
@@ -57,8 +54,7 @@ pub fn draw(results: &Results) -> String {
         svg.push_str(&Panel::new(left, workload).draw(workload));
     }
     svg.push_str(&legend(results, height - 18.0));
-    svg.push_str("</svg>\n");
-    svg
+    document(width, height, &svg)
 }
 
 /// A panel's place and its axes, both logarithmic.
@@ -227,19 +223,4 @@ fn decades(low: f64, high: f64) -> impl Iterator<Item = f64> {
     let exponent = |value: f64| value.log10().round() as i32;
     // Parsed, because 10f64.powi(-2) is not exactly 0.01 and would be printed in full.
     (exponent(low)..=exponent(high)).filter_map(|e| format!("1e{e}").parse().ok())
-}
-
-fn rule(from: (f64, f64), to: (f64, f64), style: &str) -> String {
-    format!(
-        "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" {style}/>\n",
-        from.0, from.1, to.0, to.1
-    )
-}
-
-fn text(x: f64, y: f64, anchor: &str, style: &str, words: &str) -> String {
-    let words = words
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;");
-    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {style}>{words}</text>\n")
 }

@@ -1,0 +1,265 @@
+//! The measuring part, and how it is reached.
+
+use super::plan::{RUNS_ALONE, STEP};
+use super::sampler::Sampler;
+use super::{Message, ObjectivePlan, Run, Setup, Steps};
+use crate::arrivals::{self, Arrival};
+use crate::batch::Batch;
+use crate::compute::{ComputeServer, Outcome};
+use crate::driver;
+use crate::error::{During, Result};
+use crate::host;
+use crate::machine::{Cgroups, Machine, cgroup2_mount};
+use crate::message::from_line;
+use crate::reference;
+use crate::scheduler::Scheduler;
+use crate::sys::find_program;
+use sidelane_metrics::latency::{Spread, Summary};
+use sidelane_testbed::Spec;
+use sidelane_topology::Topology;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const CGROUP_PARENT: &str = "sidelane-objective";
+/// Pause after each change of the setup.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// Measures on an emulated machine.
+///
+/// # Errors
+/// A bad plan, or a machine that failed.
+pub fn measure_emulated(
+    plan: &ObjectivePlan,
+    mut spec: Spec,
+    tell: &mut dyn Write,
+) -> Result<Vec<Message>> {
+    plan.validate()?;
+    spec.add
+        .push(find_program("gzip").ok_or(crate::batch::MISSING)?);
+    host::emulated(plan, &["demo", "objective", "--in-guest"], spec, tell)
+}
+
+/// The measuring part in the guest; `plan` is the text that the reporting part passed.
+///
+/// # Errors
+/// Whatever fails.
+pub fn measure_in_guest(plan: &str, sidelane: &Path, stop: &AtomicBool) -> Result<()> {
+    let plan: ObjectivePlan = from_line(plan)?;
+    let print = &mut |message| host::print(&message);
+    measure(&plan, sidelane, stop, print, &mut std::io::stderr())
+}
+
+/// Measures on this machine, as root.
+///
+/// # Errors
+/// Whatever fails.
+pub fn measure_native(
+    plan: &ObjectivePlan,
+    sidelane: &Path,
+    stop: &AtomicBool,
+    tell: &mut dyn Write,
+) -> Result<Vec<Message>> {
+    let mut messages = Vec::new();
+    let mut keep = |message| {
+        messages.push(message);
+        Ok(())
+    };
+    measure(plan, sidelane, stop, &mut keep, tell)?;
+    Ok(messages)
+}
+
+fn measure(
+    plan: &ObjectivePlan,
+    sidelane: &Path,
+    stop: &AtomicBool,
+    message: &mut dyn FnMut(Message) -> Result<()>,
+    tell: &mut dyn Write,
+) -> Result<()> {
+    plan.validate()?;
+    let machine = Machine::of(&Topology::read(Path::new("/"))?);
+    message(Message::Machine(driver::facts(&machine)?))?;
+    let mut driver = Driver::set_up(plan, sidelane, stop, machine)?;
+    let _ = writeln!(tell, "measuring the server alone");
+    message(Message::Speed(driver.calibrate()?))?;
+    message(Message::Alone(driver.measure_alone()?))?;
+    for repetition in 0..plan.repetitions {
+        message(Message::Speed(driver.calibrate()?))?;
+        for setup in plan.setups(repetition) {
+            let number = repetition + 1;
+            let _ = writeln!(tell, "repetition {number}/{}: {setup}", plan.repetitions);
+            message(Message::Run(driver.run(setup, repetition)?))?;
+        }
+    }
+    if plan.step_ms > 0 {
+        let _ = writeln!(tell, "load steps");
+        message(Message::Speed(driver.calibrate()?))?;
+        message(Message::Steps(driver.steps()?))?;
+    }
+    message(Message::Done)
+}
+
+/// Everything that is alive while measuring; processes before cgroups.
+struct Driver<'a> {
+    plan: &'a ObjectivePlan,
+    sidelane: PathBuf,
+    stop: &'a AtomicBool,
+    machine: Machine,
+    units_per_core_s: f64,
+    alone_p99_ns: u64,
+    compute: ComputeServer,
+    batch: Batch,
+    cgroups: Cgroups,
+}
+
+impl<'a> Driver<'a> {
+    fn set_up(
+        plan: &'a ObjectivePlan,
+        sidelane: &Path,
+        stop: &'a AtomicBool,
+        machine: Machine,
+    ) -> Result<Driver<'a>> {
+        let mounts = fs::read_to_string("/proc/mounts").during(|| "/proc/mounts".into())?;
+        let mut cgroups = Cgroups::create(&cgroup2_mount(&mounts)?, CGROUP_PARENT)?;
+        cgroups.move_in()?;
+        let compute = ComputeServer::start(sidelane, machine.lane_count())?;
+        cgroups.add("critical", compute.pid())?;
+        let batch = Batch::start(machine.lane_count(), plan.seed)?;
+        batch.pids().try_for_each(|pid| cgroups.add("batch", pid))?;
+        Ok(Driver {
+            plan,
+            sidelane: sidelane.to_owned(),
+            stop,
+            machine,
+            units_per_core_s: 0.0,
+            alone_p99_ns: 0,
+            compute,
+            batch,
+            cgroups,
+        })
+    }
+
+    /// Finds the speed of a core, from which demands are made; units of work a second.
+    fn calibrate(&mut self) -> Result<f64> {
+        self.units_per_core_s = reference::steady_compute_speed(&self.machine)?;
+        Ok(self.units_per_core_s)
+    }
+
+    /// The 99th percentile alone, ns: the median of some runs.
+    fn measure_alone(&mut self) -> Result<u64> {
+        let mut p99_ns = Vec::new();
+        for repetition in 0..RUNS_ALONE {
+            let run = self.run(Setup::Alone, repetition)?;
+            p99_ns.push(run.latency.p99_ns as f64);
+        }
+        let median = Spread::of(&p99_ns).map_or(0.0, |spread| spread.median);
+        self.alone_p99_ns = median as u64;
+        Ok(self.alone_p99_ns)
+    }
+
+    fn objective_ns(&self, factor: f64) -> u64 {
+        (self.alone_p99_ns as f64 * factor) as u64
+    }
+
+    /// Attaches what a setup needs, and lets batch run if it has any.
+    fn begin(&self, setup: Setup) -> Result<Option<Scheduler>> {
+        let (critical, batch) = (self.cgroups.path("critical"), self.cgroups.path("batch"));
+        let borrow = match setup {
+            Setup::Alone => return Ok(None),
+            Setup::BorrowIdle => String::new(),
+            Setup::Objective(factor) => {
+                let objective_ms = self.objective_ns(factor) as f64 / 1e6;
+                format!("borrow = \"slo\"\nobjective = \"p99 < {objective_ms:.3} ms\"\n")
+            }
+        };
+        let text = format!(
+            "[scheduler]\n{borrow}\n[[rule]]\nmatch = \"cgroup:{critical}\"\nclass = \"critical\"\n\n\
+             [[rule]]\nmatch = \"cgroup:{batch}\"\nclass = \"batch\"\n"
+        );
+        let scheduler = Scheduler::attach_configured(&self.sidelane, &text)?;
+        self.batch.resume(self.machine.lane_count())?;
+        Ok(Some(scheduler))
+    }
+
+    fn end(&self, scheduler: Option<Scheduler>) -> Result<()> {
+        self.batch.stop()?;
+        scheduler.map_or(Ok(()), Scheduler::detach)
+    }
+
+    fn run(&mut self, setup: Setup, repetition: u32) -> Result<Run> {
+        let plan = self.plan;
+        let scheduler = self.begin(setup)?;
+        std::thread::sleep(SETTLE);
+        let seed = plan.seed + u64::from(repetition);
+        let schedule = self.schedule(plan.load, plan.run_ms, seed);
+        let bytes = || self.batch.bytes_read();
+        let (before, start) = (bytes()?, Instant::now());
+        let outcome = self.serve(&schedule)?;
+        let (after, elapsed) = (self.batch.bytes_read()?, start.elapsed());
+        self.end(scheduler)?;
+        let settled = |arrival: &Arrival| arrival.at_ns >= plan.settle_ms * 1_000_000;
+        let mut latency_ns: Vec<u64> = schedule
+            .iter()
+            .zip(&outcome.latency_ns)
+            .filter(|(arrival, _)| settled(arrival))
+            .map(|(_, latency_ns)| *latency_ns)
+            .collect();
+        Ok(Run {
+            setup,
+            repetition,
+            latency: Summary::of(&mut latency_ns),
+            batch_bytes_per_s: (after - before) as f64 / elapsed.as_secs_f64(),
+        })
+    }
+
+    /// Sends the requests of a schedule.
+    fn serve(&mut self, schedule: &[Arrival]) -> Result<Outcome> {
+        let stop = self.stop;
+        let keep_on = move || !stop.load(Ordering::Relaxed);
+        let mean_units = self.units_per_core_s * self.plan.mean_demand_ms / 1000.0;
+        self.compute.run(schedule, mean_units, &keep_on)
+    }
+
+    fn schedule(&self, load: f64, run_ms: u64, seed: u64) -> Vec<Arrival> {
+        let cores = self.machine.cores.len() as f64;
+        let rate_per_s = load * cores / (self.plan.mean_demand_ms / 1000.0);
+        arrivals::schedule(rate_per_s, run_ms * 1_000_000, seed)
+    }
+
+    /// Steps the load up and down.
+    fn steps(&mut self) -> Result<Steps> {
+        let plan = self.plan;
+        let factor = plan.step_factor();
+        let loads: Vec<(u64, f64)> = [1.0, STEP, 1.0]
+            .iter()
+            .zip(0..)
+            .map(|(step, number)| (number * plan.step_ms, step * plan.load))
+            .collect();
+        let part = |(begin_ms, load): &(u64, f64)| {
+            let part = self.schedule(*load, plan.step_ms, plan.seed + begin_ms);
+            let begin_ns = begin_ms * 1_000_000;
+            part.into_iter().map(move |arrival| Arrival {
+                at_ns: arrival.at_ns + begin_ns,
+                ..arrival
+            })
+        };
+        let schedule: Vec<Arrival> = loads.iter().flat_map(part).collect();
+        let scheduler = self.begin(Setup::Objective(factor))?;
+        std::thread::sleep(SETTLE);
+        let sampler = Sampler::start(&self.sidelane, &self.batch)?;
+        let outcome = self.serve(&schedule)?;
+        let samples = sampler.end()?;
+        self.end(scheduler)?;
+        let requests = schedule.iter().zip(&outcome.latency_ns);
+        Ok(Steps {
+            objective_ns: self.objective_ns(factor),
+            loads,
+            requests: requests
+                .map(|(arrival, latency_ns)| (arrival.at_ns, *latency_ns))
+                .collect(),
+            samples,
+        })
+    }
+}

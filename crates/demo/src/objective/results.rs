@@ -1,0 +1,189 @@
+//! Figures from messages.
+
+use super::{Message, ObjectivePlan, Run, Setup, Steps};
+use crate::error::{Error, Result};
+use crate::message::MachineFacts;
+use serde::Serialize;
+use sidelane_metrics::latency::Spread;
+
+/// What is printed as JSON.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Document {
+    /// Whether SMT was emulated.
+    pub emulated_smt: bool,
+    /// Release.
+    pub kernel: String,
+    /// Lanes of each core, CPU numbers.
+    pub cores: Vec<Vec<u32>>,
+    /// Speed of a core before each repetition, units of work a second.
+    pub units_per_core_s: Spread,
+    /// The server's 99th percentile alone from which the objectives are made, ms.
+    pub alone_p99_ms: f64,
+    /// Repetitions.
+    pub repetitions: u32,
+    /// One for each setup.
+    pub rows: Vec<Row>,
+    /// While the load stepped up and down.
+    pub steps: Option<Steps>,
+}
+
+/// A setup's figures, over the repetitions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Which.
+    pub setup: Setup,
+    /// The objective, ms.
+    pub objective_ms: Option<f64>,
+    /// Median latency, ms.
+    pub p50_ms: Spread,
+    /// 99th percentile, ms.
+    pub p99_ms: Spread,
+    /// Repetitions whose 99th percentile is within the objective.
+    pub kept: Option<usize>,
+    /// Input that batch compressed, MB a second.
+    pub batch_mb_per_s: Spread,
+    /// The same as a multiple of that under borrow-idle, repetition by repetition.
+    pub batch_against_idle: Option<Spread>,
+}
+
+impl Document {
+    /// # Errors
+    /// Runs are missing.
+    pub fn new(plan: &ObjectivePlan, messages: &[Message], emulated_smt: bool) -> Result<Document> {
+        let incomplete = |what: &str| Error::Incomplete(what.into());
+        let mut speeds = Vec::new();
+        let mut runs: Vec<Run> = Vec::new();
+        let (mut machine, mut alone_ns, mut steps) = (None, None, None);
+        for message in messages {
+            match message {
+                Message::Machine(facts) => machine = Some(facts.clone()),
+                Message::Speed(speed) => speeds.push(*speed),
+                Message::Alone(p99_ns) => alone_ns = Some(*p99_ns),
+                Message::Run(run) => runs.push(run.clone()),
+                Message::Steps(seen) => steps = Some(seen.clone()),
+                Message::Done => {}
+            }
+        }
+        let MachineFacts { kernel, cores } = machine.ok_or_else(|| incomplete("no machine"))?;
+        let alone_p99_ms = alone_ns.ok_or_else(|| incomplete("no run alone"))? as f64 / 1e6;
+        let setups = plan.setups(0);
+        if runs.len() != setups.len() * plan.repetitions as usize
+            || steps.is_some() != (plan.step_ms > 0)
+        {
+            return Err(Error::Incomplete(format!("{} runs", runs.len())));
+        }
+        let rows: Option<Vec<Row>> = setups
+            .iter()
+            .map(|setup| row(&runs, *setup, alone_p99_ms))
+            .collect();
+        Ok(Document {
+            emulated_smt,
+            kernel,
+            cores,
+            units_per_core_s: Spread::of(&speeds).ok_or_else(|| incomplete("no speed"))?,
+            alone_p99_ms,
+            repetitions: plan.repetitions,
+            rows: rows.ok_or_else(|| incomplete("a setup without runs"))?,
+            steps,
+        })
+    }
+}
+
+fn row(runs: &[Run], setup: Setup, alone_p99_ms: f64) -> Option<Row> {
+    let own: Vec<&Run> = runs.iter().filter(|run| run.setup == setup).collect();
+    let spread =
+        |value: fn(&Run) -> f64| Spread::of(&own.iter().map(|run| value(run)).collect::<Vec<_>>());
+    let p99_ms = |run: &Run| run.latency.p99_ns as f64 / 1e6;
+    let objective_ms = match setup {
+        Setup::Objective(factor) => Some(factor * alone_p99_ms),
+        Setup::Alone | Setup::BorrowIdle => None,
+    };
+    let against_idle = |run: &&Run| {
+        let idle =
+            |other: &&Run| other.setup == Setup::BorrowIdle && other.repetition == run.repetition;
+        Some(run.batch_bytes_per_s / runs.iter().find(idle)?.batch_bytes_per_s)
+    };
+    let ratios: Vec<f64> = own.iter().filter_map(against_idle).collect();
+    Some(Row {
+        setup,
+        objective_ms,
+        p50_ms: spread(|run| run.latency.p50_ns as f64 / 1e6)?,
+        p99_ms: spread(p99_ms)?,
+        kept: objective_ms
+            .map(|objective_ms| own.iter().filter(|run| p99_ms(run) <= objective_ms).count()),
+        batch_mb_per_s: spread(|run| run.batch_bytes_per_s / 1e6)?,
+        batch_against_idle: (setup != Setup::Alone)
+            .then(|| Spread::of(&ratios))
+            .flatten(),
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::Sample;
+    use super::*;
+    use sidelane_metrics::latency::Summary;
+
+    /// Two repetitions; objective 2 x 10 ms, p99 19 and 21 ms; batch twice of borrow-idle's.
+    pub fn document() -> Result<Document> {
+        let plan = ObjectivePlan {
+            repetitions: 2,
+            factors: vec![2.0],
+            step_ms: 1000,
+            ..ObjectivePlan::default()
+        };
+        let mut messages = vec![
+            Message::Machine(MachineFacts {
+                kernel: "7.0".into(),
+                cores: vec![vec![0, 1]],
+            }),
+            Message::Speed(1e6),
+            Message::Alone(10_000_000),
+        ];
+        for repetition in 0..2 {
+            for setup in plan.setups(repetition) {
+                let (p99_ms, batch_bytes_per_s) = match setup {
+                    Setup::Alone => (10, 0.0),
+                    Setup::BorrowIdle => (11, 1e6),
+                    Setup::Objective(_) => (19 + 2 * u64::from(repetition), 2e6),
+                };
+                messages.push(Message::Run(Run {
+                    setup,
+                    repetition,
+                    latency: Summary::of(&mut [p99_ms * 1_000_000]),
+                    batch_bytes_per_s,
+                }));
+            }
+        }
+        messages.push(Message::Steps(Steps {
+            objective_ns: 20_000_000,
+            loads: vec![(0, 0.2), (1000, 0.4), (2000, 0.2)],
+            requests: (0..300).map(|n| (n * 10_000_000, 5_000_000 + n)).collect(),
+            samples: (1..6)
+                .map(|n| Sample {
+                    at_ms: n * 500,
+                    batch_bytes: n * 1_000_000,
+                    budget_ms: Some(n as f64),
+                })
+                .collect(),
+        }));
+        Document::new(&plan, &messages, true)
+    }
+
+    #[test]
+    fn objectives_are_kept_or_not() {
+        let document = document().unwrap();
+        let row = &document.rows[2];
+        assert_eq!(row.objective_ms, Some(20.0));
+        assert_eq!(row.kept, Some(1));
+        assert!((row.batch_against_idle.unwrap().median - 2.0).abs() < 1e-9);
+        assert_eq!(document.rows[0].batch_against_idle, None);
+        assert_eq!(document.rows[1].kept, None);
+    }
+
+    #[test]
+    fn missing_runs_are_an_error() {
+        let plan = ObjectivePlan::default();
+        assert!(Document::new(&plan, &[Message::Done], true).is_err());
+    }
+}
