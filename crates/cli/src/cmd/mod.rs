@@ -13,6 +13,7 @@ mod sim;
 mod stat;
 mod testbed;
 mod topology;
+mod tune;
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
@@ -37,6 +38,7 @@ pub enum Command {
     Stat(stat::Args),
     Testbed(testbed::Args),
     Topology(topology::Args),
+    Tune(tune::Args),
 }
 
 impl Command {
@@ -55,6 +57,7 @@ impl Command {
             Command::Stat(args) => stat::run(args),
             Command::Testbed(args) => testbed::run(args),
             Command::Topology(args) => topology::run(args),
+            Command::Tune(args) => tune::run(args),
         }
     }
 }
