@@ -1,10 +1,10 @@
 //! How long batch may run beside critical work: settings of `bpf/budget.bpf.h`.
 
 use crate::bpf::intf;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The policy, `borrow` in the `[scheduler]` table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Borrow {
     /// Batch leaves a core at once when critical work comes.
@@ -25,40 +25,96 @@ const LANES_MAX: usize = intf::limits_MAX_LANES_PER_CORE as usize;
 /// 1 in the BPF side's fixed point.
 const SPEED_ONE: f64 = 1024.0;
 
+/// How long batch may run beside some critical work.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Budget {
+    /// The policy.
+    pub borrow: Borrow,
+    /// The budget of those policies that have one, above 0 to 10000 ms; else 0.
+    pub budget_ms: f64,
+}
+
+impl Budget {
+    /// Refuses a budget without a policy that uses it, and the other way round.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Budget { borrow, budget_ms } = self;
+        if borrow.is_limited() != (*budget_ms > 0.0) {
+            return Err(format!(
+                "borrow = \"{}\" with budget_ms = {budget_ms}: fixed, refresh and dynamic need a \
+                 budget above 0, the others none",
+                borrow.name()
+            ));
+        }
+        if !(0.0..=10_000.0).contains(budget_ms) {
+            return Err(format!("budget_ms = {budget_ms}: expected at most 10000"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn native(&self) -> intf::budget {
+        intf::budget {
+            policy: self.borrow.policy(),
+            pad: 0,
+            budget_ns: (self.budget_ms * 1e6) as u64,
+        }
+    }
+}
+
+/// Refuses speeds that are none: none at all, or 1 first, then not increasing.
+pub(crate) fn check_speeds(thread_perf: &[f64]) -> Result<(), String> {
+    let falls = thread_perf.windows(2).all(|pair| pair[1] <= pair[0]);
+    let starts = thread_perf.first().is_none_or(|first| *first == 1.0);
+    let positive = thread_perf.iter().all(|speed| *speed > 0.0);
+    if !(falls && starts && positive) || thread_perf.len() > LANES_MAX {
+        return Err(format!(
+            "thread_perf = {thread_perf:?}: expected 1, then speeds above 0 that do not increase"
+        ));
+    }
+    Ok(())
+}
+
+impl std::str::FromStr for Borrow {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Borrow, String> {
+        let known = Borrow::ALL.into_iter().find(|borrow| borrow.name() == text);
+        known.ok_or_else(|| {
+            let names = Borrow::ALL.map(Borrow::name).join(", ");
+            format!("expected one of {names}")
+        })
+    }
+}
+
 impl Borrow {
-    fn is_limited(self) -> bool {
+    /// All policies.
+    pub const ALL: [Borrow; 5] = [
+        Borrow::BorrowIdle,
+        Borrow::Fixed,
+        Borrow::Refresh,
+        Borrow::Dynamic,
+        Borrow::Off,
+    ];
+
+    /// The word used in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Borrow::BorrowIdle => "borrow-idle",
+            Borrow::Fixed => "fixed",
+            Borrow::Refresh => "refresh",
+            Borrow::Dynamic => "dynamic",
+            Borrow::Off => "off",
+        }
+    }
+
+    /// Has it a budget?
+    pub fn is_limited(self) -> bool {
         matches!(self, Borrow::Fixed | Borrow::Refresh | Borrow::Dynamic)
     }
 
-    /// Refuses a budget without a policy that uses it, and the other way round.
-    pub(crate) fn check(self, budget_ms: f64, thread_perf: &[f64]) -> Result<(), String> {
-        if self.is_limited() != (budget_ms > 0.0) {
-            return Err(format!(
-                "[scheduler] borrow = {self:?} with budget_ms = {budget_ms}: fixed, refresh and dynamic need a \
-                 budget above 0, the others none"
-            ));
-        }
-        if !(0.0..=10_000.0).contains(&budget_ms) {
-            return Err(format!(
-                "[scheduler] budget_ms = {budget_ms}: expected at most 10000"
-            ));
-        }
-        if (self == Borrow::Dynamic) == thread_perf.is_empty() {
-            return Err(
-                "[scheduler] thread_perf stands with borrow = \"dynamic\", and only there: the \
-                 speeds of 'sidelane calibrate', such as [1, 0.6]"
-                    .to_owned(),
-            );
-        }
-        let falls = thread_perf.windows(2).all(|pair| pair[1] <= pair[0]);
-        let starts = thread_perf.first().is_none_or(|first| *first == 1.0);
-        let positive = thread_perf.iter().all(|speed| *speed > 0.0);
-        if !(falls && starts && positive) || thread_perf.len() > LANES_MAX {
-            return Err(format!(
-                "[scheduler] thread_perf = {thread_perf:?}: expected 1, then speeds above 0 that do not increase"
-            ));
-        }
-        Ok(())
+    /// The policy of this number; unknown ones are the default.
+    pub(crate) fn of_policy(policy: u32) -> Borrow {
+        let known = |borrow: &Borrow| borrow.policy() == policy;
+        Self::ALL.into_iter().find(known).unwrap_or_default()
     }
 
     pub(crate) fn policy(self) -> u32 {
@@ -87,25 +143,36 @@ mod tests {
 
     #[test]
     fn a_budget_stands_where_it_is_used() {
-        for (borrow, budget_ms, thread_perf, right) in [
-            (Borrow::BorrowIdle, 0.0, &[][..], true),
-            (Borrow::BorrowIdle, 5.0, &[], false),
-            (Borrow::Fixed, 5.0, &[], true),
-            (Borrow::Fixed, 0.0, &[], false),
-            (Borrow::Fixed, 5.0, &[1.0, 0.6], false),
-            (Borrow::Refresh, 20_000.0, &[], false),
-            (Borrow::Refresh, f64::NAN, &[], false),
-            (Borrow::Dynamic, 5.0, &[1.0, 0.6], true),
-            (Borrow::Dynamic, 5.0, &[], false),
-            (Borrow::Dynamic, 5.0, &[0.6, 1.0], false),
-            (Borrow::Off, 0.0, &[], true),
+        for (borrow, budget_ms, right) in [
+            (Borrow::BorrowIdle, 0.0, true),
+            (Borrow::BorrowIdle, 5.0, false),
+            (Borrow::Fixed, 5.0, true),
+            (Borrow::Fixed, 0.0, false),
+            (Borrow::Refresh, 20_000.0, false),
+            (Borrow::Refresh, f64::NAN, false),
+            (Borrow::Dynamic, 5.0, true),
+            (Borrow::Off, 0.0, true),
         ] {
-            let verdict = borrow.check(budget_ms, thread_perf);
+            let verdict = Budget { borrow, budget_ms }.check();
             assert_eq!(
                 verdict.is_ok(),
                 right,
                 "{borrow:?} {budget_ms}: {verdict:?}"
             );
+        }
+    }
+
+    #[test]
+    fn speeds_begin_with_one_and_do_not_increase() {
+        for (speeds, right) in [
+            (&[][..], true),
+            (&[1.0, 0.6], true),
+            (&[0.6, 1.0], false),
+            (&[1.0, 0.6, 0.7], false),
+            (&[1.0, 0.0], false),
+            (&[1.0, f64::NAN], false),
+        ] {
+            assert_eq!(check_speeds(speeds).is_ok(), right, "{speeds:?}");
         }
     }
 

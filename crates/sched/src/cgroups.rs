@@ -67,6 +67,7 @@ mod tests {
         let rule = |t: &&str| ClassRule {
             class: Class::Batch,
             rule: t.parse().unwrap(),
+            budget: None,
         };
         texts.iter().map(rule).collect()
     }

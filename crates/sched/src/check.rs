@@ -141,6 +141,7 @@ mod tests {
         let rules = rules.iter().map(|text| ClassRule {
             class,
             rule: text.parse().unwrap(),
+            budget: None,
         });
         Config {
             rules: rules.collect(),

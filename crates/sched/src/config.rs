@@ -1,6 +1,6 @@
 //! The configuration file: class rules and the scheduler's settings.
 
-use crate::borrow::{self, Borrow};
+use crate::borrow::{self, Borrow, Budget};
 use crate::rules::{Class, ClassRule, Rule};
 use crate::{Error, bpf::intf};
 use serde::Deserialize;
@@ -96,6 +96,28 @@ struct RuleEntry {
     class: Class,
     #[serde(rename = "match")]
     rule: toml::Spanned<String>,
+    borrow: Option<toml::Spanned<Borrow>>,
+    budget_ms: Option<f64>,
+}
+
+impl RuleEntry {
+    /// The budget beside tasks that match, if the rule has one of its own.
+    fn budget(&self) -> Result<Option<Budget>, String> {
+        let Some(borrow) = &self.borrow else {
+            return match self.budget_ms {
+                Some(_) => Err("budget_ms stands beside borrow".to_owned()),
+                None => Ok(None),
+            };
+        };
+        if self.class != Class::Critical {
+            return Err("borrow stands in rules of class \"critical\" only".to_owned());
+        }
+        let budget = Budget {
+            borrow: *borrow.get_ref(),
+            budget_ms: self.budget_ms.unwrap_or(0.0),
+        };
+        budget.check().map(|()| Some(budget))
+    }
 }
 
 impl Config {
@@ -125,17 +147,41 @@ impl Config {
                 let rule = entry.rule.get_ref().parse::<Rule>();
                 let rule =
                     rule.map_err(|e| format!("{}: {e}", place(text, entry.rule.span().start)))?;
+                let budget = entry.budget().map_err(|e| {
+                    let at = entry
+                        .borrow
+                        .as_ref()
+                        .map_or(entry.rule.span(), |b| b.span());
+                    format!("{}: {e}", place(text, at.start))
+                })?;
                 Ok(ClassRule {
                     class: entry.class,
                     rule,
+                    budget,
                 })
             })
             .collect::<Result<Vec<_>, String>>()?;
+        check_dynamic(&rules, &file.scheduler)?;
         Ok(Config {
             rules,
             scheduler: file.scheduler,
         })
     }
+}
+
+/// Speeds stand where some policy uses them, and only there.
+fn check_dynamic(rules: &[ClassRule], scheduler: &SchedulerConfig) -> Result<(), String> {
+    let mut budgets = rules.iter().filter_map(|rule| rule.budget.as_ref());
+    let dynamic = scheduler.borrow == Borrow::Dynamic
+        || budgets.any(|budget| budget.borrow == Borrow::Dynamic);
+    if dynamic == scheduler.thread_perf.is_empty() {
+        return Err(
+            "[scheduler] thread_perf stands with borrow = \"dynamic\", and only there: the \
+             speeds of 'sidelane calibrate', such as [1, 0.6]"
+                .to_owned(),
+        );
+    }
+    Ok(())
 }
 
 /// "line L, column C" of a byte offset.
@@ -167,12 +213,22 @@ impl SchedulerConfig {
             10_000.0,
         )?;
         within("overdue_slice_ms", self.overdue_slice_ms, 0.1, 100.0)?;
-        self.borrow.check(self.budget_ms, &self.thread_perf)?;
+        (self.budget().check()).map_err(|problem| format!("[scheduler] {problem}"))?;
+        borrow::check_speeds(&self.thread_perf)
+            .map_err(|problem| format!("[scheduler] {problem}"))?;
         let barriers = &self.steal_min_queued;
         if [barriers.cache, barriers.node, barriers.remote].contains(&0) {
             return Err("[scheduler.steal_min_queued]: each barrier is 1 or more".to_owned());
         }
         Ok(())
+    }
+
+    /// What holds beside critical tasks of rules without a budget.
+    pub fn budget(&self) -> Budget {
+        Budget {
+            borrow: self.borrow,
+            budget_ms: self.budget_ms,
+        }
     }
 
     /// The settings as the BPF side has them. `lanes_per_core_max` stands for SMT
@@ -199,8 +255,8 @@ impl SchedulerConfig {
                 self.steal_min_queued.remote,
             ],
             smt_level: level,
-            budget_policy: self.borrow.policy(),
-            budget_ns: ns(self.budget_ms),
+            budget: self.budget().native(),
+            pad: 0,
             thread_perf: borrow::speeds(&self.thread_perf),
             nr_rules: 0,
             has_cgroup_rules: 0,
@@ -252,6 +308,35 @@ mod tests {
             rule.contains("line 3, column 9") && rule.contains("x.service"),
             "{rule}"
         );
+    }
+
+    #[test]
+    fn a_critical_rule_may_have_a_budget() {
+        let rule = |class: &str, keys: &str| {
+            let text = format!("[[rule]]\nclass = \"{class}\"\nmatch = \"user:0\"\n{keys}\n");
+            Config::parse(&text)
+        };
+        let config = rule("critical", "borrow = \"fixed\"\nbudget_ms = 5").unwrap();
+        let budget = config.rules[0].budget.clone().unwrap();
+        assert_eq!((budget.borrow, budget.budget_ms), (Borrow::Fixed, 5.0));
+        assert_eq!(rule("critical", "").unwrap().rules[0].budget, None);
+        for (class, keys, problem) in [
+            (
+                "batch",
+                "borrow = \"off\"",
+                "line 4, column 10: borrow stands",
+            ),
+            ("critical", "borrow = \"fixed\"", "above 0"),
+            ("critical", "budget_ms = 5", "beside borrow"),
+            (
+                "critical",
+                "borrow = \"dynamic\"\nbudget_ms = 5",
+                "thread_perf",
+            ),
+        ] {
+            let error = rule(class, keys).unwrap_err();
+            assert!(error.contains(problem), "{error}");
+        }
     }
 
     #[test]

@@ -73,6 +73,9 @@ pub enum Error {
     /// The kernel ejected the scheduler.
     #[error("the kernel ejected the scheduler: {0}; its default scheduler has taken over")]
     Ejected(crate::ExitReason),
+    /// Settings that cannot be.
+    #[error("{0}")]
+    Tune(String),
     /// No running scheduler to read counters from.
     #[error("no Sidelane scheduler is attached; start one with 'sidelane run'")]
     NotRunning,
@@ -99,7 +102,10 @@ impl Error {
     pub fn is_input(&self) -> bool {
         matches!(
             self,
-            Error::Rule { .. } | Error::ConfigUnreadable { .. } | Error::ConfigInvalid { .. }
+            Error::Rule { .. }
+                | Error::ConfigUnreadable { .. }
+                | Error::ConfigInvalid { .. }
+                | Error::Tune(_)
         )
     }
 }

@@ -18,8 +18,9 @@ mod resolve;
 pub mod rules;
 pub mod running;
 pub mod stats;
+pub mod tune;
 
-pub use borrow::Borrow;
+pub use borrow::{Borrow, Budget};
 pub use check::{Check, Finds, RuleCheck, check};
 pub use config::Config;
 pub use error::Error;

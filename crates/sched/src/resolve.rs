@@ -1,6 +1,7 @@
 //! Rules as the BPF side compares them: user ids, inode numbers, policy numbers.
 
 use crate::Error;
+use crate::borrow::Budget;
 use crate::bpf::{intf, zeroed};
 use crate::rules::{ClassRule, Matcher, Policy, Rule};
 use std::os::unix::fs::MetadataExt;
@@ -8,6 +9,12 @@ use std::path::Path;
 
 /// No file has this inode number: the rule matches nothing for now.
 const NO_INODE: u64 = 0;
+/// A rule without a budget of its own.
+const INHERIT: intf::budget = intf::budget {
+    policy: intf::budget_policy_BUDGET_INHERIT,
+    pad: 0,
+    budget_ns: 0,
+};
 
 /// The table for the `rules` map.
 ///
@@ -29,6 +36,7 @@ pub(crate) fn table(rules: &[ClassRule]) -> Result<Vec<intf::rule>, Error> {
 fn entry(class_rule: &ClassRule) -> Result<intf::rule, Error> {
     let mut entry = intf::rule {
         class: class_rule.class as u32,
+        budget: class_rule.budget.as_ref().map_or(INHERIT, Budget::native),
         ..zeroed()
     };
     match &class_rule.rule.matcher {
@@ -111,6 +119,7 @@ mod tests {
         entry(&ClassRule {
             class: Class::Batch,
             rule: text.parse().unwrap(),
+            budget: None,
         })
     }
 
@@ -148,6 +157,7 @@ mod tests {
         let rule = ClassRule {
             class: Class::Batch,
             rule: "user:0".parse().unwrap(),
+            budget: None,
         };
         assert!(table(&vec![rule.clone(); 64]).is_ok());
         assert!(matches!(

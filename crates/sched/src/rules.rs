@@ -1,6 +1,6 @@
 //! Class rules: one syntax for the configuration file and for flags.
 
-use crate::Error;
+use crate::{Budget, Error};
 use serde::Serialize;
 use std::fmt;
 use std::path::PathBuf;
@@ -87,12 +87,25 @@ pub struct Rule {
 }
 
 /// A rule and the class it gives.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClassRule {
     /// The class of the tasks that match.
     pub class: Class,
     /// What they have to match.
     pub rule: Rule,
+    /// Of critical rules: how long batch may run beside these tasks; none: as `[scheduler]` says.
+    pub budget: Option<Budget>,
+}
+
+impl ClassRule {
+    /// A rule without a budget of its own.
+    pub fn new(class: Class, rule: Rule) -> ClassRule {
+        ClassRule {
+            class,
+            rule,
+            budget: None,
+        }
+    }
 }
 
 impl fmt::Display for Rule {

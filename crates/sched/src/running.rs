@@ -4,6 +4,7 @@
 //! needs no socket.
 
 use crate::Error;
+use crate::borrow::{Borrow, Budget, speeds};
 use crate::bpf::intf;
 use libbpf_rs::MapHandle;
 use libbpf_rs::query::MapInfoIter;
@@ -11,7 +12,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The map of `settings`; the kernel keeps 15 bytes of a name.
 const SETTINGS: &[u8] = b".data.sidelane";
@@ -75,6 +76,52 @@ impl Tuning {
     /// Changes it; lanes beyond it fall idle when their slices end. 1 to the lanes of a core.
     pub fn set_smt_level(&self, level: u32) {
         self.smt_level_word().store(level, Ordering::Relaxed);
+    }
+
+    /// How long batch may run beside critical work of rules without a budget of their own.
+    pub fn budget(&self) -> Budget {
+        let policy = self.policy_word().load(Ordering::Relaxed);
+        let budget_ns = self.budget_word().load(Ordering::Relaxed);
+        Budget {
+            borrow: Borrow::of_policy(policy),
+            budget_ms: budget_ns as f64 / 1e6,
+        }
+    }
+
+    /// Changes it, at once for new and for running critical work. It is to be sound.
+    pub(crate) fn set_budget(&self, budget: &Budget) {
+        let native = budget.native();
+        // between the two another budget may be seen, for a moment
+        (self.budget_word()).store(native.budget_ns, Ordering::Relaxed);
+        (self.policy_word()).store(native.policy, Ordering::Relaxed);
+    }
+
+    /// Was the scheduler told how fast a lane is beside busy ones?
+    pub(crate) fn knows_speeds(&self) -> bool {
+        self.speed_word(0).load(Ordering::Relaxed) > 0
+    }
+
+    /// Sets speeds of a lane when 1, 2, ... lanes of its core run.
+    pub(crate) fn set_speeds(&self, thread_perf: &[f64]) {
+        for (index, speed) in speeds(thread_perf).into_iter().enumerate() {
+            self.speed_word(index).store(speed, Ordering::Relaxed);
+        }
+    }
+
+    fn policy_word(&self) -> &AtomicU32 {
+        // SAFETY: as `smt_level_word`
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.settings.as_ptr()).budget.policy) }
+    }
+
+    fn budget_word(&self) -> &AtomicU64 {
+        // SAFETY: as `smt_level_word`
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.settings.as_ptr()).budget.budget_ns) }
+    }
+
+    /// `index` is below the length of the table.
+    fn speed_word(&self, index: usize) -> &AtomicU32 {
+        // SAFETY: as `smt_level_word`
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.settings.as_ptr()).thread_perf[index]) }
     }
 
     fn smt_level_word(&self) -> &AtomicU32 {

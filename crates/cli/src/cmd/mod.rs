@@ -15,6 +15,7 @@ mod sim;
 mod stat;
 mod testbed;
 mod topology;
+mod tune;
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
@@ -39,6 +40,7 @@ pub enum Command {
     Stat(stat::Args),
     Testbed(testbed::Args),
     Topology(topology::Args),
+    Tune(tune::Args),
 }
 
 impl Command {
@@ -57,6 +59,7 @@ impl Command {
             Command::Stat(args) => stat::run(args),
             Command::Testbed(args) => testbed::run(args),
             Command::Topology(args) => topology::run(args),
+            Command::Tune(args) => tune::run(args),
         }
     }
 }

@@ -56,9 +56,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Class::Normal, args.normal),
         (Class::Batch, args.batch),
     ];
-    let flags = classes
-        .into_iter()
-        .flat_map(|(class, rules)| rules.into_iter().map(move |rule| ClassRule { class, rule }));
+    let flags = classes.into_iter().flat_map(|(class, rules)| {
+        rules
+            .into_iter()
+            .map(move |rule| ClassRule::new(class, rule))
+    });
     config.rules.splice(0..0, flags);
     if args.check {
         let check = sidelane_sched::check(&config, Path::new("/"))?;

@@ -110,7 +110,7 @@ static __always_inline void budget_arm(u32 core_id, u64 now_ns)
 	struct core_ctx *core = core_ctx(core_id);
 	u64 after_ns;
 
-	if (!core || !timer || !budget_limited())
+	if (!core || !timer)
 		return;
 	after_ns = budget_remaining_ns(core, now_ns);
 	if (after_ns)
@@ -157,6 +157,7 @@ static __always_inline void critical_sent(struct task_ctx *tctx, u32 core_id, u6
 	if (!tctx->expected)
 		__sync_fetch_and_add(&core->expected, 1);
 	tctx->expected = 1;
+	budget_enter(core, tctx->budget);
 	core->claim_ns = now_ns;
 	core_refresh(core_id);
 }
@@ -179,6 +180,10 @@ static __always_inline void critical_gone(struct task_ctx *tctx)
  */
 static __always_inline void critical_arrived(struct task_ctx *tctx, u32 core_id)
 {
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (core)
+		budget_enter(core, tctx->budget);
 	if (!tctx->expected)
 		return;
 	critical_gone(tctx);

@@ -21,6 +21,10 @@
  * as for a task with one lane only or one that waited when the scheduler was attached, the
  * tick of a lane that runs batch or critical work notices instead.
  *
+ * Which budget: a rule may have one for the tasks that match it; others go by that of the
+ * settings. The strictest of the critical tasks that come to a core in a busy period
+ * counts until its end: borrow-idle first, then the least budget, off last.
+ *
  * Cost: a comparison of clocks where batch or critical work begins to run; a timer a
  * busy period.
  *
@@ -32,14 +36,53 @@
 #define SIDELANE_BUDGET_BPF_H
 
 #include "types.bpf.h"
+#include "classify.bpf.h"
 
 /* 1 in fixed point, as threadPerf is given. */
 #define SPEED_ONE 1024
 
-/* Can the budget run out? */
-static __always_inline bool budget_limited(void)
+#define BUDGET_UNLIMITED_NS (~0ULL)
+
+/* The policy of budget @index: enum budget_policy. */
+VERIFIED_ONCE u32 budget_policy(u32 index)
 {
-	return settings.budget_policy != BUDGET_NONE && settings.budget_policy != BUDGET_OFF;
+	u32 key = index - 1;
+	struct rule *r = index ? bpf_map_lookup_elem(&rules, &key) : NULL;
+
+	if (r && r->budget.policy != BUDGET_INHERIT)
+		return r->budget.policy;
+	return settings.budget.policy;
+}
+
+/* How long batch may run beside critical work by budget @index: 0 to BUDGET_UNLIMITED_NS. */
+VERIFIED_ONCE u64 budget_ns(u32 index)
+{
+	u32 key = index - 1, policy = budget_policy(index);
+	struct rule *r = index ? bpf_map_lookup_elem(&rules, &key) : NULL;
+
+	if (policy == BUDGET_NONE)
+		return 0;
+	if (policy == BUDGET_OFF)
+		return BUDGET_UNLIMITED_NS;
+	if (r && r->budget.policy != BUDGET_INHERIT)
+		return r->budget.budget_ns;
+	return settings.budget.budget_ns;
+}
+
+/* Can a budget run out later? */
+static __always_inline bool budget_limited(u64 limit_ns)
+{
+	return limit_ns && limit_ns != BUDGET_UNLIMITED_NS;
+}
+
+/* A critical task with budget @index comes to the core: the strictest one counts. */
+static __always_inline void budget_enter(struct core_ctx *core, u32 index)
+{
+	if (core->period &&
+	    (core->strictest == index || budget_ns(core->strictest) <= budget_ns(index)))
+		return;
+	core->strictest = index;
+	core->period = 1;
 }
 
 /* What critical work loses, of SPEED_ONE, while @busy lanes of its core run. */
@@ -52,11 +95,11 @@ static __always_inline u64 budget_loss(u32 busy)
 }
 
 /* How much of the budget this busy period has used up. */
-static __always_inline u64 budget_used_ns(const struct core_ctx *core, u64 now_ns)
+static __always_inline u64 budget_used_ns(const struct core_ctx *core, u32 policy, u64 now_ns)
 {
 	u64 since_ns = core->overlap_ns;
 
-	if (settings.budget_policy != BUDGET_DYNAMIC)
+	if (policy != BUDGET_DYNAMIC)
 		return since_ns && now_ns > since_ns ? now_ns - since_ns : 0;
 	since_ns = core->charge_ns;
 	if (!since_ns || now_ns <= since_ns)
@@ -67,28 +110,28 @@ static __always_inline u64 budget_used_ns(const struct core_ctx *core, u64 now_n
 /* May batch run beside the critical work of @core_id now? */
 static __always_inline bool budget_left(u32 core_id, u64 now_ns)
 {
-	struct core_ctx *core;
+	struct core_ctx *core = core_ctx(core_id);
+	u64 limit_ns = core ? budget_ns(core->strictest) : 0;
 
-	if (settings.budget_policy == BUDGET_NONE)
-		return false;
-	if (settings.budget_policy == BUDGET_OFF)
-		return true;
-	core = core_ctx(core_id);
-	return core && budget_used_ns(core, now_ns) < settings.budget_ns;
+	if (!core || !budget_limited(limit_ns))
+		return limit_ns;
+	return budget_used_ns(core, budget_policy(core->strictest), now_ns) < limit_ns;
 }
 
 /* A timer is not set for less: so late a core may close that was charged slowly at first. */
 #define BUDGET_GRAIN_NS 20000ULL
 
-/* The earliest moment, from now, at which the budget of @core can be used up; 0: it is. */
+/* The earliest moment, from now, at which the budget of @core can be used up; 0: it is, or never. */
 static __always_inline u64 budget_remaining_ns(const struct core_ctx *core, u64 now_ns)
 {
-	u64 used_ns = budget_used_ns(core, now_ns), left_ns, loss;
+	u64 limit_ns = budget_ns(core->strictest), used_ns, left_ns, loss;
+	u32 policy = budget_policy(core->strictest);
 
-	if (used_ns >= settings.budget_ns)
+	used_ns = budget_used_ns(core, policy, now_ns);
+	if (!budget_limited(limit_ns) || used_ns >= limit_ns)
 		return 0;
-	left_ns = settings.budget_ns - used_ns;
-	if (settings.budget_policy != BUDGET_DYNAMIC)
+	left_ns = limit_ns - used_ns;
+	if (policy != BUDGET_DYNAMIC)
 		return left_ns;
 	/* more lanes may run before it rings */
 	loss = budget_loss(core->nr_lanes);
@@ -105,12 +148,13 @@ static __always_inline u64 budget_remaining_ns(const struct core_ctx *core, u64 
 static __always_inline void budget_charge(struct core_ctx *core, bool overlap, u32 busy, u64 now_ns)
 {
 	u64 since_ns = core->charge_ns, rate = core->charge_rate;
+	u32 policy = budget_policy(core->strictest);
 
-	if (!budget_limited())
+	if (policy == BUDGET_NONE || policy == BUDGET_OFF)
 		return;
 	if (overlap && !core->overlap_ns)
 		core->overlap_ns = now_ns;
-	if (settings.budget_policy != BUDGET_DYNAMIC || (!since_ns && !overlap))
+	if (policy != BUDGET_DYNAMIC || (!since_ns && !overlap))
 		return;
 	if (__sync_val_compare_and_swap(&core->charge_ns, since_ns, overlap ? now_ns : 0) !=
 	    since_ns)
@@ -123,6 +167,8 @@ static __always_inline void budget_charge(struct core_ctx *core, bool overlap, u
 /* The busy period is over: the next one has all of its budget. */
 static __always_inline void budget_reset(struct core_ctx *core)
 {
+	if (core->period)
+		core->period = 0;
 	if (!core->overlap_ns)
 		return;
 	core->overlap_ns = 0;
@@ -133,9 +179,12 @@ static __always_inline void budget_reset(struct core_ctx *core)
 /* A critical task wakes for the core, in whose critical vector nobody waits. */
 static __always_inline void budget_refresh(struct core_ctx *core, u64 now_ns)
 {
-	if (settings.budget_policy != BUDGET_REFRESH && settings.budget_policy != BUDGET_DYNAMIC)
+	u32 policy = budget_policy(core->strictest);
+
+	if (policy != BUDGET_REFRESH && policy != BUDGET_DYNAMIC)
 		return;
-	if (!core->overlap_ns || budget_used_ns(core, now_ns) >= settings.budget_ns)
+	if (!core->overlap_ns ||
+	    budget_used_ns(core, policy, now_ns) >= budget_ns(core->strictest))
 		return;
 	core->overlap_ns = now_ns;
 	core->charged_ns = 0;

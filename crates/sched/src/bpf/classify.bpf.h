@@ -149,14 +149,19 @@ static __always_inline u32 class_of_policy(const struct task_struct *p)
 	return CLASS_NORMAL;
 }
 
-/* Class of @p: enum task_class. */
+/* What classify() finds: the class, and 1 + the rule that says so, 0 without a rule. */
+#define KIND(class, rule) ((rule) << 8 | (class))
+#define KIND_CLASS(kind) ((kind) & 0xff)
+#define KIND_RULE(kind) ((kind) >> 8)
+
+/* Class of @p, enum task_class, and its rule: KIND. */
 VERIFIED_ONCE u32 classify(struct task_struct *p __arg_trusted)
 {
 	u64 mask;
 	u32 i;
 
 	if (p->flags & PF_KTHREAD)
-		return CLASS_NORMAL;
+		return KIND(CLASS_NORMAL, 0);
 	mask = settings.has_cgroup_rules ? cgroup_mask(p) : 0;
 	bpf_for(i, 0, settings.nr_rules) {
 		struct rule *r;
@@ -165,15 +170,18 @@ VERIFIED_ONCE u32 classify(struct task_struct *p __arg_trusted)
 		if (!rule_matches(p, i, mask))
 			continue;
 		r = bpf_map_lookup_elem(&rules, &key);
-		return r && r->class < NR_CLASSES ? r->class : CLASS_NORMAL;
+		return KIND(r && r->class < NR_CLASSES ? r->class : CLASS_NORMAL, i + 1);
 	}
-	return class_of_policy(p);
+	return KIND(class_of_policy(p), 0);
 }
 
 /* Gives @p, which does not run, the class that it has now. */
 static __always_inline void class_assign(struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
 {
-	tctx->class = classify(p);
+	u32 kind = classify(p);
+
+	tctx->class = KIND_CLASS(kind);
+	tctx->budget = KIND_RULE(kind);
 	tctx->misclassified = 0;
 	tctx->classified_ns = now_ns;
 }
@@ -187,7 +195,7 @@ static __always_inline void class_check(struct task_struct *p, struct task_ctx *
 	if (now_ns < tctx->classified_ns + settings.slice_ns[task_class(tctx)])
 		return;
 	tctx->classified_ns = now_ns;
-	if (classify(p) == tctx->class)
+	if (KIND_CLASS(classify(p)) == tctx->class)
 		return;
 	tctx->misclassified = 1;
 	scx_bpf_task_set_slice(p, 0);

@@ -18,6 +18,7 @@ enum limits {
 	MAX_CORES = 4096,
 	CORE_SET_WORDS = MAX_CORES / 64,
 	MAX_RULES = 64, /* one bit each in cgroup_masks */
+	NR_BUDGETS = MAX_RULES + 1, /* that of the settings, then one a rule */
 	MAX_LANES_PER_CORE = 64,
 	COMM_LEN = 16,
 	EXE_NAME_LEN = 64,
@@ -77,6 +78,8 @@ struct core_ctx {
 	u32 sent[NR_CLASSES]; /* tasks that were sent to that vector and do not run yet */
 	u64 timely_ns[NR_CLASSES]; /* until then nobody in that vector waits too long */
 	u64 overdue_next_ns; /* the starvation bound may be used again from here */
+	u32 strictest; /* of this busy period: index of its critical tasks' strictest budget */
+	u32 period; /* 1 once that is known */
 	u64 overlap_ns; /* since when the budget's clock runs in this busy period; 0: not yet */
 	u64 charge_ns; /* dynamic budget: charged up to here; 0: batch does not run beside */
 	u64 charged_ns; /* dynamic budget: used up so far */
@@ -90,6 +93,13 @@ enum budget_policy {
 	BUDGET_REFRESH = 2,
 	BUDGET_DYNAMIC = 3,
 	BUDGET_OFF = 4, /* without a limit */
+	BUDGET_INHERIT = 5, /* of a rule: as the settings say */
+};
+
+struct budget {
+	u32 policy; /* enum budget_policy */
+	u32 pad;
+	u64 budget_ns; /* fixed, refresh and dynamic */
 };
 
 /* One classification rule: the first that matches decides the class. */
@@ -113,6 +123,7 @@ struct rule {
 	u32 text_len; /* characters to compare in text */
 	u32 prefix; /* 1: text is a prefix */
 	char text[EXE_NAME_LEN]; /* thread name or executable file name */
+	struct budget budget; /* beside tasks that match; of critical work only */
 };
 
 /* What the loader sets, and may be changed while the scheduler runs. */
@@ -124,8 +135,8 @@ struct settings {
 	u32 smt_level; /* lanes of a core that critical and normal work may keep busy */
 	u32 nr_rules;
 	u32 has_cgroup_rules;
-	u32 budget_policy; /* enum budget_policy */
-	u64 budget_ns;
+	u32 pad;
+	struct budget budget; /* beside tasks of rules without one */
 	u32 thread_perf[MAX_LANES_PER_CORE]; /* [n - 1]: speed of a lane when n run, of 1024 */
 };
 

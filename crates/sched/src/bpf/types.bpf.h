@@ -47,6 +47,7 @@ struct task_ctx {
 	u32 misclassified; /* 1: its class has changed since it began to run */
 	u32 expected; /* 1: it counts among those that its core expects */
 	u32 in_vector; /* 1: it counts among those sent to its core's vector */
+	u32 budget; /* which one holds beside it: 0 of the settings, else of rule budget - 1 */
 	u64 queued_ns; /* when it began to wait in a vector; 0 once it runs */
 	u64 running_ns; /* until when its running time is charged */
 	u64 classified_ns; /* when its class was looked up last */

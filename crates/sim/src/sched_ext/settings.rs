@@ -64,8 +64,12 @@ impl Settings {
     pub(super) fn native(&self, widest: u32) -> native::settings {
         let (budget_policy, budget_ns, speeds) = self.budget.native();
         native::settings {
-            budget_policy,
-            budget_ns,
+            budget: native::budget {
+                policy: budget_policy,
+                pad: 0,
+                budget_ns,
+            },
+            pad: 0,
             thread_perf: speeds,
             slice_ns: [self.slice_ns, self.slice_ns, self.batch_slice_ns],
             starvation_bound_ns: [0, self.normal_bound_ns, self.starvation_bound_ns],
@@ -108,6 +112,10 @@ pub(super) fn rules() -> Vec<native::rule> {
         kind: native::rule_kind_RULE_USER,
         class,
         uid: class + 1,
+        budget: native::budget {
+            policy: native::budget_policy_BUDGET_INHERIT,
+            ..native::budget::default()
+        },
         ..native::rule::default()
     };
     (0..NR_CLASSES as u32).map(rule).collect()

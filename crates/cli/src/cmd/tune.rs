@@ -1,0 +1,44 @@
+//! `sidelane tune`: settings of the running scheduler.
+
+use super::Format;
+use sidelane_sched::Borrow;
+use sidelane_sched::tune::{Changes, tune};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "Examples:
+  sidelane tune                                print the settings in force
+  sidelane tune --borrow fixed --budget 20     batch may run beside critical work for 20 ms
+  sidelane tune --budget 10                    less of it
+  sidelane tune --borrow borrow-idle           not at all
+
+Changes last until the scheduler is attached again: when it is started anew, or lanes come or go.
+Rules with a budget of their own keep it.";
+
+/// Print or change settings of the running scheduler.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// How long batch may run beside critical work: borrow-idle, fixed, refresh, dynamic or off.
+    #[arg(long, value_name = "POLICY")]
+    borrow: Option<Borrow>,
+    /// The budget of fixed, refresh and dynamic, in milliseconds.
+    #[arg(long, value_name = "MS")]
+    budget: Option<f64>,
+    /// Speed of a thread when 1, 2, ... lanes of its core run, for dynamic.
+    #[arg(long, value_name = "1,S,...", value_delimiter = ',')]
+    thread_perf: Option<Vec<f64>>,
+    /// How the settings are printed.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+/// Runs `sidelane tune`.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let tuned = tune(&Changes {
+        borrow: args.borrow,
+        budget_ms: args.budget,
+        thread_perf: args.thread_perf,
+    })?;
+    args.format.print(|| tuned.to_string(), &tuned)?;
+    Ok(ExitCode::SUCCESS)
+}

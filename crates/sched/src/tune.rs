@@ -1,0 +1,119 @@
+//! Changes settings of the running scheduler.
+
+use crate::borrow::{Borrow, Budget, check_speeds};
+use crate::error::Error;
+use crate::running::Tuning;
+use serde::Serialize;
+use std::fmt;
+
+/// What to change; what is none stays as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// How long batch may run beside critical work.
+    pub borrow: Option<Borrow>,
+    /// The budget, ms; alone, of the policy in force.
+    pub budget_ms: Option<f64>,
+    /// Speeds of a lane when 1, 2, ... lanes of its core run, for the dynamic policy.
+    pub thread_perf: Option<Vec<f64>>,
+}
+
+/// The settings in force that can be changed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tuned {
+    /// Lanes of a core that critical and normal work may keep busy.
+    pub smt_level: u32,
+    /// How long batch may run beside critical work.
+    pub borrow: Borrow,
+    /// The budget, ms; 0 with a policy that has none.
+    pub budget_ms: f64,
+}
+
+impl Changes {
+    /// The budget that results.
+    fn budget(&self, before: &Budget) -> Budget {
+        let borrow = self.borrow.unwrap_or(before.borrow);
+        // another policy's budget says nothing, unless both have one
+        let kept_ms = if borrow.is_limited() {
+            before.budget_ms
+        } else {
+            0.0
+        };
+        Budget {
+            borrow,
+            budget_ms: self.budget_ms.unwrap_or(kept_ms),
+        }
+    }
+
+    /// The budget that results, if these changes are sound.
+    fn check(&self, before: &Budget, knows_speeds: bool) -> Result<Budget, String> {
+        let budget = self.budget(before);
+        budget.check()?;
+        let speeds = self.thread_perf.as_deref();
+        check_speeds(speeds.unwrap_or_default())?;
+        if budget.borrow == Borrow::Dynamic && !knows_speeds && speeds.is_none() {
+            return Err("dynamic needs thread_perf, the speeds of 'sidelane calibrate'".to_owned());
+        }
+        Ok(budget)
+    }
+}
+
+/// Applies the changes to the running scheduler, all or none, until it is attached again. The
+/// settings then in force.
+///
+/// # Errors
+/// [`Error::Tune`] if they are not sound; else as [`Tuning::open`].
+pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
+    let tuning = Tuning::open()?;
+    let budget = changes.check(&tuning.budget(), tuning.knows_speeds());
+    let budget = budget.map_err(Error::Tune)?;
+    if let Some(thread_perf) = &changes.thread_perf {
+        tuning.set_speeds(thread_perf);
+    }
+    tuning.set_budget(&budget);
+    let Budget { borrow, budget_ms } = tuning.budget();
+    Ok(Tuned {
+        smt_level: tuning.smt_level(),
+        borrow,
+        budget_ms,
+    })
+}
+
+impl fmt::Display for Tuned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "smt_level = {}", self.smt_level)?;
+        writeln!(f, "borrow = \"{}\"", self.borrow.name())?;
+        writeln!(f, "budget_ms = {}", self.budget_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_named_stays() {
+        let before = Budget {
+            borrow: Borrow::Fixed,
+            budget_ms: 5.0,
+        };
+        let after = |borrow, budget_ms| {
+            let changes = Changes {
+                borrow,
+                budget_ms,
+                thread_perf: None,
+            };
+            changes
+                .check(&before, false)
+                .map(|b| (b.borrow, b.budget_ms))
+        };
+        assert_eq!(after(None, None), Ok((Borrow::Fixed, 5.0)));
+        assert_eq!(after(None, Some(8.0)), Ok((Borrow::Fixed, 8.0)));
+        assert_eq!(
+            after(Some(Borrow::Refresh), None),
+            Ok((Borrow::Refresh, 5.0))
+        );
+        assert_eq!(after(Some(Borrow::Off), None), Ok((Borrow::Off, 0.0)));
+        assert!(after(Some(Borrow::Off), Some(8.0)).is_err());
+        assert!(after(Some(Borrow::Dynamic), None).is_err(), "no speeds");
+    }
+}
