@@ -30,6 +30,10 @@ pub struct SchedulerConfig {
     pub starvation_bound_ms: f64,
     /// What a task gets when the bound is used, 0.1 to 100 ms.
     pub overdue_slice_ms: f64,
+    /// Critical jobs move to better cores that fall free.
+    pub promote: bool,
+    /// Jobs younger than this do not, 0 to 1000 ms: the move would cost more than it gains.
+    pub promote_after_ms: f64,
     /// Lanes of a core that critical and normal work may keep busy; 0 means all.
     pub smt_level: u32,
     /// How long batch may run beside critical work.
@@ -72,6 +76,8 @@ impl Default for SchedulerConfig {
             normal_bound_ms: 20.0,
             starvation_bound_ms: 1000.0,
             overdue_slice_ms: 1.0,
+            promote: true,
+            promote_after_ms: 0.5,
             smt_level: 0,
             borrow: Borrow::default(),
             budget_ms: 0.0,
@@ -216,6 +222,7 @@ impl SchedulerConfig {
         (self.budget().check()).map_err(|problem| format!("[scheduler] {problem}"))?;
         borrow::check_speeds(&self.thread_perf)
             .map_err(|problem| format!("[scheduler] {problem}"))?;
+        within("promote_after_ms", self.promote_after_ms, 0.0, 1000.0)?;
         let barriers = &self.steal_min_queued;
         if [barriers.cache, barriers.node, barriers.remote].contains(&0) {
             return Err("[scheduler.steal_min_queued]: each barrier is 1 or more".to_owned());
@@ -248,6 +255,8 @@ impl SchedulerConfig {
             ],
             starvation_bound_ns: [0, ns(self.normal_bound_ms), ns(self.starvation_bound_ms)],
             overdue_slice_ns: ns(self.overdue_slice_ms),
+            promote_after_ns: ns(self.promote_after_ms),
+            promote: u32::from(self.promote),
             steal_min_queued: [
                 1,
                 self.steal_min_queued.cache,

@@ -48,6 +48,10 @@ pub struct Counters {
     pub steals: [u64; 3],
     /// Times a core was opened to batch again.
     pub openings: u64,
+    /// Critical jobs that moved to a better core.
+    pub promotions: u64,
+    /// Those that were to move, but slept or found the core taken.
+    pub promotions_dropped: u64,
 }
 
 /// A handle on the running scheduler's counters.
@@ -120,6 +124,8 @@ impl Counters {
         self.evictions += cpu.evictions;
         self.evict_wait_ns += cpu.evict_wait_ns;
         self.openings += cpu.openings;
+        self.promotions += cpu.promotions;
+        self.promotions_dropped += cpu.promotions_dropped;
         for (total, steals) in self.steals.iter_mut().zip(&cpu.steals[1..]) {
             *total += steals;
         }
@@ -160,6 +166,10 @@ pub struct Rates {
     pub overdue: f64,
     /// Steals at all distances.
     pub steals: f64,
+    /// Critical jobs that moved to a better core.
+    pub promotions: f64,
+    /// Those that were to move, but slept or found the core taken.
+    pub promotions_dropped: f64,
 }
 
 impl Rates {
@@ -185,6 +195,8 @@ impl Rates {
             evict_wait_us: (evictions > 0.0).then(|| rate(|c| c.evict_wait_ns) / evictions / 1e3),
             overdue: rate(|c| c.normal.overdue + c.batch.overdue),
             steals: rate(|c| c.steals.iter().sum()),
+            promotions: rate(|c| c.promotions),
+            promotions_dropped: rate(|c| c.promotions_dropped),
         }
     }
 
@@ -197,8 +209,8 @@ impl Rates {
             .map_or("-".to_owned(), |us| format!("{us:.0}"));
         let line = format!(
             "{critical:8.2} {normal:7.2} {batch:7.2} {idle:7.0} {taken:7.0} {shared:7.0} \
-             {queued:7.0} {:7.0} {wait:>7} {:7.1} {:7.0}\n",
-            self.evictions, self.overdue, self.steals
+             {queued:7.0} {:7.0} {wait:>7} {:7.1} {:7.0} {:7.1}\n",
+            self.evictions, self.overdue, self.steals, self.promotions
         );
         if index.is_multiple_of(20) {
             format!("{HEADING}{line}")
@@ -209,8 +221,8 @@ impl Rates {
 }
 
 const HEADING: &str = "\
---------- busy lanes --- ---- critical wake-ups to ----- -- evictions --  starve  steals
-critical  normal   batch    idle   taken  shared  queued      /s wait_us      /s      /s
+--------- busy lanes --- ---- critical wake-ups to ----- -- evictions --  starve  steals promote
+critical  normal   batch    idle   taken  shared  queued      /s wait_us      /s      /s      /s
 ";
 
 /// Reads the counters at a steady interval.

@@ -116,6 +116,7 @@ enum {
 #define SCX_ENQ_LAST (1ULL << 41)
 #define SCX_DSQ_GLOBAL ((1ULL << 63) | 1)
 #define SCX_DSQ_LOCAL ((1ULL << 63) | 2)
+#define SCX_DSQ_LOCAL_ON (3ULL << 62)
 
 struct sched_ext_ops {
 	void *select_cpu, *enqueue, *dispatch, *tick, *running, *stopping, *update_idle;
@@ -140,6 +141,7 @@ void scx_bpf_task_set_slice(struct task_struct *p, unsigned long long slice_ns);
 void scx_bpf_task_set_dsq_vtime(struct task_struct *p, unsigned long long vtime);
 unsigned int bpf_get_smp_processor_id(void);
 struct task_struct *bpf_get_current_task_btf(void);
+struct task_struct *bpf_task_from_pid(int pid);
 void native_error(const char *format);
 #define scx_bpf_error(format, ...) native_error(format)
 
@@ -157,6 +159,12 @@ static inline unsigned int bpf_cpumask_any_distribute(const struct cpumask *mask
 		if (mask->words[word])
 			return word * 64 + (unsigned int)__builtin_ctzll(mask->words[word]);
 	return mask->nr_words * 64;
+}
+
+/* Tasks of a simulation last as long as it does. */
+static inline void bpf_task_release(struct task_struct *p)
+{
+	(void)p;
 }
 
 static inline void bpf_rcu_read_lock(void)

@@ -74,6 +74,10 @@ pub struct Counters {
     pub steals: [u64; 4],
     /// Cores opened to batch again.
     pub openings: u64,
+    /// Critical jobs that moved to a better core.
+    pub promotions: u64,
+    /// Those that were to move, but slept or found the core taken.
+    pub promotions_dropped: u64,
 }
 
 impl Counters {
@@ -98,6 +102,8 @@ impl Counters {
             overdue: all(&self.overdue, &other.overdue, join),
             steals: all(&self.steals, &other.steals, join),
             openings: join(self.openings, other.openings),
+            promotions: join(self.promotions, other.promotions),
+            promotions_dropped: join(self.promotions_dropped, other.promotions_dropped),
         }
     }
 }

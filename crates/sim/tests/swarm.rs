@@ -14,6 +14,7 @@ fn two_hundred_scenarios_violate_nothing() {
     assert!(total.faults > 1_000, "{} faults", total.faults);
     let counters = total.counters;
     assert!(counters.evictions > 1_000 && counters.openings > 1_000);
+    assert!(counters.promotions > 100 && counters.promotions_dropped > 10);
     assert!(counters.overdue[1] > 100 && counters.overdue[2] > 100);
     assert!(counters.steals.iter().skip(1).all(|&steals| steals > 100));
 }

@@ -3,6 +3,7 @@
 mod budget;
 mod control;
 mod lifecycle;
+mod promote;
 mod protection;
 mod rules;
 mod support;

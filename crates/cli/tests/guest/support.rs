@@ -196,6 +196,16 @@ impl Load {
 
     /// CPU time it used, in clock ticks.
     pub fn ticks(&self) -> u64 {
+        self.stat(11) + self.stat(12)
+    }
+
+    /// The CPU on which it ran last.
+    pub fn cpu(&self) -> usize {
+        self.stat(36) as usize
+    }
+
+    /// A number of its `stat` file, counted from after the name.
+    fn stat(&self, index: usize) -> u64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
         let fields: Vec<_> = stat
             .rsplit(')')
@@ -203,7 +213,7 @@ impl Load {
             .unwrap()
             .split_whitespace()
             .collect();
-        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+        fields[index].parse().unwrap()
     }
 }
 

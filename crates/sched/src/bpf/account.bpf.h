@@ -59,6 +59,14 @@ static __always_inline bool core_closed(u32 core_id)
 	return core_critical(core_id, now_ns) && !budget_left(core_id, now_ns);
 }
 
+/* Of the fastest core. */
+static __always_inline u32 fastest_capacity(void)
+{
+	struct core_ctx *first = core_ctx(0);
+
+	return first ? first->capacity : 0;
+}
+
 /* Derives the membership of @core_id in the core sets from its lanes. */
 VERIFIED_ONCE int core_refresh(u32 core_id)
 {
@@ -88,6 +96,8 @@ VERIFIED_ONCE int core_refresh(u32 core_id)
 			!waiting && states[LANE_BATCH] > 0 &&
 				states[LANE_BATCH] + states[LANE_IDLE] == core->nr_lanes);
 	core_set_assign(CORES_OPEN, core_id, !waiting && !states[LANE_CRITICAL]);
+	core_set_assign(CORES_SLOWED, core_id,
+			states[LANE_CRITICAL] > (core->capacity < fastest_capacity() ? 0 : 1));
 	core_set_assign(CORES_WITH_ROOM, core_id,
 			states[LANE_IDLE] > 0 && ((!waiting && !states[LANE_CRITICAL]) ||
 						  budget_left(core_id, now_ns)));

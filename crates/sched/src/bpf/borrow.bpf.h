@@ -191,19 +191,23 @@ static __always_inline void critical_arrived(struct task_ctx *tctx, u32 core_id)
 		core_reopen(tctx->core, -1);
 }
 
-/* Batch that cannot leave now: exiting, or bound to its CPU for a moment. */
-static __always_inline bool batch_is_stuck(const struct task_struct *p)
+/* Is the task bound to its CPU for a moment? */
+static __always_inline bool is_bound_now(const struct task_struct *p)
 {
 	s32 disabled = 0;
 
-	if (p->flags & PF_EXITING)
-		return true;
 	if (bpf_core_field_exists(p->migration_disabled))
 		disabled = p->migration_disabled;
 	/* the program that asks disables migration of the current task */
 	if (p == bpf_get_current_task_btf())
 		disabled--;
 	return disabled > 0;
+}
+
+/* Batch that cannot leave now: exiting, or bound to its CPU for a moment. */
+static __always_inline bool batch_is_stuck(const struct task_struct *p)
+{
+	return (p->flags & PF_EXITING) || is_bound_now(p);
 }
 
 /* A task begins to run on @cpu: whoever should not run beside it is evicted. */

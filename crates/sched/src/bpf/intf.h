@@ -62,6 +62,8 @@ struct lane_ctx {
 	u32 was_critical; /* 1 if the last task that ran was critical */
 	u64 since_ns; /* when the state began */
 	u64 evict_ns; /* when batch was asked to leave; 0: it was not */
+	u64 job_ns; /* when the job of the task that runs began */
+	u32 pid; /* the task that runs; 0: none */
 } __attribute__((aligned(64)));
 
 /* One core. The loader fills the first block. */
@@ -131,6 +133,8 @@ struct settings {
 	u64 slice_ns[NR_CLASSES];
 	u64 starvation_bound_ns[NR_CLASSES]; /* longest wait; critical: unused */
 	u64 overdue_slice_ns; /* what a task gets by the bound */
+	u64 promote_after_ns; /* younger jobs are not promoted */
+	u32 promote; /* 1: critical jobs move to better cores that fall free */
 	u32 steal_min_queued[NR_DISTANCES]; /* barriers: length of the far vector */
 	u32 smt_level; /* lanes of a core that critical and normal work may keep busy */
 	u32 nr_rules;
@@ -154,6 +158,8 @@ struct counters {
 	u64 overdue[NR_CLASSES]; /* runs by the starvation bound */
 	u64 steals[NR_DISTANCES];
 	u64 openings; /* a core was opened to batch again */
+	u64 promotions; /* critical jobs that moved to a better core */
+	u64 promotions_dropped; /* that were to, but slept or found the core taken */
 };
 
 /* A cgroup came or went (ring buffer to the loader). */

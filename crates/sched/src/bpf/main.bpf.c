@@ -10,6 +10,7 @@
 #include "account.bpf.h"
 #include "borrow.bpf.h"
 #include "place.bpf.h"
+#include "promote.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -56,6 +57,8 @@ void BPF_STRUCT_OPS(sidelane_enqueue, struct task_struct *p, u64 enq_flags)
 				   enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
+	if (!(enq_flags & SCX_ENQ_WAKEUP) && promote_send(p, tctx, enq_flags))
+		return;
 	if (place(p, scx_bpf_task_cpu(p), -1, false, enq_flags) < 0)
 		scx_bpf_error("cannot place %s[%d]", p->comm, p->pid);
 }
@@ -80,7 +83,7 @@ static __always_inline u32 class_of_prev(struct task_struct *prev)
 {
 	struct task_ctx *tctx;
 
-	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED))
+	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED) || promote_leaves(prev, scx_bpf_now()))
 		return NR_CLASSES;
 	tctx = task_ctx(prev);
 	return tctx && !tctx->misclassified ? task_class(tctx) : NR_CLASSES;
@@ -132,6 +135,7 @@ void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)
 		return;
 	account_run(p, tctx, now_ns);
 	class_check(p, tctx, now_ns);
+	promote_check(p, lane, now_ns);
 	borrow_check(p, lane, cpu, now_ns);
 	overdue_check(p, lane, now_ns);
 	missed_check(lane);
@@ -150,6 +154,7 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 		return;
 	class = task_class(tctx);
 	tctx->running_ns = now_ns;
+	promote_drop(p); /* it came back before it left */
 	vector_left(tctx);
 	if (class == CLASS_CRITICAL)
 		critical_arrived(tctx, lane->core);
@@ -161,6 +166,8 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	if (lane->overdue)
 		scx_bpf_task_set_slice(p, settings.overdue_slice_ns);
 	count(switches[class]);
+	lane->job_ns = tctx->job_ns;
+	lane->pid = p->pid;
 	was_critical = lane->was_critical;
 	lane->was_critical = class == CLASS_CRITICAL;
 	lane->rechecked = 0;
@@ -169,6 +176,8 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	borrow_check(p, lane, cpu, now_ns);
 	if (was_critical && class != CLASS_CRITICAL)
 		core_reopen(lane->core, cpu);
+	if (class == CLASS_BATCH)
+		promote_offer(lane->core, now_ns);
 }
 
 void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
@@ -189,6 +198,8 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 	lane->overdue = 0;
 	/* the core sets follow when it is known what the lane does next */
 	lane_state_write(lane, LANE_OTHER, now_ns);
+	if (!runnable)
+		promote_drop(p);
 }
 
 void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
@@ -208,6 +219,7 @@ void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
 		core_reopen(lane->core, -1);
 	}
 	idle_check(lane, cpu);
+	promote_offer(lane->core, now_ns);
 }
 
 s32 BPF_STRUCT_OPS(sidelane_init_task, struct task_struct *p, struct scx_init_task_args *args)

@@ -27,7 +27,7 @@
  * Cost: usually a look at the own core; at worst one pass over a bitmap of all
  * cores.
  *
- * Source: Fast Old and First (FOF): fast first. Not here: fast old (promotion).
+ * Source: Fast Old and First (FOF): fast first. Fast old is promote.bpf.h.
  */
 #ifndef SIDELANE_PLACE_BPF_H
 #define SIDELANE_PLACE_BPF_H
@@ -347,6 +347,8 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 	vector_left(tctx);
 	if (waking || tctx->misclassified)
 		class_assign(p, tctx, now_ns);
+	if (waking || !tctx->job_ns)
+		tctx->job_ns = now_ns;
 	if (waking)
 		count(wakeups[task_class(tctx)]);
 	if (tctx->class == CLASS_CRITICAL)

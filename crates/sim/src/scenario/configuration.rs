@@ -15,6 +15,8 @@ const SETTING_KEYS: &[&str] = &[
     "normal_bound_ms",
     "starvation_bound_ms",
     "overdue_slice_ms",
+    "promote",
+    "promote_after_ms",
     "smt_level",
     "borrow",
     "budget_ms",
@@ -41,6 +43,8 @@ pub(super) const CONFIGURATION: Shape = Shape {
         ("normal_bound_ms", IN_SETTINGS),
         ("starvation_bound_ms", IN_SETTINGS),
         ("overdue_slice_ms", IN_SETTINGS),
+        ("promote", IN_SETTINGS),
+        ("promote_after_ms", IN_SETTINGS),
         ("smt_level", IN_SETTINGS),
         ("borrow", IN_SETTINGS),
         ("budget_ms", IN_SETTINGS),
@@ -146,6 +150,8 @@ fn settings(value: Value, machine: &Machine) -> Result<Settings> {
             "starvation_bound_ms" => settings.starvation_bound_ns = time(10.0, 10_000.0)?,
             "overdue_slice_ms" => settings.overdue_slice_ns = time(0.1, 100.0)?,
             "borrow" | "budget_ms" => {} // together, above
+            "promote" => settings.promote = value.boolean()?,
+            "promote_after_ms" => settings.promote_after_ns = time(0.0, 1000.0)?,
             _ => settings.smt_level = Some(value.integer(0..=u32::MAX)?).filter(|level| *level > 0),
         }
     }

@@ -248,6 +248,12 @@ impl<'a> Value<'a> {
             })
     }
 
+    /// True or false.
+    pub fn boolean(&self) -> Result<bool> {
+        let value = self.node.get_ref().as_bool();
+        value.ok_or_else(|| self.expected("true or false"))
+    }
+
     /// A string; `what` it is when it is none.
     pub fn string(&self, what: &str) -> Result<&'a str> {
         match self.node.get_ref() {

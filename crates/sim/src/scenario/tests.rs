@@ -396,7 +396,8 @@ fn a_trace_is_read_by_its_name() {
 fn configurations_choose_workloads() {
     let more = "[[workload]]\nname = \"batch\"\nclass = \"batch\"\nbatch.tasks = 2\n\
                 [[configuration]]\nscheduler = \"fifo\"\nonly = [\"batch\"]\n\
-                [[configuration]]\nscheduler = \"sidelane\"\nwithout = []\nsettings.smt_level = 1\n";
+                [[configuration]]\nscheduler = \"sidelane\"\nwithout = []\nsettings.smt_level = 1\n\
+                settings.promote = false\n";
     let scenario = parse(&format!("{SMALL}{more}"));
     let [fifo, sidelane] = &scenario.configurations[..] else {
         panic!("{:?}", scenario.configurations)
@@ -407,6 +408,7 @@ fn configurations_choose_workloads() {
     );
     let settings = Settings {
         smt_level: Some(1),
+        promote: false,
         ..Settings::default()
     };
     assert_eq!(sidelane.scheduler, Kind::Sidelane(settings));

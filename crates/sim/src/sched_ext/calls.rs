@@ -178,6 +178,11 @@ extern "C" fn bpf_get_current_task_btf() -> *mut native::task_struct {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn bpf_task_from_pid(pid: c_int) -> *mut native::task_struct {
+    with(null_mut(), |scheduler, _| scheduler.task_of_pid(pid))
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn native_task_storage(
     p: *mut native::task_struct,
     size: usize,

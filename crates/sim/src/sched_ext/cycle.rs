@@ -3,8 +3,8 @@
 use super::calls::operate;
 use super::entity::{Entity, Queue};
 use super::{
-    DSQ_LOCAL, ENQ_LAST, ENQ_PREEMPT, ENQ_WAKEUP, KICK_IDLE, KICK_PREEMPT, SchedExt, WAKE_SYNC,
-    native,
+    DSQ_LOCAL, DSQ_LOCAL_ON, ENQ_LAST, ENQ_PREEMPT, ENQ_WAKEUP, KICK_IDLE, KICK_PREEMPT, SchedExt,
+    WAKE_SYNC, native,
 };
 use crate::engine::Engine;
 use crate::record::Step;
@@ -167,6 +167,8 @@ impl Scheduler for SchedExt {
             overdue: now.overdue,
             steals: now.steals,
             openings: now.openings,
+            promotions: now.promotions,
+            promotions_dropped: now.promotions_dropped,
         }
         .plus(&self.earlier)
     }
@@ -269,6 +271,9 @@ impl SchedExt {
             }
             return;
         }
+        if insertion.dsq & DSQ_LOCAL_ON == DSQ_LOCAL_ON {
+            return self.send_to_lane(engine, id, insertion.dsq as u32, insertion.flags);
+        }
         let Some(queue) = self.queues.get_mut(insertion.dsq) else {
             return self.broke(
                 engine,
@@ -288,6 +293,18 @@ impl SchedExt {
             task: id,
             queue: insertion.dsq,
         });
+    }
+
+    /// Puts a task into the queue of another lane, which hears of it as of a kick.
+    fn send_to_lane(&mut self, engine: &mut Engine, id: TaskId, cpu: u32, flags: u64) {
+        if engine.lane(cpu).is_none() || !engine.task(id).may_use(cpu) {
+            let what = format!("sent {id} to lane {cpu}, which it may not use");
+            return self.broke(engine, what);
+        }
+        let first = flags & ENQ_PREEMPT != 0;
+        engine.task_mut(id).lane = cpu;
+        self.join_local(engine, id, cpu, first);
+        engine.kick(cpu, if first { KICK_PREEMPT } else { KICK_IDLE });
     }
 
     /// Ends the slice of what runs on the lane.

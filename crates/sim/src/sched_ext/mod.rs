@@ -35,6 +35,7 @@ const ENQ_WAKEUP: u64 = 1;
 const ENQ_PREEMPT: u64 = 1 << 32;
 const ENQ_LAST: u64 = 1 << 41;
 const DSQ_LOCAL: u64 = 1 << 63 | 2;
+const DSQ_LOCAL_ON: u64 = 3 << 62;
 const WAKE_SYNC: u64 = 0x10;
 const KICK_IDLE: u64 = 1;
 const KICK_PREEMPT: u64 = 2;
@@ -147,6 +148,13 @@ impl SchedExt {
 
     fn pointer(&mut self, id: TaskId) -> *mut native::task_struct {
         &mut *self.entities[id.index()].native
+    }
+
+    /// Tasks have the numbers from 1 on, in the order of their creation.
+    fn task_of_pid(&mut self, pid: i32) -> *mut native::task_struct {
+        let index = usize::try_from(pid).ok().and_then(|pid| pid.checked_sub(1));
+        let entity = index.and_then(|index| self.entities.get_mut(index));
+        entity.map_or(null_mut(), |entity| &mut *entity.native)
     }
 
     fn idle_task(&mut self) -> *mut native::task_struct {

@@ -18,6 +18,10 @@ pub struct Settings {
     pub starvation_bound_ns: u64,
     /// What a task gets when a bound is used, ns.
     pub overdue_slice_ns: u64,
+    /// Critical jobs move to better cores that fall free.
+    pub promote: bool,
+    /// Younger jobs do not, ns.
+    pub promote_after_ns: u64,
     /// Busy lanes a core may have; none: all.
     pub smt_level: Option<u32>,
     /// How long batch may run beside critical work.
@@ -53,6 +57,8 @@ impl Default for Settings {
             normal_bound_ns: 20 * MS,
             starvation_bound_ns: 1000 * MS,
             overdue_slice_ns: MS,
+            promote: true,
+            promote_after_ns: 500_000,
             smt_level: None,
             budget: Budget::default(),
         }
@@ -74,6 +80,8 @@ impl Settings {
             slice_ns: [self.slice_ns, self.slice_ns, self.batch_slice_ns],
             starvation_bound_ns: [0, self.normal_bound_ns, self.starvation_bound_ns],
             overdue_slice_ns: self.overdue_slice_ns,
+            promote: u32::from(self.promote),
+            promote_after_ns: self.promote_after_ns,
             steal_min_queued: [1, 1, 1, 2],
             smt_level: self.smt_level.unwrap_or(widest),
             nr_rules: NR_CLASSES as u32,

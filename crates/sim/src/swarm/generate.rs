@@ -159,6 +159,8 @@ fn settings(draws: &mut Draws, widest: u64) -> Settings {
             .percent(40)
             .then(|| draws.between(1, widest.max(1)) as u32),
         budget: budget(draws, widest),
+        promote: draws.percent(85),
+        promote_after_ns: draws.magnitude(1, 5 * MS),
     }
 }
 

@@ -136,14 +136,17 @@ impl Plan {
         let settings = &self.settings;
         writeln!(
             f,
-            "slices {} and {} ms, bounds {} and {} ms, overdue {} ms, SMT level {:?}, budget {:?}",
+            "slices {} and {} ms, bounds {} and {} ms, overdue {} ms, SMT level {:?}, budget {:?}, \
+             promote {} after {} ms",
             ms(settings.slice_ns),
             ms(settings.batch_slice_ns),
             ms(settings.normal_bound_ns),
             ms(settings.starvation_bound_ns),
             ms(settings.overdue_slice_ns),
             settings.smt_level,
-            settings.budget
+            settings.budget,
+            settings.promote,
+            ms(settings.promote_after_ns)
         )
     }
 }

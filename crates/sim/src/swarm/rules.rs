@@ -46,6 +46,8 @@ pub enum Rule {
     Level,
     /// A change of class did not take effect.
     ClassChange,
+    /// A critical task moved where it gains nothing, too early, or to a core that is not free.
+    Promotion,
     /// Times do not add up.
     Accounts,
     /// Work does not add up.
@@ -81,6 +83,7 @@ impl fmt::Display for Rule {
             Rule::IdleLane => "idle lane",
             Rule::Level => "SMT level",
             Rule::ClassChange => "class change",
+            Rule::Promotion => "promotion",
             Rule::Accounts => "accounts",
             Rule::Work => "work",
             Rule::Drain => "drain",

@@ -33,6 +33,7 @@ impl Watch {
         task.state = State::Waiting;
         task.woke = true;
         task.since_ns = now_ns;
+        task.job_ns = now_ns;
         task.known = task.spec.class;
         task.changed_ns = None;
         Ok(())
@@ -60,11 +61,15 @@ impl Watch {
             task.changed_ns = None;
         }
         task.queued_ns = now_ns;
+        task.left = None;
         self.put(id, Place::Vector { core, class })
     }
 
     fn queued_local(&mut self, id: TaskId, cpu: u32) -> Verdict {
         let now_ns = self.now_ns;
+        if let Some(from) = self.task_mut(id).left.take() {
+            self.check_promotion(id, from, cpu)?;
+        }
         match self.task(id).place {
             Place::Vector { core, .. } => {
                 self.check_wait(id)?;
@@ -134,6 +139,7 @@ impl Watch {
         (lane.task, lane.idle_ns) = (None, now_ns);
         let task = self.task_mut(id);
         (task.state, task.since_ns) = (state, now_ns);
+        task.left = (state == State::Waiting).then_some(cpu);
         self.put(id, Place::Nowhere)?;
         self.charge(core);
         Ok(())
@@ -164,6 +170,7 @@ impl Watch {
             task.changed_ns = None;
             task.taken_from = None;
             task.woke = false;
+            task.left = None;
             self.put(TaskId(index as u32), Place::Nowhere)?;
         }
         Ok(())
@@ -253,13 +260,17 @@ impl Watch {
             return Ok(());
         }
         let arrived = matches!(task.state, State::Running(_));
+        let kick_ns = self.machine.costs.kick_ns;
         if let Some(core) = core {
             let index = core;
             let core = &mut self.cores[core];
             core.critical += 1;
             if core.critical == 1 {
-                // Gone and back at the same moment is no opening.
-                let before = core.was_closed.filter(|(_, to_ns)| *to_ns == now_ns);
+                // Gone and back at the same moment is no opening; unless the kicks of the closing
+                // arrive at that very moment, and find the core open.
+                let before = core.was_closed;
+                let before = before
+                    .filter(|&(from_ns, to_ns)| to_ns == now_ns && now_ns != from_ns + kick_ns);
                 core.closed_ns = Some(before.map_or(now_ns, |(from_ns, _)| from_ns));
                 self.begin_period(index);
             }

@@ -110,6 +110,10 @@ pub(super) struct Task {
     pub since_ns: u64,
     /// It began to run after it had waited for as long as its bound.
     pub overdue: bool,
+    /// When it woke.
+    pub job_ns: u64,
+    /// The lane that it has left, able to go on, and not been queued since.
+    pub left: Option<u32>,
     /// The core that it closes.
     pub closes: Option<usize>,
     pub ran_on: Option<u32>,
@@ -184,6 +188,8 @@ impl Watch {
             queued_ns: 0,
             since_ns: 0,
             overdue: false,
+            job_ns: 0,
+            left: None,
             closes: None,
             ran_on: None,
             totals: TaskTotals::default(),

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Fast old: who moves when a better core falls free.
+ *
+ * Problem: a critical job that found no free core shares one, or runs on a slow one, and
+ * goes on there though a faster core has fallen free since.
+ *
+ * Rule: when a core falls idle, or runs only batch, and no critical task waits, the
+ * oldest critical job that would run faster alone there moves: one that shares its core
+ * with another critical task, or runs on a slower core. Old means since it woke, also
+ * across preemption: of jobs of unknown length the old one has most left, and least time.
+ * Never to a slower or an equal place; one job a freed core, which is reserved until that
+ * arrives. A job younger than settings.promote_after_ns stays: moving costs caches, and
+ * most jobs are done soon. The tick of one that has grown older looks for it again.
+ *
+ * How: a running task cannot be taken from its lane by another. So the lane that looks
+ * marks the task and kicks it; its own lane then checks that the core is still free and
+ * takes a lane of it over, lets the task go, and enqueue sends it there. What came in
+ * between wins: the mark is dropped and the task goes on where it was. A task that sleeps
+ * before drops its mark.
+ *
+ * Cost: when a core falls free, a look at the cores with several critical lanes and at the
+ * slow ones with any; a move costs a kick and a migration.
+ *
+ * Source: Fast Old and First (FOF): fast old. Not here: moving normal work.
+ */
+#ifndef SIDELANE_PROMOTE_BPF_H
+#define SIDELANE_PROMOTE_BPF_H
+
+#include "types.bpf.h"
+#include "account.bpf.h"
+#include "borrow.bpf.h"
+#include "place.bpf.h"
+#include "vector.bpf.h"
+
+/* Would the critical task of @lane run faster alone on @target_id? */
+static __always_inline bool promotion_gains(const struct lane_ctx *lane, u32 target_id)
+{
+	struct core_ctx *own = core_ctx(lane->core), *target = core_ctx(target_id);
+	u32 critical = lanes_in_state(lane->core, LANE_CRITICAL);
+
+	if (!own || !target || lane->core == target_id)
+		return false;
+	if (target->capacity != own->capacity)
+		return target->capacity > own->capacity;
+	/* shared, with others than itself? */
+	return critical > (lane->state == LANE_CRITICAL);
+}
+
+/* Has @core_id neither critical nor normal work, besides the job for which it is reserved? */
+VERIFIED_ONCE bool core_is_free(u32 core_id, u32 reserved)
+{
+	struct core_ctx *core = core_ctx(core_id);
+
+	return core && core->expected == reserved && !vector_waiting(core_id, CLASS_CRITICAL) &&
+	       lanes_in_state(core_id, LANE_IDLE) + lanes_in_state(core_id, LANE_BATCH) ==
+		       core->nr_lanes;
+}
+
+/* Keeps @core_id for a job that is to move there: closed, and claimed as by a waking task. */
+static __always_inline bool core_reserve(u32 core_id, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (!core || !core_claim(core, now_ns))
+		return false;
+	__sync_fetch_and_add(&core->expected, 1);
+	core_refresh(core_id);
+	return true;
+}
+
+static __always_inline void core_release(u32 core_id)
+{
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (!core)
+		return;
+	if (__sync_fetch_and_sub(&core->expected, 1) == 1)
+		core->claim_ns = 0;
+	core_reopen(core_id, -1);
+}
+
+/* The task stays where it is. Whoever takes the mark off releases the core. */
+VERIFIED_ONCE int promote_drop(struct task_struct *p __arg_trusted)
+{
+	struct task_ctx *tctx = task_ctx(p);
+	u32 core, cpu;
+
+	if (!tctx || !tctx->promote_to)
+		return 0;
+	core = __sync_lock_test_and_set(&tctx->promote_to, 0);
+	if (!core)
+		return 0;
+	count(promotions_dropped);
+	cpu = tctx->promote_lane;
+	tctx->promote_lane = 0;
+	core_release(core - 1);
+	if (cpu) /* it was taken over: it has to look what it is now */
+		scx_bpf_kick_cpu(cpu - 1, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+/* May the task that runs on @cpu use @core_id, and is it not on the way to one? */
+VERIFIED_ONCE bool promote_fits(s32 cpu, u32 core_id)
+{
+	struct lane_ctx *lane = lane_ctx(cpu);
+	struct task_struct *p;
+	struct task_ctx *tctx;
+	bool fits;
+
+	p = lane && lane->pid ? bpf_task_from_pid(lane->pid) : NULL;
+	if (!p)
+		return false;
+	tctx = task_ctx(p);
+	fits = tctx && !tctx->promote_to && !tctx->misclassified &&
+	       pick_lane(p, core_id, FREE_STATES, -1) >= 0;
+	bpf_task_release(p);
+	return fits;
+}
+
+/* The lane of @core_id with the oldest job that began before @before_ns and gains on @target; -1. */
+VERIFIED_ONCE s32 promote_oldest_of(u32 core_id, u32 target, u64 before_ns)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	s32 oldest = -1;
+	u32 i;
+
+	if (!core)
+		return -1;
+	bpf_for(i, 0, core->nr_lanes) {
+		s32 cpu = core_lane(core, i);
+		struct lane_ctx *lane = lane_ctx(cpu);
+
+		if (!lane || lane->state != LANE_CRITICAL || lane->job_ns >= before_ns ||
+		    !promotion_gains(lane, target) || !promote_fits(cpu, target))
+			continue;
+		oldest = cpu;
+		before_ns = lane->job_ns;
+	}
+	return oldest;
+}
+
+/* The lane with the oldest job of all that gains on @target and began before @before_ns; -1: none. */
+VERIFIED_ONCE s32 promote_oldest(u32 target, u64 before_ns)
+{
+	s32 oldest = -1;
+	u32 w, i;
+
+	bpf_for(w, 0, (nr_cores + 63) / 64) {
+		u64 *word = core_set_word(CORES_SLOWED, w);
+		u64 members = word ? *word : 0;
+
+		bpf_for(i, 0, 64) {
+			struct lane_ctx *lane;
+			s32 cpu;
+
+			if (!members)
+				break;
+			cpu = promote_oldest_of(w * 64 + take_first(&members), target, before_ns);
+			lane = cpu >= 0 ? lane_ctx(cpu) : NULL;
+			if (!lane)
+				continue;
+			oldest = cpu;
+			before_ns = lane->job_ns;
+		}
+	}
+	return oldest;
+}
+
+/* Reserves @core_id for the task that runs on @cpu, and asks it to leave. */
+VERIFIED_ONCE int promote_mark(s32 cpu, u32 core_id, u64 now_ns)
+{
+	struct lane_ctx *lane = lane_ctx(cpu);
+	struct task_struct *p;
+	struct task_ctx *tctx;
+
+	p = lane && lane->pid ? bpf_task_from_pid(lane->pid) : NULL;
+	if (!p)
+		return 0;
+	tctx = task_ctx(p);
+	if (tctx && !tctx->promote_to && core_reserve(core_id, now_ns)) {
+		tctx->promote_ns = now_ns;
+		if (__sync_val_compare_and_swap(&tctx->promote_to, 0, core_id + 1))
+			core_release(core_id);
+		else if (lane->state != LANE_CRITICAL || lane->pid != (u32)p->pid)
+			promote_drop(p); /* it has left its lane meanwhile */
+		else
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+	bpf_task_release(p);
+	return 0;
+}
+
+/* @core_id is free, if it is what it seems: who gets it? */
+VERIFIED_ONCE int promote_offer(u32 core_id, u64 now_ns)
+{
+	u64 after_ns = settings.promote_after_ns;
+	s32 cpu;
+
+	if (!settings.promote || now_ns < after_ns || !core_set_any(CORES_SLOWED, core_id) ||
+	    vector_waits(CLASS_CRITICAL) || !core_is_free(core_id, 0))
+		return 0;
+	cpu = promote_oldest(core_id, now_ns - after_ns);
+	if (cpu >= 0)
+		promote_mark(cpu, core_id, now_ns);
+	return 0;
+}
+
+/* From the tick of @p: is there a free core for a job like this one, now that it is older? */
+static __always_inline void promote_check(struct task_struct *p, struct lane_ctx *lane, u64 now_ns)
+{
+	u32 home = lane->core;
+	s32 id;
+
+	if (!settings.promote || lane->state != LANE_CRITICAL || !core_set_test(CORES_SLOWED, home))
+		return;
+	id = find_core(p, CORES_IDLE, FREE_STATES, home, now_ns);
+	if (id < 0 || !promotion_gains(lane, id))
+		id = find_core(p, CORES_LENT, FREE_STATES, home, now_ns);
+	if (id >= 0 && promotion_gains(lane, id))
+		promote_offer(id, now_ns);
+}
+
+/* Takes over a lane of the core that is reserved for @p, if all is as it was. */
+static __always_inline bool promote_seize(struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
+{
+	struct lane_ctx *own = lane_ctx(scx_bpf_task_cpu(p)), *lane;
+	u32 core_id = tctx->promote_to - 1, state;
+	s32 cpu;
+
+	if (!own || tctx->class != CLASS_CRITICAL || tctx->misclassified || is_bound_now(p) ||
+	    now_ns >= tctx->promote_ns + ARRIVAL_NS || !promotion_gains(own, core_id) ||
+	    !core_is_free(core_id, 1))
+		return false;
+	cpu = pick_lane(p, core_id, FREE_STATES, -1);
+	lane = lane_ctx(cpu);
+	if (cpu < 0 || !lane)
+		return false;
+	core_close(core_id, now_ns);
+	state = __sync_val_compare_and_swap(&lane->state, LANE_IDLE, LANE_OTHER);
+	if (state != LANE_IDLE && state != LANE_BATCH) /* batch has been asked to leave */
+		return false;
+	tctx->promote_lane = cpu + 1;
+	return true;
+}
+
+/* Does @p leave its lane for a better one? If it was to and cannot, it goes on where it is. */
+VERIFIED_ONCE bool promote_leaves(struct task_struct *p __arg_trusted, u64 now_ns)
+{
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (!tctx || !tctx->promote_to)
+		return false;
+	if (tctx->promote_lane || promote_seize(p, tctx, now_ns))
+		return true;
+	promote_drop(p);
+	return false;
+}
+
+/* Sends @p, which has left its lane, to the one that was taken over for it; false: it has none. */
+static __always_inline bool promote_send(struct task_struct *p, struct task_ctx *tctx,
+					 u64 enq_flags)
+{
+	u64 now_ns = scx_bpf_now();
+	u32 core_id;
+	s32 cpu;
+
+	if (!tctx->promote_to || !promote_leaves(p, now_ns))
+		return false;
+	cpu = tctx->promote_lane - 1;
+	if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || is_bound_now(p)) {
+		promote_drop(p);
+		return false;
+	}
+	core_id = __sync_lock_test_and_set(&tctx->promote_to, 0) - 1;
+	tctx->promote_lane = 0;
+	vector_left(tctx);
+	critical_gone(tctx);
+	tctx->core = core_id;
+	tctx->expected = 1; /* as the core was told when it was reserved */
+	tctx->queued_ns = now_ns;
+	count(promotions);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, settings.slice_ns[CLASS_CRITICAL],
+			   enq_flags | SCX_ENQ_PREEMPT);
+	critical_sent(tctx, core_id, now_ns);
+	return true;
+}
+
+#endif /* SIDELANE_PROMOTE_BPF_H */
