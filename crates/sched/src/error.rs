@@ -73,6 +73,9 @@ pub enum Error {
     /// The kernel ejected the scheduler.
     #[error("the kernel ejected the scheduler: {0}; its default scheduler has taken over")]
     Ejected(crate::ExitReason),
+    /// The lane signal cannot be kept or served.
+    #[error("the lane signal: cannot go on: {0}")]
+    Signal(String),
     /// No running scheduler to read counters from.
     #[error("no Sidelane scheduler is attached; start one with 'sidelane run'")]
     NotRunning,

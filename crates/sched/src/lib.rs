@@ -16,6 +16,7 @@ mod loader;
 mod resolve;
 pub mod rules;
 pub mod running;
+pub mod signal;
 pub mod stats;
 
 pub use check::{Check, Finds, RuleCheck, check};

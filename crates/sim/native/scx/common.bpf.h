@@ -51,6 +51,7 @@ enum {
 	BPF_MAP_TYPE_TASK_STORAGE,
 	BPF_MAP_TYPE_RINGBUF,
 	BPF_F_NO_PREALLOC = 1,
+	BPF_F_MMAPABLE = 1024,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 };
 /* Inline: the scheduler looks things up all the time. In scheduler.c, which knows the maps. */
@@ -66,6 +67,11 @@ static inline long bpf_ringbuf_output(void *map, void *data, u64 size, u64 flags
 {
 	(void)map, (void)data, (void)size, (void)flags;
 	return 0; /* the simulator itself keeps the masks of cgroups */
+}
+
+static inline u64 bpf_ktime_get_ns(void)
+{
+	return scx_bpf_now();
 }
 
 /* Operations */
