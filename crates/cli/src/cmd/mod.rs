@@ -5,6 +5,7 @@ mod control;
 mod demo;
 mod demo_levels;
 mod doctor;
+mod lanes;
 mod man;
 mod model;
 mod reproduce;
@@ -28,6 +29,7 @@ pub enum Command {
     Control(control::Args),
     Demo(demo::Args),
     Doctor(doctor::Args),
+    Lanes(lanes::Args),
     #[command(hide = true)]
     Man(man::Args),
     Model(model::Args),
@@ -47,6 +49,7 @@ impl Command {
             Command::Control(args) => control::run(args),
             Command::Demo(args) => demo::run(args),
             Command::Doctor(args) => doctor::run(args),
+            Command::Lanes(args) => lanes::run(args),
             Command::Man(args) => man::run(args),
             Command::Model(args) => model::run(args),
             Command::Reproduce(args) => reproduce::run(args),
