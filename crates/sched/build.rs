@@ -1,8 +1,11 @@
-//! Compiles the scheduler to BPF and generates its Rust bindings.
+//! Compiles the scheduler and the tracer of lanes to BPF and generates their Rust bindings.
 
 fn main() -> anyhow::Result<()> {
     scx_cargo::BpfBuilder::new()?
         .enable_intf("src/bpf/intf.h", "bpf_intf.rs")
         .enable_skel("src/bpf/main.bpf.c", "bpf")
+        .build()?;
+    scx_cargo::BpfBuilder::new()?
+        .enable_skel("src/bpf/lanes.bpf.c", "lanes")
         .build()
 }

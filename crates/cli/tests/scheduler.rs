@@ -5,15 +5,41 @@
 
 mod guest;
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
 
 /// Two emulated machines at once would share the host's CPUs.
 static ONE_MACHINE: Mutex<()> = Mutex::new(());
 
+/// The matrix multiplication of `examples/`, beside this program: in the guest, too.
+fn matmul(instrumented: bool) -> PathBuf {
+    let name = if instrumented {
+        "matmul-stepping-aside"
+    } else {
+        "matmul"
+    };
+    std::env::current_exe().unwrap().with_file_name(name)
+}
+
+/// Compiles it, with the runtime's library and without.
+fn build_matmul() {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/matmul.c");
+    let library = matmul(true).with_file_name("libsidelane_runtime.a");
+    for instrumented in [false, true] {
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-O2", source, "-o"]).arg(matmul(instrumented));
+        if instrumented {
+            gcc.arg("-fsanitize-coverage=trace-pc").arg(&library);
+        }
+        assert!(gcc.arg("-lm").status().unwrap().success());
+    }
+}
+
 /// Runs the guest tests whose names contain `filter` on an emulated machine.
 fn run_on(machine: &[&str], filter: &str) {
     let _one = ONE_MACHINE.lock();
+    build_matmul();
     let tests = std::env::current_exe().unwrap();
     let kernel = std::env::var("SIDELANE_TEST_KERNEL").unwrap_or_else(|_| "newest".to_owned());
     let status = Command::new(env!("CARGO_BIN_EXE_sidelane"))
@@ -21,6 +47,10 @@ fn run_on(machine: &[&str], filter: &str) {
         .args(machine)
         .arg("--add")
         .arg(&tests)
+        .arg("--add")
+        .arg(matmul(false))
+        .arg("--add")
+        .arg(matmul(true))
         .args(["--add", "/usr/bin/gzip", "--keep-awake"])
         .arg("--")
         .arg(&tests)

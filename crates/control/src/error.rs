@@ -30,7 +30,7 @@ pub enum Error {
         problem: String,
     },
     /// Another daemon is at work.
-    #[error("another 'sidelane control' holds {}; stop it first", path.display())]
+    #[error("another 'sidelane {}' holds {}; stop it first", command(path), path.display())]
     Running {
         /// The lock.
         path: PathBuf,
@@ -50,6 +50,17 @@ pub enum Error {
         "no typical threadPerf is known for {0} lanes a core; measure it with 'sidelane calibrate', or give --thread-perf"
     )]
     ThreadPerfUnknown(usize),
+    /// No lane for batch.
+    #[error("no core has more than one lane online: there is no lane for batch")]
+    NoSecondLane,
+    /// One cgroup holds the other.
+    #[error("the cgroups {critical} and {batch} have to be apart; neither may hold the other")]
+    Overlap {
+        /// Of critical work.
+        critical: String,
+        /// Of batch.
+        batch: String,
+    },
     /// The machine cannot be read.
     #[error(transparent)]
     Topology(#[from] sidelane_topology::ReadError),
@@ -69,6 +80,12 @@ pub enum Error {
 
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Who holds a lock: its file is named after the command.
+fn command(lock: &Path) -> String {
+    lock.file_stem()
+        .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+}
 
 fn remedy(error: &std::io::Error) -> &'static str {
     match error.kind() {
@@ -102,6 +119,7 @@ impl Error {
     pub fn is_machine(&self) -> bool {
         match self {
             Error::Scheduler(error) => error.is_machine(),
+            Error::NoSecondLane => true,
             Error::Io { source, .. } => matches!(
                 source.kind(),
                 std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
@@ -118,6 +136,7 @@ impl Error {
                 | Error::ThreadPerfUnknown(_)
                 | Error::ProcStat(_)
                 | Error::State { .. }
+                | Error::Overlap { .. }
         )
     }
 }

@@ -8,9 +8,11 @@
 //! section IV.
 
 mod actuator;
+mod cpusets;
 mod daemon;
 mod error;
 mod exposition;
+pub mod lanes;
 mod learner;
 mod load;
 mod sampler;
@@ -22,6 +24,7 @@ mod testing;
 mod whole_file;
 
 pub use actuator::{Actuator, ActuatorKind, DryRun, Found, SchedulerCap, Sysfs};
+pub use cpusets::FoundCpusets;
 pub use daemon::{Event, Outcome, restore, run};
 pub use error::{Error, Result};
 pub use load::{Normalization, normalized};

@@ -19,6 +19,11 @@ pub mod intf {
 
 include!(concat!(env!("OUT_DIR"), "/bpf_skel.rs"));
 
+/// The tracer of lanes (`bpf/lanes.bpf.c`).
+pub mod lanes {
+    include!(concat!(env!("OUT_DIR"), "/lanes_skel.rs"));
+}
+
 /// C structures of which any bytes are a valid value.
 ///
 /// # Safety
@@ -33,6 +38,7 @@ unsafe impl Plain for intf::rule {}
 unsafe impl Plain for intf::settings {}
 unsafe impl Plain for intf::counters {}
 unsafe impl Plain for intf::cgroup_event {}
+unsafe impl Plain for intf::lane_signal {}
 
 /// A structure of zeros.
 pub fn zeroed<T: Plain>() -> T {

@@ -76,6 +76,9 @@ pub enum Error {
     /// Settings that cannot be.
     #[error("{0}")]
     Tune(String),
+    /// The lane signal cannot be kept or served.
+    #[error("the lane signal: cannot go on: {0}")]
+    Signal(String),
     /// No running scheduler to read counters from.
     #[error("no Sidelane scheduler is attached; start one with 'sidelane run'")]
     NotRunning,

@@ -17,6 +17,7 @@ mod loader;
 mod resolve;
 pub mod rules;
 pub mod running;
+pub mod signal;
 pub mod stats;
 pub mod tune;
 

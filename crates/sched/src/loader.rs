@@ -8,6 +8,7 @@ use crate::cgroups;
 use crate::config::Config;
 use crate::layout::Layout;
 use crate::resolve;
+use crate::signal;
 use crate::{Error, ExitReason};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open};
@@ -74,8 +75,7 @@ pub fn run(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<ExitReason, Error> {
     check_machine()?;
-    scx_utils::try_set_rlimit_infinity();
-    hush_libbpf();
+    prepare_libbpf();
     loop {
         let mut object = MaybeUninit::uninit();
         let reason = Scheduler::attach(config, &mut object, on_event)?.serve(stop)?;
@@ -87,6 +87,12 @@ pub fn run(
         }
         on_event(Event::Restarting(reason));
     }
+}
+
+/// What any use of libbpf needs first.
+pub(crate) fn prepare_libbpf() {
+    scx_utils::try_set_rlimit_infinity();
+    hush_libbpf();
 }
 
 /// Fails early, with a remedy, where loading could not succeed.
@@ -130,7 +136,7 @@ fn libbpf_warnings() -> String {
 
 static LIBBPF_WARNINGS: Mutex<String> = Mutex::new(String::new());
 
-fn load_error<E: std::fmt::Display>(step: &'static str) -> impl Fn(E) -> Error {
+pub(crate) fn load_error<E: std::fmt::Display>(step: &'static str) -> impl Fn(E) -> Error {
     move |e| Error::Load {
         step,
         reason: format!("{e:#}"),
@@ -145,6 +151,7 @@ struct Scheduler<'a> {
     config: &'a Config,
     cgroup_events: Option<(RingBuffer<'a>, Receiver<intf::cgroup_event>)>,
     cgroup_mount: Option<PathBuf>,
+    signal: Option<signal::Service>,
 }
 
 impl<'a> Scheduler<'a> {
@@ -163,8 +170,10 @@ impl<'a> Scheduler<'a> {
             config,
             cgroup_events: None,
             cgroup_mount: None,
+            signal: None,
         };
         scheduler.fill_lanes(&layout)?;
+        signal::fill_lines(&scheduler.skel.maps.lane_signals, &topology)?;
         scheduler.write_rules(&rules)?;
         if cgroups::needed(&config.rules) {
             scheduler.watch_cgroups(on_event)?;
@@ -172,12 +181,28 @@ impl<'a> Scheduler<'a> {
         let skel = &mut scheduler.skel;
         let link = scx_ops_attach!(skel, sidelane_ops).map_err(load_error("attach"))?;
         scheduler.link = Some(link);
+        scheduler.serve_signal(on_event);
         on_event(Event::Attached {
             cores: layout.cores.len(),
             lanes: layout.core_lanes.len(),
             rules: config.rules.len(),
         });
         Ok(scheduler)
+    }
+
+    /// Hands the lane signal to programs; where that is impossible they do without.
+    fn serve_signal(&mut self, on_event: &mut dyn FnMut(Event)) {
+        let maps = &self.skel.maps;
+        let maps = signal::Maps::new(
+            &maps.lane_signals,
+            &maps.signal_events,
+            &maps.signal_waiters,
+        );
+        let served = maps.and_then(|maps| signal::Service::start(maps, &signal::socket_path()));
+        match served {
+            Ok(service) => self.signal = Some(service),
+            Err(error) => on_event(Event::Degraded(error.to_string())),
+        }
     }
 
     fn fill_lanes(&mut self, layout: &Layout) -> Result<(), Error> {
@@ -324,6 +349,10 @@ fn load<'a>(
             .maps
             .core_lanes
             .set_max_entries(layout.core_lanes.len() as u32)),
+        (skel
+            .maps
+            .lane_signals
+            .set_max_entries(layout.lanes.len() as u32)),
     ];
     sizes
         .into_iter()

@@ -7,6 +7,7 @@ mod demo_levels;
 mod demo_objective;
 mod demo_options;
 mod doctor;
+mod lanes;
 mod man;
 mod model;
 mod reproduce;
@@ -31,6 +32,7 @@ pub enum Command {
     Control(control::Args),
     Demo(demo::Args),
     Doctor(doctor::Args),
+    Lanes(lanes::Args),
     #[command(hide = true)]
     Man(man::Args),
     Model(model::Args),
@@ -51,6 +53,7 @@ impl Command {
             Command::Control(args) => control::run(args),
             Command::Demo(args) => demo::run(args),
             Command::Doctor(args) => doctor::run(args),
+            Command::Lanes(args) => lanes::run(args),
             Command::Man(args) => man::run(args),
             Command::Model(args) => model::run(args),
             Command::Reproduce(args) => reproduce::run(args),

@@ -2,6 +2,7 @@
 
 mod budget;
 mod control;
+mod lanes;
 mod lifecycle;
 mod promote;
 mod protection;

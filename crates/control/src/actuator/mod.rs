@@ -9,6 +9,7 @@ pub use scheduler::SchedulerCap;
 pub use sysfs::Sysfs;
 
 use crate::Result;
+use crate::cpusets::FoundCpusets;
 use serde::{Deserialize, Serialize};
 use sidelane_model::Model;
 use std::path::Path;
@@ -51,6 +52,8 @@ pub enum Found {
         /// Lanes that were online and may be taken offline, by CPU number.
         lanes: Vec<u32>,
     },
+    /// Cpusets of cgroups (`sidelane lanes`).
+    Cpusets(FoundCpusets),
 }
 
 impl Found {
@@ -62,6 +65,7 @@ impl Found {
         match self {
             Found::Scheduler { level } => SchedulerCap::restore(*level),
             Found::Sysfs { control, lanes } => Sysfs::restore(root, control.as_deref(), lanes),
+            Found::Cpusets(found) => found.restore(),
         }
     }
 }

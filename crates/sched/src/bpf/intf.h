@@ -169,4 +169,6 @@ struct cgroup_event {
 	u32 pad;
 };
 
+#include "signal_intf.h"
+
 #endif /* SIDELANE_INTF_H */

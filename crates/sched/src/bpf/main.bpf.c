@@ -8,6 +8,7 @@
 #include "classify.bpf.h"
 #include "vector.bpf.h"
 #include "account.bpf.h"
+#include "signal.bpf.h"
 #include "borrow.bpf.h"
 #include "place.bpf.h"
 #include "promote.bpf.h"
@@ -106,8 +107,10 @@ static __always_inline bool find_work(struct lane_ctx *lane, s32 cpu, struct tas
 			return true;
 		if (class == prev_class && keep_running(prev, lane->core)) {
 			lane->overdue = 0; /* from here on like any other */
-			if (lane->state == LANE_OTHER) /* taken over, as below */
+			if (lane->state == LANE_OTHER) { /* taken over, as below */
 				lane_set_state(lane, class, scx_bpf_now());
+				signal_write(cpu, class, prev->pid);
+			}
 			return true;
 		}
 	}
@@ -122,6 +125,7 @@ void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	/* taken over for a task that then had to go elsewhere: it is still idle */
 	lane_set_state(lane, LANE_IDLE, scx_bpf_now());
+	signal_write(cpu, LANE_IDLE, 0);
 }
 
 void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)
@@ -173,6 +177,7 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	lane->rechecked = 0;
 	lane->evict_ns = 0;
 	lane_set_state(lane, class, now_ns);
+	signal_write(cpu, class, p->pid);
 	borrow_check(p, lane, cpu, now_ns);
 	if (was_critical && class != CLASS_CRITICAL)
 		core_reopen(lane->core, cpu);
@@ -182,7 +187,8 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 
 void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 {
-	struct lane_ctx *lane = lane_ctx(scx_bpf_task_cpu(p));
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct lane_ctx *lane = lane_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
 	u64 now_ns = scx_bpf_now();
 
@@ -200,6 +206,7 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 	lane_state_write(lane, LANE_OTHER, now_ns);
 	if (!runnable)
 		promote_drop(p);
+	signal_write(cpu, LANE_OTHER, 0);
 }
 
 void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
@@ -211,9 +218,11 @@ void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
 		return;
 	if (!idle) {
 		lane_set_state(lane, LANE_OTHER, now_ns);
+		signal_write(cpu, LANE_OTHER, 0);
 		return;
 	}
 	lane_set_state(lane, LANE_IDLE, now_ns);
+	signal_write(cpu, LANE_IDLE, 0);
 	if (lane->was_critical) {
 		lane->was_critical = 0;
 		core_reopen(lane->core, -1);

@@ -51,6 +51,7 @@ enum {
 	BPF_MAP_TYPE_TASK_STORAGE,
 	BPF_MAP_TYPE_RINGBUF,
 	BPF_F_NO_PREALLOC = 1,
+	BPF_F_MMAPABLE = 1024,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 };
 /* Inline: the scheduler looks things up all the time. In scheduler.c, which knows the maps. */
@@ -77,6 +78,11 @@ long native_timer_start(const struct bpf_timer *timer, u64 after_ns);
 #define bpf_timer_init(timer, map, clock) ((void)(timer), (void)(map), 0)
 #define bpf_timer_set_callback(timer, callback) ((void)(timer), (void)(callback), 0)
 #define bpf_timer_start(timer, after_ns, flags) native_timer_start((timer), (after_ns))
+
+static inline u64 bpf_ktime_get_ns(void)
+{
+	return scx_bpf_now();
+}
 
 /* Operations */
 #define BPF_STRUCT_OPS(name, ...) name(__VA_ARGS__)

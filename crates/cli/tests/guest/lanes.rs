@@ -1,0 +1,254 @@
+//! The lane signal: `sidelane lanes` on the kernel's own scheduler, and `sidelane run`.
+
+use super::support::*;
+use crate::matmul;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const NOBODY: u32 = 65534;
+const SOCKET: &str = "/run/sidelane/signal.sock";
+const STATE: &str = "/run/sidelane/lanes.json";
+
+/// A running `sidelane lanes`; killed when dropped.
+struct Lanes(Child);
+
+impl Lanes {
+    fn start() -> Lanes {
+        let _ = (cgroup("critical"), cgroup("batch"));
+        let mut child = Command::new(SIDELANE)
+            .args(["lanes", "--critical", "/critical", "--batch", "/batch"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut said = Vec::new();
+        while !said.iter().any(|line: &String| line.contains("serving:")) {
+            match lines.next() {
+                Some(line) => said.push(line.unwrap()),
+                None => panic!("sidelane lanes ended: {said:#?}"),
+            }
+        }
+        // what follows is read, or it could not be written
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+        Lanes(child)
+    }
+
+    fn stop(mut self) {
+        signal(self.0.id(), "TERM");
+        assert!(self.0.wait().unwrap().success());
+        assert!(!fs::exists(STATE).unwrap(), "the state file is still there");
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn cpus(group: &str) -> String {
+    let file = cgroup(group).join("cpuset.cpus");
+    fs::read_to_string(file).unwrap().trim().to_owned()
+}
+
+/// Starts the matrix multiplication in a cgroup, as nobody.
+fn multiply(group: &'static str, instrumented: bool, seconds: &str) -> Child {
+    let procs = cgroup(group).join("cgroup.procs");
+    let mut command = Command::new(matmul(instrumented));
+    command
+        .args([seconds, "48"])
+        .env("SIDELANE_RUNTIME_VERBOSE", "1")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    // SAFETY: writes a file and makes a system call between fork and exec
+    unsafe {
+        command.pre_exec(move || {
+            fs::write(&procs, "0")?;
+            match libc::setuid(NOBODY) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    command.spawn().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Multiplications a second, as the program printed.
+fn rate(output: &Output) -> f64 {
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}{}", text(&output.stderr));
+    said.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// Naps and milliseconds, as the runtime printed.
+fn naps(output: &Output) -> (u64, f64) {
+    let said = text(&output.stderr);
+    let after = said
+        .split("sidelane-runtime: ")
+        .nth(1)
+        .unwrap_or_else(|| panic!("{said}"));
+    let mut words = after.split(' ');
+    let naps = words.next().unwrap().parse().unwrap();
+    (naps, words.nth(1).unwrap().parse().unwrap())
+}
+
+fn critical_rate() -> f64 {
+    rate(&multiply("critical", false, "1").wait_with_output().unwrap())
+}
+
+/// Batch on every second lane while `work` runs.
+fn beside_batch<R>(
+    instrumented: bool,
+    seconds: &str,
+    work: impl FnOnce() -> R,
+) -> (R, Vec<Output>) {
+    let start = |_| multiply("batch", instrumented, seconds);
+    let batch: Vec<_> = (0..nr_cpus() / 2).map(start).collect();
+    std::thread::sleep(Duration::from_millis(300));
+    let result = work();
+    let wait = |child: Child| child.wait_with_output().unwrap();
+    (result, batch.into_iter().map(wait).collect())
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn batch_steps_aside_and_critical_work_keeps_its_speed() {
+    let lanes = Lanes::start();
+    assert_eq!(
+        (cpus("critical"), cpus("batch")),
+        ("0,2".into(), "1,3".into())
+    );
+    // best of three each: whatever else runs on the host makes speeds lower, never higher
+    let mut best = [0f64; 3];
+    let mut total = (0, 0.0);
+    for _ in 0..3 {
+        let (stepping, batch) = beside_batch(true, "1.6", critical_rate);
+        let (ignoring, _) = beside_batch(false, "1.6", critical_rate);
+        for (best, rate) in best.iter_mut().zip([critical_rate(), stepping, ignoring]) {
+            *best = best.max(rate);
+        }
+        for output in &batch {
+            let (naps, ms) = naps(output);
+            total = (total.0 + naps, total.1 + ms);
+        }
+    }
+    let [alone, stepping, ignoring] = best;
+    println!(
+        "critical multiplications/s: alone {alone:.0}, beside batch that steps aside {stepping:.0}, \
+         beside batch that does not {ignoring:.0}; {} naps, {:.0} ms",
+        total.0, total.1
+    );
+    assert!(alone / stepping < 1.15, "{best:?}");
+    assert!(
+        alone / ignoring > 1.3,
+        "batch does no harm here, so this shows nothing: {best:?}"
+    );
+    assert!(total.0 > 0 && total.1 > 1000.0, "{total:?}");
+    lanes.stop();
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn batch_works_while_critical_work_sleeps() {
+    let lanes = Lanes::start();
+    let script = "while :; do i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; sleep 0.05; done";
+    let traits = Traits {
+        cgroup: Some("critical"),
+        ..Traits::default()
+    };
+    let _critical: Vec<_> = (0..2)
+        .map(|_| Load::spawn("sh", &["-c", script], &traits))
+        .collect();
+    let ((), batch) = beside_batch(true, "2", || ());
+    let naps: Vec<_> = batch.iter().map(naps).collect();
+    println!("naps beside intermittent work: {naps:?}");
+    assert!(
+        naps.iter().any(|(naps, _)| *naps > 3),
+        "one for each burst: {naps:?}"
+    );
+    assert!(
+        naps.iter().all(|(_, ms)| *ms < 1900.0),
+        "it worked in between: {naps:?}"
+    );
+    lanes.stop();
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn a_killed_service_ends_naps_and_the_next_one_restores_cpusets() {
+    let (critical, batch) = (cgroup("critical"), cgroup("batch"));
+    fs::write(critical.join("cpuset.cpus"), "0-2").unwrap();
+    fs::write(batch.join("cpuset.cpus"), "\n").unwrap();
+    let mut lanes = Lanes::start();
+    let _critical: Vec<_> = (0..2).map(|_| Load::spin_in("critical")).collect();
+    let (after, outputs) = beside_batch(true, "3", || {
+        lanes.0.kill().unwrap();
+        lanes.0.wait().unwrap();
+        assert_eq!(cpus("critical"), "0,2", "nobody restored it yet");
+        std::thread::sleep(Duration::from_secs(1));
+        fs::exists(SOCKET).unwrap()
+    });
+    for output in &outputs {
+        let (_, ms) = naps(output);
+        assert!(text(&output.stderr).contains("no service"), "{output:?}");
+        assert!(
+            ms < 1500.0,
+            "it works once the service is gone: {ms} ms of naps"
+        );
+        assert!(rate(output) > 0.0);
+    }
+    assert!(after, "nobody removes the socket's file");
+    assert_eq!(
+        fs::read_dir("/sys/fs/bpf").unwrap().count(),
+        0,
+        "something stayed pinned"
+    );
+    Lanes::start().stop();
+    assert_eq!(
+        (cpus("critical"), cpus("batch")),
+        ("0-2".into(), String::new())
+    );
+    fs::write(critical.join("cpuset.cpus"), "\n").unwrap();
+    assert!(!fs::exists(SOCKET).unwrap());
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn programs_find_the_signal_of_the_scheduler_too() {
+    let scheduler =
+        Scheduler::attach(&["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"]);
+    let (_, batch) = beside_batch(true, "1.5", critical_rate);
+    for output in &batch {
+        println!("{}", text(&output.stderr).trim());
+        assert!(text(&output.stderr).contains("attached"), "{output:?}");
+    }
+    assert!(scheduler.stop().success());
+    assert!(!fs::exists(SOCKET).unwrap());
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn what_cannot_be_bound_is_refused_and_changes_nothing() {
+    let _ = (cgroup("critical"), cgroup("batch"));
+    for (critical, batch, says) in [
+        ("/critical", "/critical/", "have to be apart"),
+        ("/none", "/batch", "no such cgroup"),
+        ("/", "/batch", "apart"),
+    ] {
+        let output = sidelane(&["lanes", "--critical", critical, "--batch", batch]);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(says), "{said}");
+    }
+    assert_eq!(
+        (cpus("critical"), cpus("batch")),
+        (String::new(), String::new())
+    );
+}

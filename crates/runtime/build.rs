@@ -1,0 +1,8 @@
+//! Link options of the shared library.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    // It has a thread and an exit handler of its own: unloading it would leave them without code.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libsidelane_runtime.so");
+}

@@ -1,0 +1,237 @@
+//! The connection to the service, and the thread that watches it.
+//!
+//! That thread sleeps in `recv`: when the service ends, however it ends, the kernel closes the
+//! connection and the signal is replaced by zeros, so that naps end. Then it looks for a service four
+//! times a second. It has all signals blocked. A forked child begins anew.
+
+use crate::wire::{Hello, SOCKET_VARIABLE, SUBSCRIBE};
+use crate::{cpu, nap, region, report, wire};
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// How often a service is looked for while there is none.
+const RETRY: Duration = Duration::from_millis(250);
+/// How long a service may take to greet.
+const GREETING: Duration = Duration::from_millis(200);
+
+const NEW: u32 = 0;
+const STARTING: u32 = 1;
+const STARTED: u32 = 2;
+
+static STATE: AtomicU32 = AtomicU32::new(NEW);
+static ATTACHED: AtomicBool = AtomicBool::new(false);
+/// The connection, for a forked child to close.
+static CONNECTION: AtomicI32 = AtomicI32::new(-1);
+
+/// Whether a service keeps the signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// No service: everything is a no-op.
+    Detached,
+    /// A service keeps it.
+    Attached,
+}
+
+/// Whether a service keeps the signal now.
+pub fn status() -> Status {
+    match ATTACHED.load(Ordering::Acquire) {
+        true => Status::Attached,
+        false => Status::Detached,
+    }
+}
+
+/// Begins to watch for the service, once a process; checks do so by themselves. When it returns, a
+/// service that runs is attached to.
+pub fn start() -> Status {
+    let begins = STATE.compare_exchange(NEW, STARTING, Ordering::AcqRel, Ordering::Acquire);
+    if begins.is_ok() {
+        begin();
+        STATE.store(STARTED, Ordering::Release);
+    }
+    status()
+}
+
+fn begin() {
+    if region::reserve().is_err() {
+        return; // no memory: a no-op for good
+    }
+    report::at_exit();
+    after_fork();
+    let connection = attach().inspect_err(report::refused).ok();
+    if watch_from_a_thread(connection).is_err() {
+        // nobody would notice the service's end
+        let _ = region::hide();
+        ATTACHED.store(false, Ordering::Release);
+    }
+    region::open_fast_path(cpu::find_area());
+}
+
+/// In a forked child nobody watches: it begins anew at its first check.
+fn after_fork() {
+    static ONCE: AtomicBool = AtomicBool::new(false);
+    extern "C" fn child() {
+        region::open_fast_path(false);
+        // SAFETY: the child's copy of a descriptor that only the watching thread used
+        unsafe { libc::close(CONNECTION.swap(-1, Ordering::AcqRel)) };
+        ATTACHED.store(false, Ordering::Release);
+        let _ = region::hide();
+        report::forget();
+        STATE.store(NEW, Ordering::Release);
+    }
+    if !ONCE.swap(true, Ordering::AcqRel) {
+        // SAFETY: a function that lives as long as the library, which is never unloaded
+        unsafe { libc::pthread_atfork(None, None, Some(child)) };
+    }
+}
+
+fn watch_from_a_thread(connection: Option<UnixStream>) -> io::Result<()> {
+    let name = "sidelane-watch".to_owned();
+    // SAFETY: both sets are filled before they are read; the thread inherits the full one
+    let before = unsafe {
+        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        before
+    };
+    let thread = std::thread::Builder::new().name(name).stack_size(64 << 10);
+    let spawned = thread.spawn(move || watch(connection));
+    // SAFETY: filled above
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    spawned.map(drop)
+}
+
+fn watch(mut connection: Option<UnixStream>) {
+    loop {
+        match connection.take() {
+            Some(stream) => {
+                until_closed(&stream);
+                CONNECTION.store(-1, Ordering::Release);
+                ATTACHED.store(false, Ordering::Release);
+                if region::hide().is_err() {
+                    return; // what is shown may never change again; naps are bounded
+                }
+            }
+            None => std::thread::sleep(RETRY),
+        }
+        connection = attach().ok();
+    }
+}
+
+fn until_closed(stream: &UnixStream) {
+    let mut byte = 0u8;
+    loop {
+        // SAFETY: room for the one byte that is asked for
+        let got = unsafe { libc::recv(stream.as_raw_fd(), (&raw mut byte).cast(), 1, 0) };
+        let interrupted =
+            got < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
+        if got <= 0 && !interrupted {
+            return;
+        }
+    }
+}
+
+/// Connects, and puts the signal in place.
+fn attach() -> io::Result<UnixStream> {
+    let mut stream = UnixStream::connect(socket_path())?;
+    check_peer(&stream)?;
+    stream.set_read_timeout(Some(GREETING))?;
+    let (hello, lines, words) = greeting(&stream)?;
+    stream.set_read_timeout(None)?;
+    if nap::Method::selected() == nap::Method::Futex {
+        stream.write_all(&[SUBSCRIBE])?;
+    }
+    let [lines, words] = [&lines, &words].map(|fd| {
+        // SAFETY: borrowed for as long as its owner
+        unsafe { BorrowedFd::borrow_raw(fd.as_raw_fd()) }
+    });
+    region::show(lines, words, hello.lanes)?;
+    CONNECTION.store(stream.as_raw_fd(), Ordering::Release);
+    ATTACHED.store(true, Ordering::Release);
+    Ok(stream)
+}
+
+/// The socket's path; a program with raised privileges does not take it from its environment.
+fn socket_path() -> OsString {
+    // SAFETY: no pointer is involved
+    let raised = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    let named = std::env::var_os(SOCKET_VARIABLE).filter(|_| !raised);
+    named.unwrap_or_else(|| wire::DEFAULT_SOCKET.into())
+}
+
+/// The memory behind the descriptors is trusted: the service has to be root's, or our own.
+fn check_peer(stream: &UnixStream) -> io::Result<()> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: libc::uid_t::MAX,
+        gid: 0,
+    };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: room for the structure whose length is given
+    let result = unsafe {
+        let to = (&raw mut peer).cast();
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+        libc::getsockopt(stream.as_raw_fd(), level, name, to, &mut length)
+    };
+    // SAFETY: no arguments
+    let own = unsafe { libc::geteuid() };
+    match result {
+        0 if peer.uid == 0 || peer.uid == own => Ok(()),
+        _ => Err(io::ErrorKind::PermissionDenied.into()),
+    }
+}
+
+/// Receives the greeting with its two descriptors.
+fn greeting(stream: &UnixStream) -> io::Result<(Hello, OwnedFd, OwnedFd)> {
+    let mut bytes = [0u8; Hello::LEN];
+    let (got, fds) = receive(stream, &mut bytes)?;
+    let [lines, words] = <[OwnedFd; 2]>::try_from(fds).map_err(|_| invalid())?;
+    let hello = Hello::from_bytes(&bytes).filter(|_| got == Hello::LEN);
+    Ok((hello.ok_or_else(invalid)?, lines, words))
+}
+
+fn invalid() -> io::Error {
+    io::ErrorKind::InvalidData.into()
+}
+
+/// Receives bytes, and the descriptors that come with them.
+fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    /// Room for a header and two descriptors, aligned as the header is.
+    #[repr(align(8))]
+    struct Control([u8; 64]);
+    let mut control = Control([0; 64]);
+    let mut part = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    let mut fds = Vec::new();
+    // SAFETY: the header points to memory that outlives the call; the CMSG functions stay within
+    // the control data that the kernel has filled; each descriptor is new, and ours
+    unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = &mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = control.0.as_mut_ptr().cast();
+        header.msg_controllen = control.0.len() as _;
+        let got = libc::recvmsg(stream.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC);
+        let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+        let mut part = libc::CMSG_FIRSTHDR(&header);
+        while !part.is_null() {
+            let data = libc::CMSG_DATA(part);
+            let length = (*part).cmsg_len as usize - (data as usize - part as usize);
+            let kind = ((*part).cmsg_level, (*part).cmsg_type);
+            if kind == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                for i in 0..length / size_of::<i32>() {
+                    let fd = data.cast::<i32>().add(i).read_unaligned();
+                    fds.push(OwnedFd::from_raw_fd(fd));
+                }
+            }
+            part = libc::CMSG_NXTHDR(&header, part);
+        }
+        Ok((got, fds))
+    }
+}

@@ -1,0 +1,77 @@
+//! What C programs call: `include/sidelane.h` describes it.
+
+use crate::check::{BoundLane, check, critical_beside, step_aside};
+use crate::report::{Totals, totals};
+use crate::{Job, Status, start};
+
+#[unsafe(no_mangle)]
+extern "C" fn sidelane_start() -> bool {
+    start() == Status::Attached
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sidelane_check() {
+    check();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sidelane_step_aside() {
+    step_aside();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sidelane_critical_beside() -> bool {
+    critical_beside()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sidelane_bind() -> *const u64 {
+    BoundLane::bind().map_or(std::ptr::null(), BoundLane::flag)
+}
+
+#[repr(C)]
+struct NapTotals {
+    naps: u64,
+    nap_ns: u64,
+    forced: u64,
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sidelane_nap_totals() -> NapTotals {
+    let Totals {
+        naps,
+        nap_ns,
+        forced,
+    } = totals();
+    NapTotals {
+        naps,
+        nap_ns,
+        forced,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sidelane_job_begin(budget_ns: u64) -> Job {
+    Job::begin(budget_ns)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sidelane_job_begun_at(begin_ns: u64, budget_ns: u64) -> Job {
+    Job::begun_at(begin_ns, budget_ns)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sidelane_job_time_left_ns(job: Job) -> u64 {
+    job.time_left_ns()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sidelane_job_should_stop(job: Job, reserve_ns: u64) -> bool {
+    job.should_stop(reserve_ns)
+}
+
+/// Returns the job's age in nanoseconds: how long it took.
+#[unsafe(no_mangle)]
+extern "C" fn sidelane_job_end(job: Job) -> u64 {
+    job.age_ns()
+}

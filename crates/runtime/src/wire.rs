@@ -1,0 +1,105 @@
+//! What the service and the programs have agreed on: the lines of the lane signal, and the greeting
+//! on the socket.
+//!
+//! A program connects; the service sends a [`Hello`] with two descriptors: the map of the lines,
+//! which is frozen for user space, and a file of futex words, one a CPU number. A program that sleeps on
+//! those words says [`SUBSCRIBE`]. The connection lasts as long as both do.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Where the service listens unless it is said otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/sidelane/signal.sock";
+
+/// Names another socket, to the service's commands and to programs alike.
+pub const SOCKET_VARIABLE: &str = "SIDELANE_SIGNAL_SOCKET";
+
+/// What a program says if it wants its futex words to be woken.
+pub const SUBSCRIBE: u8 = b'f';
+
+/// Lanes that a program has room for.
+pub const LANES_MAX: usize = 8192;
+
+/// The state of a lane that runs critical work; others as `enum lane_state` of the scheduler.
+pub const CRITICAL: u32 = 0;
+
+/// One lane: layout of `struct lane_signal` (crates/sched/src/bpf/signal_intf.h).
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct LaneSignal {
+    /// Bit i: the core's lane i, another than this one, runs critical work.
+    pub critical_beside: AtomicU64,
+    /// When the state began: nanoseconds of CLOCK_MONOTONIC.
+    pub since_ns: AtomicU64,
+    /// 0 critical, 1 normal, 2 batch, 3 idle, 4 between tasks.
+    pub state: AtomicU32,
+    /// Thread id of what runs; 0: nothing.
+    pub task: AtomicU32,
+    /// 1: its siblings know that it runs critical work.
+    pub critical: AtomicU32,
+    /// Which lane of its core it is.
+    pub index: AtomicU32,
+    /// CPU number of the core's next lane; the last names the first.
+    pub next_lane: AtomicU32,
+    pad: [u32; 7],
+}
+
+const _: () = assert!(size_of::<LaneSignal>() == LINE_SIZE as usize);
+
+const LINE_SIZE: u32 = 64;
+const MAGIC: u32 = 0x5349_444c;
+const VERSION: u32 = 1;
+
+/// The greeting of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Lines in the map, and words in the file.
+    pub lanes: u32,
+}
+
+impl Hello {
+    /// Length of a greeting in bytes.
+    pub const LEN: usize = 16;
+
+    /// What is sent.
+    pub fn to_bytes(self) -> [u8; Hello::LEN] {
+        let words = [MAGIC, VERSION, self.lanes, LINE_SIZE];
+        let mut bytes = [0; Hello::LEN];
+        for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    /// None if this is not a greeting of this version, or of a machine that is too large.
+    pub fn from_bytes(bytes: &[u8; Hello::LEN]) -> Option<Hello> {
+        let mut words = [0; 4];
+        for (word, from) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+            *word = u32::from_ne_bytes(from.try_into().ok()?);
+        }
+        let [magic, version, lanes, line_size] = words;
+        let fits = (1..=LANES_MAX as u32).contains(&lanes);
+        (magic == MAGIC && version == VERSION && line_size == LINE_SIZE && fits)
+            .then_some(Hello { lanes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greeting_of_another_version_or_size_is_refused() {
+        let hello = Hello { lanes: 4 };
+        assert_eq!(Hello::from_bytes(&hello.to_bytes()), Some(hello));
+        for wrong in 0..Hello::LEN {
+            let mut bytes = hello.to_bytes();
+            bytes[wrong] ^= 0x80;
+            let lanes_differ = (8..10).contains(&wrong);
+            assert!(
+                lanes_differ || Hello::from_bytes(&bytes).is_none(),
+                "{wrong}"
+            );
+        }
+        assert_eq!(Hello::from_bytes(&Hello { lanes: 0 }.to_bytes()), None);
+    }
+}
