@@ -44,7 +44,8 @@ fn the_level_follows_the_load() {
         let high = outcome(HIGH, &lines);
         assert_eq!(value(&high, "smt_level"), 2.0, "{scheduler}");
         assert_eq!(value(&high, "level_changes_per_min"), 0.0);
-        assert!(value(&high, "density") > 1.5, "{scheduler}");
+        // at 1.1 of what one lane of each core does, both run for half the time, or more if cores idle
+        assert!(value(&high, "density") > 1.4, "{scheduler}");
         assert_eq!(second_lane_online(&high), 1.0, "{scheduler}");
     }
 }

@@ -31,7 +31,7 @@ fn of(model: Model) -> usize {
 }
 
 #[test]
-fn placed_is_nearest_and_right() {
+fn balanced_is_nearest_and_right() {
     let points = Grid {
         decider: Decider::Sidelane,
         machines: vec![(4, XEON.to_vec())],
@@ -44,12 +44,12 @@ fn placed_is_nearest_and_right() {
     .points();
     table::details(&points);
     let scores = table::scores(&points);
-    let placed = &scores[of(Model::Placed)];
-    assert!(placed.mean_error < 0.02, "{}", placed.mean_error);
-    assert_eq!(placed.right, points.len());
+    let balanced = &scores[of(Model::Balanced)];
+    assert!(balanced.mean_error < 0.02, "{}", balanced.mean_error);
+    assert_eq!(balanced.right, points.len());
     for model in Model::ALL {
         let other = scores[of(model)].mean_error;
-        assert!(placed.mean_error <= other, "{}: {other}", model.name());
+        assert!(balanced.mean_error <= other, "{}: {other}", model.name());
     }
 }
 

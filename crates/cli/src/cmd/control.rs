@@ -55,7 +55,7 @@ pub struct Args {
     /// Take another level only if its expected response is lower by this share.
     #[arg(long, value_name = "SHARE", default_value_t = GovernorConfig::default().min_gain)]
     min_gain: f64,
-    /// Which model [default: with the scheduler placed, else last-lane].
+    /// Which model [default: with the scheduler balanced, else last-lane].
     #[arg(long, value_enum)]
     model: Option<ModelName>,
     /// As the source: its model, no hysteresis, no dwell time, no least gain.

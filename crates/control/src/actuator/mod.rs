@@ -30,7 +30,7 @@ impl ActuatorKind {
     /// The model of whoever places tasks then: Sidelane's scheduler or the kernel's default one.
     pub fn model(self) -> Model {
         match self {
-            ActuatorKind::Scheduler => Model::Placed,
+            ActuatorKind::Scheduler => Model::Balanced,
             ActuatorKind::Sysfs | ActuatorKind::DryRun => Model::LastLane,
         }
     }
