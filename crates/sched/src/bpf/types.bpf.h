@@ -47,6 +47,7 @@ struct task_ctx {
 	u32 misclassified; /* 1: its class has changed since it began to run */
 	u32 expected; /* 1: it counts among those that its core expects */
 	u32 in_vector; /* 1: it counts among those sent to its core's vector */
+	u64 woke_ns; /* critical: when its job began */
 	u32 budget; /* which one holds beside it: 0 of the settings, else of rule budget - 1 */
 	u64 queued_ns; /* when it began to wait in a vector; 0 once it runs */
 	u64 running_ns; /* until when its running time is charged */
@@ -76,7 +77,7 @@ struct {
 	__type(value, struct core_ctx);
 } cores SEC(".maps");
 
-/* A timer a core: when its budget may be used up. */
+/* A timer a core: when its budget may be used up. Then that of the windows. */
 struct core_timer {
 	struct bpf_timer timer;
 };
@@ -87,6 +88,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct core_timer);
 } core_timers SEC(".maps");
+
+/* By budget: that of the settings, then those of the rules. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NR_BUDGETS);
+	__type(key, u32);
+	__type(value, struct objective);
+} sidelane_slo SEC(".maps");
 
 /* CPU numbers, core after core. */
 struct {
