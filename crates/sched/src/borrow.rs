@@ -2,6 +2,7 @@
 
 use crate::bpf::intf;
 use serde::{Deserialize, Serialize};
+use sidelane_model::Objective;
 
 /// The policy, `borrow` in the `[scheduler]` table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -16,6 +17,8 @@ pub enum Borrow {
     Refresh,
     /// As refresh; only overlap counts, by what critical work loses.
     Dynamic,
+    /// As refresh; the budget follows the tail of the critical jobs.
+    Slo,
     /// Batch never leaves.
     Off,
 }
@@ -32,12 +35,24 @@ pub struct Budget {
     pub borrow: Borrow,
     /// The budget of those policies that have one, above 0 to 10000 ms; else 0.
     pub budget_ms: f64,
+    /// With [`Borrow::Slo`]: what the tail is to keep to.
+    pub objective: Option<Objective>,
 }
 
 impl Budget {
     /// Refuses a budget without a policy that uses it, and the other way round.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let Budget { borrow, budget_ms } = self;
+        let Budget {
+            borrow,
+            budget_ms,
+            objective,
+        } = self;
+        if (*borrow == Borrow::Slo) != objective.is_some() {
+            return Err(
+                "objective stands with borrow = \"slo\", and only there: such as \"p99 < 20 ms\""
+                    .to_owned(),
+            );
+        }
         if borrow.is_limited() != (*budget_ms > 0.0) {
             return Err(format!(
                 "borrow = \"{}\" with budget_ms = {budget_ms}: fixed, refresh and dynamic need a \
@@ -54,8 +69,9 @@ impl Budget {
     pub(crate) fn native(&self) -> intf::budget {
         intf::budget {
             policy: self.borrow.policy(),
-            pad: 0,
+            beyond: self.objective.map_or(0, |objective| objective.beyond),
             budget_ns: (self.budget_ms * 1e6) as u64,
+            objective_ns: self.objective.map_or(0, |objective| objective.latency_ns),
         }
     }
 }
@@ -87,11 +103,12 @@ impl std::str::FromStr for Borrow {
 
 impl Borrow {
     /// All policies.
-    pub const ALL: [Borrow; 5] = [
+    pub const ALL: [Borrow; 6] = [
         Borrow::BorrowIdle,
         Borrow::Fixed,
         Borrow::Refresh,
         Borrow::Dynamic,
+        Borrow::Slo,
         Borrow::Off,
     ];
 
@@ -102,11 +119,12 @@ impl Borrow {
             Borrow::Fixed => "fixed",
             Borrow::Refresh => "refresh",
             Borrow::Dynamic => "dynamic",
+            Borrow::Slo => "slo",
             Borrow::Off => "off",
         }
     }
 
-    /// Has it a budget?
+    /// Has it a budget that is set?
     pub fn is_limited(self) -> bool {
         matches!(self, Borrow::Fixed | Borrow::Refresh | Borrow::Dynamic)
     }
@@ -123,6 +141,7 @@ impl Borrow {
             Borrow::Fixed => intf::budget_policy_BUDGET_FIXED,
             Borrow::Refresh => intf::budget_policy_BUDGET_REFRESH,
             Borrow::Dynamic => intf::budget_policy_BUDGET_DYNAMIC,
+            Borrow::Slo => intf::budget_policy_BUDGET_OBJECTIVE,
             Borrow::Off => intf::budget_policy_BUDGET_OFF,
         }
     }
@@ -153,12 +172,19 @@ mod tests {
             (Borrow::Dynamic, 5.0, true),
             (Borrow::Off, 0.0, true),
         ] {
-            let verdict = Budget { borrow, budget_ms }.check();
+            let budget = |objective| Budget {
+                borrow,
+                budget_ms,
+                objective,
+            };
+            let verdict = budget(None).check();
             assert_eq!(
                 verdict.is_ok(),
                 right,
                 "{borrow:?} {budget_ms}: {verdict:?}"
             );
+            let objective = "p99 < 20 ms".parse().ok();
+            assert!(budget(objective).check().is_err(), "{borrow:?}");
         }
     }
 

@@ -37,6 +37,7 @@ unsafe impl Plain for intf::core_ctx {}
 unsafe impl Plain for intf::rule {}
 unsafe impl Plain for intf::settings {}
 unsafe impl Plain for intf::counters {}
+unsafe impl Plain for intf::objective {}
 unsafe impl Plain for intf::cgroup_event {}
 unsafe impl Plain for intf::lane_signal {}
 

@@ -3,7 +3,8 @@
 use crate::borrow::{self, Borrow, Budget};
 use crate::rules::{Class, ClassRule, Rule};
 use crate::{Error, bpf::intf};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use sidelane_model::Objective;
 use std::path::Path;
 
 /// Everything an operator decides.
@@ -40,6 +41,9 @@ pub struct SchedulerConfig {
     pub borrow: Borrow,
     /// The budget of those policies that have one, above 0 to 10000 ms.
     pub budget_ms: f64,
+    /// With the policy slo: the latency that few critical jobs may exceed, such as `p99 < 20 ms`.
+    #[serde(deserialize_with = "objective")]
+    pub objective: Option<Objective>,
     /// With the dynamic policy: speeds of a lane when 1, 2, ... lanes of its core run.
     pub thread_perf: Vec<f64>,
     /// Shortest vector that another core may steal from, by distance.
@@ -81,6 +85,7 @@ impl Default for SchedulerConfig {
             smt_level: 0,
             borrow: Borrow::default(),
             budget_ms: 0.0,
+            objective: None,
             thread_perf: Vec::new(),
             steal_min_queued: StealBarriers::default(),
         }
@@ -104,15 +109,23 @@ struct RuleEntry {
     rule: toml::Spanned<String>,
     borrow: Option<toml::Spanned<Borrow>>,
     budget_ms: Option<f64>,
+    #[serde(default, deserialize_with = "objective")]
+    objective: Option<Objective>,
+}
+
+/// Reads an objective from its text.
+fn objective<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Objective>, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
 impl RuleEntry {
     /// The budget beside tasks that match, if the rule has one of its own.
     fn budget(&self) -> Result<Option<Budget>, String> {
         let Some(borrow) = &self.borrow else {
-            return match self.budget_ms {
-                Some(_) => Err("budget_ms stands beside borrow".to_owned()),
-                None => Ok(None),
+            return match (self.budget_ms, self.objective) {
+                (None, None) => Ok(None),
+                _ => Err("budget_ms and objective stand beside borrow".to_owned()),
             };
         };
         if self.class != Class::Critical {
@@ -121,6 +134,7 @@ impl RuleEntry {
         let budget = Budget {
             borrow: *borrow.get_ref(),
             budget_ms: self.budget_ms.unwrap_or(0.0),
+            objective: self.objective,
         };
         budget.check().map(|()| Some(budget))
     }
@@ -235,6 +249,7 @@ impl SchedulerConfig {
         Budget {
             borrow: self.borrow,
             budget_ms: self.budget_ms,
+            objective: self.objective,
         }
     }
 
@@ -337,6 +352,12 @@ mod tests {
             ),
             ("critical", "borrow = \"fixed\"", "above 0"),
             ("critical", "budget_ms = 5", "beside borrow"),
+            ("critical", "borrow = \"slo\"", "p99 < 20 ms"),
+            (
+                "critical",
+                "borrow = \"slo\"\nobjective = \"20 ms\"",
+                "line 5, column 13",
+            ),
             (
                 "critical",
                 "borrow = \"dynamic\"\nbudget_ms = 5",
@@ -346,6 +367,14 @@ mod tests {
             let error = rule(class, keys).unwrap_err();
             assert!(error.contains(problem), "{error}");
         }
+    }
+
+    #[test]
+    fn an_objective_is_read() {
+        let config = Config::parse("[scheduler]\nborrow = \"slo\"\nobjective = \"p99 < 20 ms\"\n");
+        let native = config.unwrap().scheduler.to_settings(2).budget;
+        assert_eq!((native.beyond, native.objective_ns), (10, 20_000_000));
+        assert!(Config::parse("[scheduler]\nobjective = \"p99 < 20 ms\"\n").is_err());
     }
 
     #[test]

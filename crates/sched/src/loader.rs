@@ -344,7 +344,7 @@ fn load<'a>(
         (skel
             .maps
             .core_timers
-            .set_max_entries(layout.cores.len() as u32)),
+            .set_max_entries(layout.cores.len() as u32 + 1)),
         (skel
             .maps
             .core_lanes

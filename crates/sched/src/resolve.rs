@@ -12,8 +12,9 @@ const NO_INODE: u64 = 0;
 /// A rule without a budget of its own.
 const INHERIT: intf::budget = intf::budget {
     policy: intf::budget_policy_BUDGET_INHERIT,
-    pad: 0,
+    beyond: 0,
     budget_ns: 0,
+    objective_ns: 0,
 };
 
 /// The table for the `rules` map.

@@ -8,6 +8,7 @@ use crate::borrow::{Borrow, Budget, speeds};
 use crate::bpf::intf;
 use libbpf_rs::MapHandle;
 use libbpf_rs::query::MapInfoIter;
+use sidelane_model::Objective;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -82,17 +83,24 @@ impl Tuning {
     pub fn budget(&self) -> Budget {
         let policy = self.policy_word().load(Ordering::Relaxed);
         let budget_ns = self.budget_word().load(Ordering::Relaxed);
+        let borrow = Borrow::of_policy(policy);
         Budget {
-            borrow: Borrow::of_policy(policy),
+            borrow,
             budget_ms: budget_ns as f64 / 1e6,
+            objective: (borrow == Borrow::Slo).then(|| Objective {
+                beyond: self.beyond_word().load(Ordering::Relaxed),
+                latency_ns: self.objective_word().load(Ordering::Relaxed),
+            }),
         }
     }
 
     /// Changes it, at once for new and for running critical work. It is to be sound.
     pub(crate) fn set_budget(&self, budget: &Budget) {
         let native = budget.native();
-        // between the two another budget may be seen, for a moment
+        // between these another budget may be seen, for a moment
         (self.budget_word()).store(native.budget_ns, Ordering::Relaxed);
+        (self.beyond_word()).store(native.beyond, Ordering::Relaxed);
+        (self.objective_word()).store(native.objective_ns, Ordering::Relaxed);
         (self.policy_word()).store(native.policy, Ordering::Relaxed);
     }
 
@@ -116,6 +124,16 @@ impl Tuning {
     fn budget_word(&self) -> &AtomicU64 {
         // SAFETY: as `smt_level_word`
         unsafe { AtomicU64::from_ptr(&raw mut (*self.settings.as_ptr()).budget.budget_ns) }
+    }
+
+    fn beyond_word(&self) -> &AtomicU32 {
+        // SAFETY: as `smt_level_word`
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.settings.as_ptr()).budget.beyond) }
+    }
+
+    fn objective_word(&self) -> &AtomicU64 {
+        // SAFETY: as `smt_level_word`
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.settings.as_ptr()).budget.objective_ns) }
     }
 
     /// `index` is below the length of the table.

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// The counters' map; the kernel keeps 15 bytes of a name.
 const MAP_NAME: &[u8] = b"sidelane_stats";
+/// The map of what became of objectives.
+const OBJECTIVES: &[u8] = b"sidelane_slo";
 
 /// Totals of one class since attach.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -54,9 +56,25 @@ pub struct Counters {
     pub promotions_dropped: u64,
 }
 
+/// What became of an objective (`borrow = "slo"`).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ObjectiveState {
+    /// The rule that has it, from 1 in their order; 0: `[scheduler]`.
+    pub rule: u32,
+    /// The budget now, ms.
+    pub budget_ms: f64,
+    /// Tail of the critical jobs in the last window, at the objective's percentile, ms.
+    pub tail_ms: f64,
+    /// Windows since attach.
+    pub windows: u64,
+    /// Those whose tail was beyond the objective.
+    pub missed: u64,
+}
+
 /// A handle on the running scheduler's counters.
 pub struct Reader {
     map: MapHandle,
+    objectives: MapHandle,
 }
 
 impl Reader {
@@ -66,7 +84,34 @@ impl Reader {
     /// [`Error::NotPrivileged`], [`Error::NotRunning`], or [`Error::Running`].
     pub fn open() -> Result<Reader, Error> {
         let map = running::map(MAP_NAME, size_of::<intf::counters>())?;
-        Ok(Reader { map })
+        let objectives = running::map(OBJECTIVES, size_of::<intf::objective>())?;
+        Ok(Reader { map, objectives })
+    }
+
+    /// Objectives that have had a window.
+    ///
+    /// # Errors
+    /// As [`Reader::read`].
+    pub fn objectives(&self) -> Result<Vec<ObjectiveState>, Error> {
+        let mut states = Vec::new();
+        for rule in 0..intf::limits_NR_BUDGETS {
+            let bytes = (self.objectives)
+                .lookup(&rule.to_ne_bytes(), MapFlags::ANY)
+                .map_err(|e| Error::Running(e.to_string()))?;
+            let state = bytes.and_then(|bytes| from_bytes::<intf::objective>(&bytes));
+            states.extend(
+                state
+                    .filter(|state| state.windows > 0)
+                    .map(|state| ObjectiveState {
+                        rule,
+                        budget_ms: state.budget_ns as f64 / 1e6,
+                        tail_ms: state.tail_ns as f64 / 1e6,
+                        windows: state.windows,
+                        missed: state.missed,
+                    }),
+            );
+        }
+        Ok(states)
     }
 
     /// Reads the totals.
@@ -170,6 +215,8 @@ pub struct Rates {
     pub promotions: f64,
     /// Those that were to move, but slept or found the core taken.
     pub promotions_dropped: f64,
+    /// Objectives that have had a window, as they are at the end.
+    pub objectives: Vec<ObjectiveState>,
 }
 
 impl Rates {
@@ -197,6 +244,7 @@ impl Rates {
             steals: rate(|c| c.steals.iter().sum()),
             promotions: rate(|c| c.promotions),
             promotions_dropped: rate(|c| c.promotions_dropped),
+            objectives: Vec::new(),
         }
     }
 
@@ -212,11 +260,27 @@ impl Rates {
              {queued:7.0} {:7.0} {wait:>7} {:7.1} {:7.0} {:7.1}\n",
             self.evictions, self.overdue, self.steals, self.promotions
         );
+        let line = self.objectives.iter().fold(line, |lines, objective| {
+            format!("{lines}{}", objective.line())
+        });
         if index.is_multiple_of(20) {
             format!("{HEADING}{line}")
         } else {
             line
         }
+    }
+}
+
+impl ObjectiveState {
+    fn line(&self) -> String {
+        let of = match self.rule {
+            0 => "objective".to_owned(),
+            rule => format!("objective of rule {rule}"),
+        };
+        format!(
+            "  {of}: tail {:.3} ms, budget {:.3} ms, missed in {} of {} windows\n",
+            self.tail_ms, self.budget_ms, self.missed, self.windows
+        )
     }
 }
 
@@ -263,7 +327,10 @@ impl Watch {
         }
         let after = self.reader.read()?;
         let now = Instant::now();
-        let rates = Rates::between(&self.before, &after, now - self.at);
+        let rates = Rates {
+            objectives: self.reader.objectives()?,
+            ..Rates::between(&self.before, &after, now - self.at)
+        };
         (self.before, self.at) = (after, now);
         Ok(Some(rates))
     }

@@ -4,6 +4,7 @@ use crate::borrow::{Borrow, Budget, check_speeds};
 use crate::error::Error;
 use crate::running::Tuning;
 use serde::Serialize;
+use sidelane_model::Objective;
 use std::fmt;
 
 /// What to change; what is none stays as it is.
@@ -13,6 +14,8 @@ pub struct Changes {
     pub borrow: Option<Borrow>,
     /// The budget, ms; alone, of the policy in force.
     pub budget_ms: Option<f64>,
+    /// With the policy slo: what the tail of critical jobs is to keep to.
+    pub objective: Option<Objective>,
     /// Speeds of a lane when 1, 2, ... lanes of its core run, for the dynamic policy.
     pub thread_perf: Option<Vec<f64>>,
 }
@@ -26,6 +29,8 @@ pub struct Tuned {
     pub borrow: Borrow,
     /// The budget, ms; 0 with a policy that has none.
     pub budget_ms: f64,
+    /// With slo: the objective.
+    pub objective: Option<String>,
 }
 
 impl Changes {
@@ -38,9 +43,11 @@ impl Changes {
         } else {
             0.0
         };
+        let kept = before.objective.filter(|_| borrow == Borrow::Slo);
         Budget {
             borrow,
             budget_ms: self.budget_ms.unwrap_or(kept_ms),
+            objective: self.objective.or(kept),
         }
     }
 
@@ -70,11 +77,12 @@ pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
         tuning.set_speeds(thread_perf);
     }
     tuning.set_budget(&budget);
-    let Budget { borrow, budget_ms } = tuning.budget();
+    let budget = tuning.budget();
     Ok(Tuned {
         smt_level: tuning.smt_level(),
-        borrow,
-        budget_ms,
+        borrow: budget.borrow,
+        budget_ms: budget.budget_ms,
+        objective: budget.objective.map(|objective| objective.to_string()),
     })
 }
 
@@ -82,7 +90,10 @@ impl fmt::Display for Tuned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "smt_level = {}", self.smt_level)?;
         writeln!(f, "borrow = \"{}\"", self.borrow.name())?;
-        writeln!(f, "budget_ms = {}", self.budget_ms)
+        match &self.objective {
+            Some(objective) => writeln!(f, "objective = \"{objective}\""),
+            None => writeln!(f, "budget_ms = {}", self.budget_ms),
+        }
     }
 }
 
@@ -95,12 +106,13 @@ mod tests {
         let before = Budget {
             borrow: Borrow::Fixed,
             budget_ms: 5.0,
+            objective: None,
         };
         let after = |borrow, budget_ms| {
             let changes = Changes {
                 borrow,
                 budget_ms,
-                thread_perf: None,
+                ..Changes::default()
             };
             changes
                 .check(&before, false)
@@ -115,5 +127,6 @@ mod tests {
         assert_eq!(after(Some(Borrow::Off), None), Ok((Borrow::Off, 0.0)));
         assert!(after(Some(Borrow::Off), Some(8.0)).is_err());
         assert!(after(Some(Borrow::Dynamic), None).is_err(), "no speeds");
+        assert!(after(Some(Borrow::Slo), None).is_err(), "no objective");
     }
 }

@@ -3,7 +3,16 @@
 #include <scx/common.bpf.h>
 #include "main.bpf.c"
 
-enum native_map { LANES, CORE_LANES, CORES, COUNTERS, RULES, CORE_TIMERS, NR_TABLES };
+enum native_map {
+	LANES,
+	CORE_LANES,
+	CORES,
+	COUNTERS,
+	RULES,
+	CORE_TIMERS,
+	OBJECTIVES,
+	NR_TABLES
+};
 
 /* What stands for each map in this thread: a table of the simulation's. */
 struct native_table {
@@ -34,6 +43,8 @@ static __always_inline enum native_map table_of(const void *map)
 		return COUNTERS;
 	if (map == &core_timers)
 		return CORE_TIMERS;
+	if (map == &sidelane_slo)
+		return OBJECTIVES;
 	return map == &rules ? RULES : NR_TABLES;
 }
 
@@ -59,6 +70,7 @@ void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct settings *wan
 	nr_lanes = lanes_wanted;
 	settings = *wanted;
 	vtime_now = 0;
+	window_armed = 0;
 	__builtin_memset(core_sets, 0, sizeof(core_sets));
 }
 

@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::engine::Engine;
+use crate::sched_ext::ObjectiveState;
 use crate::task::TaskId;
 
 /// Decides which task runs where. Each operation may start and stop tasks on lanes, and asks lanes
@@ -49,6 +50,11 @@ pub(crate) trait Scheduler {
 
     /// Totals of what it did.
     fn counters(&self) -> Counters;
+
+    /// What became of the objective, if there is one.
+    fn objective(&self) -> Option<ObjectiveState> {
+        None
+    }
 
     /// Checks its own rules and the kernel's; the first that was broken.
     fn check(&mut self, engine: &Engine) -> Result<()>;

@@ -1,6 +1,7 @@
 //! `sidelane tune`: settings of the running scheduler.
 
 use super::Format;
+use sidelane_model::Objective;
 use sidelane_sched::Borrow;
 use sidelane_sched::tune::{Changes, tune};
 use std::process::ExitCode;
@@ -9,6 +10,8 @@ const EXAMPLES: &str = "Examples:
   sidelane tune                                print the settings in force
   sidelane tune --borrow fixed --budget 20     batch may run beside critical work for 20 ms
   sidelane tune --budget 10                    less of it
+  sidelane tune --borrow slo --objective 'p99 < 20 ms'
+                                               as long as the tail of critical jobs allows
   sidelane tune --borrow borrow-idle           not at all
 
 Changes last until the scheduler is attached again: when it is started anew, or lanes come or go.
@@ -18,9 +21,13 @@ Rules with a budget of their own keep it.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// How long batch may run beside critical work: borrow-idle, fixed, refresh, dynamic or off.
+    /// How long batch may run beside critical work: borrow-idle, fixed, refresh, dynamic, slo or
+    /// off.
     #[arg(long, value_name = "POLICY")]
     borrow: Option<Borrow>,
+    /// With slo: the latency that few critical jobs may exceed, such as "p99 < 20 ms".
+    #[arg(long, value_name = "OBJECTIVE")]
+    objective: Option<Objective>,
     /// The budget of fixed, refresh and dynamic, in milliseconds.
     #[arg(long, value_name = "MS")]
     budget: Option<f64>,
@@ -37,6 +44,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let tuned = tune(&Changes {
         borrow: args.borrow,
         budget_ms: args.budget,
+        objective: args.objective,
         thread_perf: args.thread_perf,
     })?;
     args.format.print(|| tuned.to_string(), &tuned)?;

@@ -24,7 +24,7 @@
  *
  * Source: Elfen (USENIX ATC 2016): borrow-idle. The source's batch threads watch the
  * sibling lane themselves and nap; here the scheduler does it for any program.
- * Not here: service-level feedback, the lane signal.
+ * Not here: the lane signal.
  */
 #ifndef SIDELANE_BORROW_BPF_H
 #define SIDELANE_BORROW_BPF_H
@@ -32,6 +32,7 @@
 #include "types.bpf.h"
 #include "account.bpf.h"
 #include "vector.bpf.h"
+#include "objective.bpf.h"
 
 /* May batch run on @core_id now? */
 static __always_inline bool borrow_allowed(u32 core_id)
@@ -45,6 +46,7 @@ static __always_inline void evict_lane(struct lane_ctx *lane, s32 cpu, u64 now_n
 	if (!lane->evict_ns) {
 		lane->evict_ns = now_ns;
 		count(evictions);
+		objective_evicted(lane->core);
 	}
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
@@ -124,6 +126,13 @@ static int budget_timer(void *map, u32 *key, struct core_timer *timer)
 	u32 core_id = *key;
 	struct core_ctx *core = core_ctx(core_id);
 
+	if (core_id == nr_cores) {
+		if (objective_windows(now_ns))
+			window_arm();
+		else
+			window_armed = 0;
+		return 0;
+	}
 	if (!core || (!core->expected && !core_critical(core_id, now_ns)))
 		return 0; /* the next busy period sets it again */
 	if (budget_left(core_id, now_ns)) {
@@ -135,7 +144,7 @@ static int budget_timer(void *map, u32 *key, struct core_timer *timer)
 	return 0;
 }
 
-/* Makes the core's timer. */
+/* Makes the core's timer, or that of the windows. */
 static __always_inline s32 budget_init(u32 core_id)
 {
 	struct core_timer *timer = bpf_map_lookup_elem(&core_timers, &core_id);

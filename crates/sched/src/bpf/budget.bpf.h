@@ -14,8 +14,9 @@
  *            is served, and this one has all its time before it;
  *   dynamic  as refresh, but only time in which both run counts, by what critical work
  *            loses then: 1 - threadPerf[lanes that run].
- * Without a budget (borrow-idle) a core with critical work is closed at once; without
- * a limit (off) it never is.
+ * With an objective the budget follows the tail of the critical jobs (objective.bpf.h), and
+ * is used up as with refresh. Without a budget (borrow-idle) a core with critical work is
+ * closed at once; without a limit (off) it never is.
  *
  * When it is used up, the core's timer closes the core. Wake-ups set it. Where none could,
  * as for a task with one lane only or one that waited when the scheduler was attached, the
@@ -43,30 +44,59 @@
 
 #define BUDGET_UNLIMITED_NS (~0ULL)
 
-/* The policy of budget @index: enum budget_policy. */
-VERIFIED_ONCE u32 budget_policy(u32 index)
+/* Budget @index: 0 of the settings, else of rule @index - 1. */
+static __always_inline const struct budget *budget_of(u32 index)
 {
 	u32 key = index - 1;
 	struct rule *r = index ? bpf_map_lookup_elem(&rules, &key) : NULL;
 
-	if (r && r->budget.policy != BUDGET_INHERIT)
-		return r->budget.policy;
-	return settings.budget.policy;
+	return r ? &r->budget : &settings.budget;
+}
+
+/* The controller of budget @index, or NULL. */
+static __always_inline struct objective *objective_of(u32 index)
+{
+	return bpf_map_lookup_elem(&sidelane_slo, &index);
+}
+
+/* The policy of budget @index: enum budget_policy. */
+VERIFIED_ONCE u32 budget_policy(u32 index)
+{
+	return budget_of(index)->policy;
 }
 
 /* How long batch may run beside critical work by budget @index: 0 to BUDGET_UNLIMITED_NS. */
 VERIFIED_ONCE u64 budget_ns(u32 index)
 {
-	u32 key = index - 1, policy = budget_policy(index);
-	struct rule *r = index ? bpf_map_lookup_elem(&rules, &key) : NULL;
+	const struct budget *budget = budget_of(index);
+	struct objective *objective;
 
-	if (policy == BUDGET_NONE)
-		return 0;
-	if (policy == BUDGET_OFF)
+	switch (budget->policy) {
+	case BUDGET_FIXED:
+	case BUDGET_REFRESH:
+	case BUDGET_DYNAMIC:
+		return budget->budget_ns;
+	case BUDGET_OFF:
 		return BUDGET_UNLIMITED_NS;
-	if (r && r->budget.policy != BUDGET_INHERIT)
-		return r->budget.budget_ns;
-	return settings.budget.budget_ns;
+	case BUDGET_OBJECTIVE:
+		objective = objective_of(index);
+		return objective ? objective->budget_ns : 0;
+	}
+	return 0;
+}
+
+/* The latency that few jobs should exceed; 0: none is set. */
+VERIFIED_ONCE u64 budget_objective_ns(u32 index)
+{
+	const struct budget *budget = budget_of(index);
+
+	return budget->policy == BUDGET_OBJECTIVE ? budget->objective_ns : 0;
+}
+
+/* Of 1000 jobs, how many may. */
+VERIFIED_ONCE u32 budget_beyond(u32 index)
+{
+	return budget_of(index)->beyond;
 }
 
 /* Can a budget run out later? */
@@ -121,7 +151,7 @@ static __always_inline bool budget_left(u32 core_id, u64 now_ns)
 /* A timer is not set for less: so late a core may close that was charged slowly at first. */
 #define BUDGET_GRAIN_NS 20000ULL
 
-/* The earliest moment, from now, at which the budget of @core can be used up; 0: it is, or never. */
+/* The least time after which the budget of @core can be used up; 0: it is, or never. */
 static __always_inline u64 budget_remaining_ns(const struct core_ctx *core, u64 now_ns)
 {
 	u64 limit_ns = budget_ns(core->strictest), used_ns, left_ns, loss;
@@ -181,7 +211,7 @@ static __always_inline void budget_refresh(struct core_ctx *core, u64 now_ns)
 {
 	u32 policy = budget_policy(core->strictest);
 
-	if (policy != BUDGET_REFRESH && policy != BUDGET_DYNAMIC)
+	if (policy == BUDGET_FIXED)
 		return;
 	if (!core->overlap_ns ||
 	    budget_used_ns(core, policy, now_ns) >= budget_ns(core->strictest))

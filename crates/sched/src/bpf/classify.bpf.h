@@ -149,12 +149,12 @@ static __always_inline u32 class_of_policy(const struct task_struct *p)
 	return CLASS_NORMAL;
 }
 
-/* What classify() finds: the class, and 1 + the rule that says so, 0 without a rule. */
-#define KIND(class, rule) ((rule) << 8 | (class))
+/* What classify() finds: the class, and 1 + the rule that has a budget of its own, else 0. */
+#define KIND(class, budget) ((budget) << 8 | (class))
 #define KIND_CLASS(kind) ((kind) & 0xff)
-#define KIND_RULE(kind) ((kind) >> 8)
+#define KIND_BUDGET(kind) ((kind) >> 8)
 
-/* Class of @p, enum task_class, and its rule: KIND. */
+/* Class of @p, enum task_class, and its budget: KIND. */
 VERIFIED_ONCE u32 classify(struct task_struct *p __arg_trusted)
 {
 	u64 mask;
@@ -170,7 +170,10 @@ VERIFIED_ONCE u32 classify(struct task_struct *p __arg_trusted)
 		if (!rule_matches(p, i, mask))
 			continue;
 		r = bpf_map_lookup_elem(&rules, &key);
-		return KIND(r && r->class < NR_CLASSES ? r->class : CLASS_NORMAL, i + 1);
+		if (!r)
+			break;
+		return KIND(r->class < NR_CLASSES ? r->class : CLASS_NORMAL,
+			    r->budget.policy == BUDGET_INHERIT ? 0 : i + 1);
 	}
 	return KIND(class_of_policy(p), 0);
 }
@@ -181,7 +184,7 @@ static __always_inline void class_assign(struct task_struct *p, struct task_ctx 
 	u32 kind = classify(p);
 
 	tctx->class = KIND_CLASS(kind);
-	tctx->budget = KIND_RULE(kind);
+	tctx->budget = KIND_BUDGET(kind);
 	tctx->misclassified = 0;
 	tctx->classified_ns = now_ns;
 }

@@ -96,12 +96,31 @@ enum budget_policy {
 	BUDGET_DYNAMIC = 3,
 	BUDGET_OFF = 4, /* without a limit */
 	BUDGET_INHERIT = 5, /* of a rule: as the settings say */
+	BUDGET_OBJECTIVE = 6, /* refresh, with a budget that follows the tail (objective.bpf.h) */
 };
 
 struct budget {
 	u32 policy; /* enum budget_policy */
-	u32 pad;
+	u32 beyond; /* objective: of 1000 jobs, how many may be later */
 	u64 budget_ns; /* fixed, refresh and dynamic */
+	u64 objective_ns;
+};
+
+/* Latencies are counted up to twice the objective. */
+enum latency_buckets {
+	OBJECTIVE_BUCKETS = 64,
+	LATENCY_BUCKETS = 128, /* the last one: and all beyond */
+};
+
+/* A budget that follows the tail of the critical jobs (objective.bpf.h). */
+struct objective {
+	u64 budget_ns;
+	u64 tail_ns; /* in the window before; 0: there was none */
+	u64 windows; /* totals: windows, and those whose tail was beyond the objective */
+	u64 missed;
+	u64 since_ns; /* when this window began */
+	u64 evictions; /* batch had to leave in this window */
+	u32 jobs[LATENCY_BUCKETS]; /* of this window, by latency */
 };
 
 /* One classification rule: the first that matches decides the class. */

@@ -195,8 +195,11 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 	if (!lane || !tctx)
 		return;
 	account_run(p, tctx, now_ns);
-	if (!runnable)
+	if (!runnable) {
 		account_burst(tctx);
+		if (tctx->class == CLASS_CRITICAL && now_ns > tctx->job_ns)
+			objective_job(tctx->budget, now_ns - tctx->job_ns);
+	}
 	if (lane->evict_ns) {
 		count_add(evict_wait_ns, now_ns > lane->evict_ns ? now_ns - lane->evict_ns : 0);
 		lane->evict_ns = 0;
@@ -263,12 +266,14 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(sidelane_init)
 	u32 core, class;
 	s32 err;
 
-	bpf_for(core, 0, nr_cores) {
+	bpf_for(core, 0, nr_cores + 1) {
 		err = budget_init(core);
 		if (err) {
-			scx_bpf_error("cannot make the timer of core %u: %d", core, err);
+			scx_bpf_error("cannot make timer %u: %d", core, err);
 			return err;
 		}
+	}
+	bpf_for(core, 0, nr_cores) {
 		bpf_for(class, 0, NR_CLASSES) {
 			err = scx_bpf_create_dsq(VECTOR_ID(core, class), -1);
 			if (err) {

@@ -373,8 +373,10 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 	if (tctx->class == CLASS_CRITICAL) {
 		critical_sent(tctx, lane->core, now_ns);
 		core_close(lane->core, now_ns);
-		if (selecting) /* elsewhere a lock is held under which timers are not set */
+		if (selecting) { /* elsewhere a lock is held under which timers are not set */
 			budget_arm(lane->core, now_ns);
+			window_need(tctx->budget);
+		}
 	}
 	if (!at_once)
 		kick_for(tctx, lane, cpu, cpu == waker);

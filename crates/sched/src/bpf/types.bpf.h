@@ -80,7 +80,7 @@ struct {
 	__type(value, struct core_ctx);
 } cores SEC(".maps");
 
-/* A timer a core: when its budget may be used up. */
+/* A timer a core: when its budget may be used up. Then that of the windows. */
 struct core_timer {
 	struct bpf_timer timer;
 };
@@ -91,6 +91,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct core_timer);
 } core_timers SEC(".maps");
+
+/* By budget: that of the settings, then those of the rules. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NR_BUDGETS);
+	__type(key, u32);
+	__type(value, struct objective);
+} sidelane_slo SEC(".maps");
 
 /* CPU numbers, core after core. */
 struct {

@@ -8,6 +8,7 @@ use super::reader::{Section, Shape, Value, alternatives, similar};
 use super::workload::name;
 use crate::simulation::Kind;
 use crate::{Baseline, Budget, Interference, Machine, Settings, Workload};
+use sidelane_model::Objective;
 
 const SETTING_KEYS: &[&str] = &[
     "slice_ms",
@@ -20,6 +21,7 @@ const SETTING_KEYS: &[&str] = &[
     "smt_level",
     "borrow",
     "budget_ms",
+    "objective",
 ];
 /// Most lanes of a core that `smt` can leave.
 const CORE_LANES_MAX: usize = 1024;
@@ -48,6 +50,7 @@ pub(super) const CONFIGURATION: Shape = Shape {
         ("smt_level", IN_SETTINGS),
         ("borrow", IN_SETTINGS),
         ("budget_ms", IN_SETTINGS),
+        ("objective", IN_SETTINGS),
     ],
 };
 
@@ -149,7 +152,7 @@ fn settings(value: Value, machine: &Machine) -> Result<Settings> {
             "normal_bound_ms" => settings.normal_bound_ns = time(1.0, 10_000.0)?,
             "starvation_bound_ms" => settings.starvation_bound_ns = time(10.0, 10_000.0)?,
             "overdue_slice_ms" => settings.overdue_slice_ns = time(0.1, 100.0)?,
-            "borrow" | "budget_ms" => {} // together, above
+            "borrow" | "budget_ms" | "objective" => {} // together, above
             "promote" => settings.promote = value.boolean()?,
             "promote_after_ms" => settings.promote_after_ns = time(0.0, 1000.0)?,
             _ => settings.smt_level = Some(value.integer(0..=u32::MAX)?).filter(|level| *level > 0),
@@ -160,7 +163,7 @@ fn settings(value: Value, machine: &Machine) -> Result<Settings> {
 
 /// How long batch may run beside critical work.
 fn budget(section: &Section, machine: &Machine) -> Result<Budget> {
-    let words = ["borrow-idle", "fixed", "refresh", "dynamic", "off"];
+    let words = ["borrow-idle", "fixed", "refresh", "dynamic", "slo", "off"];
     let Some(value) = section.get("borrow") else {
         return match section.get("budget_ms") {
             Some(value) => Err(value
@@ -170,7 +173,7 @@ fn budget(section: &Section, machine: &Machine) -> Result<Budget> {
     };
     let word = value.word(&words.map(|word| (word, word)))?;
     let budget_ns = match (section.get("budget_ms"), word) {
-        (Some(value), "borrow-idle" | "off") => {
+        (Some(value), "borrow-idle" | "slo" | "off") => {
             return Err(value.error(format!(
                 "borrow = {word:?} has no budget; leave budget_ms out"
             )));
@@ -181,7 +184,12 @@ fn budget(section: &Section, machine: &Machine) -> Result<Budget> {
         (Some(value), _) => time_ns(value, MS, Limits::from(0.001, 10_000.0))?,
         (None, _) => 0,
     };
+    let objective = objective(section, word, value)?;
     Ok(match word {
+        "slo" => Budget::Objective {
+            objective_ns: objective.map_or(0, |objective| objective.latency_ns),
+            beyond: objective.map_or(0, |objective| objective.beyond),
+        },
         "borrow-idle" => Budget::BorrowIdle,
         "fixed" => Budget::Fixed(budget_ns),
         "refresh" => Budget::Refresh(budget_ns),
@@ -198,6 +206,22 @@ fn budget(section: &Section, machine: &Machine) -> Result<Budget> {
         },
         _ => Budget::Off,
     })
+}
+
+/// The objective, which stands with `borrow = "slo"` only.
+fn objective(section: &Section, word: &str, borrow: Value) -> Result<Option<Objective>> {
+    match (section.get("objective"), word) {
+        (Some(value), "slo") => {
+            let text = value.string("an objective such as \"p99 < 20 ms\"")?;
+            text.parse().map(Some).map_err(|e: String| value.error(e))
+        }
+        (Some(value), _) => {
+            Err(value.error("objective stands beside borrow = \"slo\"; leave it out"))
+        }
+        (None, "slo") => Err(borrow
+            .error("borrow = \"slo\" needs an objective, such as objective = \"p99 < 20 ms\"")),
+        (None, _) => Ok(None),
+    }
 }
 
 /// Indices of the workloads that take part.

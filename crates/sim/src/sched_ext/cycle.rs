@@ -3,8 +3,8 @@
 use super::calls::operate;
 use super::entity::{Entity, Queue};
 use super::{
-    DSQ_LOCAL, DSQ_LOCAL_ON, ENQ_LAST, ENQ_PREEMPT, ENQ_WAKEUP, KICK_IDLE, KICK_PREEMPT, SchedExt,
-    WAKE_SYNC, native,
+    Budget, DSQ_LOCAL, DSQ_LOCAL_ON, ENQ_LAST, ENQ_PREEMPT, ENQ_WAKEUP, KICK_IDLE, KICK_PREEMPT,
+    ObjectiveState, SchedExt, WAKE_SYNC, native,
 };
 use crate::engine::Engine;
 use crate::record::Step;
@@ -171,6 +171,21 @@ impl Scheduler for SchedExt {
             promotions_dropped: now.promotions_dropped,
         }
         .plus(&self.earlier)
+    }
+
+    fn objective(&self) -> Option<ObjectiveState> {
+        let Budget::Objective { .. } = self.settings.budget else {
+            return None;
+        };
+        self.tables
+            .objectives
+            .first()
+            .map(|objective| ObjectiveState {
+                budget_ns: objective.budget_ns,
+                tail_ns: objective.tail_ns,
+                windows: objective.windows,
+                missed: objective.missed,
+            })
     }
 
     fn check(&mut self, _engine: &Engine) -> Result<()> {

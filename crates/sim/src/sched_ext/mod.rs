@@ -15,7 +15,7 @@ mod queues;
 mod settings;
 mod tables;
 
-pub use settings::{Budget, Settings};
+pub use settings::{Budget, ObjectiveState, Settings};
 
 use crate::engine::{Engine, Event};
 use crate::record::Step;

@@ -47,6 +47,26 @@ pub enum Budget {
     },
     /// Without a limit.
     Off,
+    /// As refresh; the budget follows the tail of the jobs.
+    Objective {
+        /// Latency that few jobs should exceed, ns.
+        objective_ns: u64,
+        /// How many of 1000 jobs may.
+        beyond: u32,
+    },
+}
+
+/// What became of an objective.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ObjectiveState {
+    /// The budget now, ns.
+    pub budget_ns: u64,
+    /// Tail of the jobs in the last window, ns; 0: there was none yet.
+    pub tail_ns: u64,
+    /// Windows so far.
+    pub windows: u64,
+    /// Those whose tail was beyond the objective.
+    pub missed: u64,
 }
 
 impl Default for Settings {
@@ -68,13 +88,9 @@ impl Default for Settings {
 impl Settings {
     /// As the scheduler reads them, for a machine with so many lanes a core at most.
     pub(super) fn native(&self, widest: u32) -> native::settings {
-        let (budget_policy, budget_ns, speeds) = self.budget.native();
+        let (budget, speeds) = self.budget.native();
         native::settings {
-            budget: native::budget {
-                policy: budget_policy,
-                pad: 0,
-                budget_ns,
-            },
+            budget,
             pad: 0,
             thread_perf: speeds,
             slice_ns: [self.slice_ns, self.slice_ns, self.batch_slice_ns],
@@ -92,7 +108,12 @@ impl Settings {
 
 impl Budget {
     /// Policy, budget and speeds as the scheduler reads them; beyond the speeds given, the last.
-    fn native(&self) -> (u32, u64, [u32; native::limits_MAX_LANES_PER_CORE as usize]) {
+    fn native(
+        &self,
+    ) -> (
+        native::budget,
+        [u32; native::limits_MAX_LANES_PER_CORE as usize],
+    ) {
         const ONE: f64 = 1024.0;
         let mut speeds = [0; native::limits_MAX_LANES_PER_CORE as usize];
         if let Budget::Dynamic { thread_perf, .. } = self {
@@ -109,8 +130,22 @@ impl Budget {
             Budget::Refresh(ns) => (native::budget_policy_BUDGET_REFRESH, *ns),
             Budget::Dynamic { budget_ns, .. } => (native::budget_policy_BUDGET_DYNAMIC, *budget_ns),
             Budget::Off => (native::budget_policy_BUDGET_OFF, 0),
+            Budget::Objective { .. } => (native::budget_policy_BUDGET_OBJECTIVE, 0),
         };
-        (policy, budget_ns, speeds)
+        let (objective_ns, beyond) = match self {
+            Budget::Objective {
+                objective_ns,
+                beyond,
+            } => (*objective_ns, *beyond),
+            _ => (0, 0),
+        };
+        let budget = native::budget {
+            policy,
+            beyond,
+            budget_ns,
+            objective_ns,
+        };
+        (budget, speeds)
     }
 }
 

@@ -12,6 +12,7 @@ pub(super) struct Tables {
     rules: Vec<native::rule>,
     /// The simulator's timers have no state of their own.
     core_timers: Vec<u64>,
+    pub objectives: Vec<native::objective>,
     /// Most online lanes of any core.
     pub widest: u32,
 }
@@ -26,6 +27,7 @@ impl Tables {
             counters: vec![native::counters::default()],
             rules: rules(),
             core_timers: Vec::new(),
+            objectives: vec![native::objective::default(); native::limits_NR_BUDGETS as usize],
             widest: 1,
         };
         for core in &engine.machine.cores {
@@ -52,7 +54,7 @@ impl Tables {
             tables.widest = tables.widest.max(online.len() as u32);
             tables.core_lanes.extend_from_slice(&online);
         }
-        tables.core_timers = vec![0; tables.cores.len()];
+        tables.core_timers = vec![0; tables.cores.len() + 1];
         tables
     }
 
@@ -75,5 +77,6 @@ impl Tables {
         lend(native::native_map_COUNTERS, &mut self.counters);
         lend(native::native_map_RULES, &mut self.rules);
         lend(native::native_map_CORE_TIMERS, &mut self.core_timers);
+        lend(native::native_map_OBJECTIVES, &mut self.objectives);
     }
 }

@@ -47,7 +47,8 @@ impl Watch {
         let clock = &core.clock;
         let spent_ns = match &self.settings.budget {
             Budget::BorrowIdle => return Some(closed_ns),
-            Budget::Off => return None,
+            // what the controller allows is not seen from outside
+            Budget::Off | Budget::Objective { .. } => return None,
             Budget::Fixed(ns) | Budget::Refresh(ns) => clock.start_ns? + ns,
             Budget::Dynamic { budget_ns, .. } => {
                 let spent_ns = clock.spent_ns.or_else(|| clock.spends_ns(*budget_ns));

@@ -141,7 +141,11 @@ fn budget(draws: &mut Draws, widest: u64) -> Budget {
             budget_ns,
             thread_perf: thread_perf(draws, widest as usize),
         },
-        _ => Budget::Off,
+        90..95 => Budget::Off,
+        _ => Budget::Objective {
+            objective_ns: budget_ns,
+            beyond: 10,
+        },
     }
 }
 
