@@ -47,6 +47,7 @@ struct sidelane_nap_totals {
 	uint64_t naps; /* times a thread stepped aside */
 	uint64_t nap_ns; /* how long, summed over threads */
 	uint64_t forced; /* ended by the bound, critical work still running beside */
+	uint64_t woken; /* times a thread on a futex was woken by the service */
 };
 struct sidelane_nap_totals sidelane_nap_totals(void);
 

@@ -29,25 +29,9 @@ extern "C" fn sidelane_bind() -> *const u64 {
     BoundLane::bind().map_or(std::ptr::null(), BoundLane::flag)
 }
 
-#[repr(C)]
-struct NapTotals {
-    naps: u64,
-    nap_ns: u64,
-    forced: u64,
-}
-
 #[unsafe(no_mangle)]
-extern "C" fn sidelane_nap_totals() -> NapTotals {
-    let Totals {
-        naps,
-        nap_ns,
-        forced,
-    } = totals();
-    NapTotals {
-        naps,
-        nap_ns,
-        forced,
-    }
+extern "C" fn sidelane_nap_totals() -> Totals {
+    totals()
 }
 
 #[unsafe(no_mangle)]

@@ -5,7 +5,7 @@
 //! below a microsecond. Elsewhere the thread sleeps on a futex, which gives the lane to the kernel; the
 //! service wakes it. Each wait has a time-out of its own, after which the signal is looked at again.
 
-use crate::clock;
+use crate::{clock, report};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -96,16 +96,12 @@ fn futex(flag: &AtomicU64, word: Option<&AtomicU32>) {
         tv_sec: 0,
         tv_nsec: FUTEX_WAIT_NS,
     };
+    let wait = libc::FUTEX_WAIT;
     // SAFETY: the word and the time outlive the call; whatever it answers, the caller looks again
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT,
-            seen,
-            &timeout,
-        )
-    };
+    let answer = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), wait, seen, &timeout) };
+    if answer == 0 {
+        report::count_woken();
+    }
 }
 
 /// How long a nap of this method lasts when nothing ends it, in nanoseconds: for measurements.

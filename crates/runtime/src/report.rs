@@ -10,9 +10,11 @@ pub const VERBOSE_VARIABLE: &str = "SIDELANE_RUNTIME_VERBOSE";
 static NAPS: AtomicU64 = AtomicU64::new(0);
 static NAP_NS: AtomicU64 = AtomicU64::new(0);
 static FORCED: AtomicU64 = AtomicU64::new(0);
+static WOKEN: AtomicU64 = AtomicU64::new(0);
 
-/// Totals of this process, over its threads.
+/// Totals of this process, over its threads: `struct sidelane_nap_totals`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Totals {
     /// Times a thread stepped aside.
     pub naps: u64,
@@ -20,6 +22,8 @@ pub struct Totals {
     pub nap_ns: u64,
     /// Naps that ended by the bound, with critical work still running beside.
     pub forced: u64,
+    /// Times a thread that slept on a futex was woken, and not by a time-out.
+    pub woken: u64,
 }
 
 /// Totals so far.
@@ -28,6 +32,7 @@ pub fn totals() -> Totals {
         naps: NAPS.load(Ordering::Relaxed),
         nap_ns: NAP_NS.load(Ordering::Relaxed),
         forced: FORCED.load(Ordering::Relaxed),
+        woken: WOKEN.load(Ordering::Relaxed),
     }
 }
 
@@ -40,9 +45,13 @@ pub(crate) fn count_forced() {
     FORCED.fetch_add(1, Ordering::Relaxed);
 }
 
+pub(crate) fn count_woken() {
+    WOKEN.fetch_add(1, Ordering::Relaxed);
+}
+
 /// A forked child counts for itself.
 pub(crate) fn forget() {
-    for total in [&NAPS, &NAP_NS, &FORCED] {
+    for total in [&NAPS, &NAP_NS, &FORCED, &WOKEN] {
         total.store(0, Ordering::Relaxed);
     }
 }
@@ -73,6 +82,7 @@ pub(crate) fn at_exit() {
             naps,
             nap_ns,
             forced,
+            woken,
         } = totals();
         let (ms, method) = (nap_ns as f64 / 1e6, nap::Method::selected().name());
         let status = match attach::status() {
@@ -80,7 +90,7 @@ pub(crate) fn at_exit() {
             attach::Status::Detached => "no service",
         };
         print(&format!(
-            "sidelane-runtime: {naps} naps, {ms:.1} ms, {forced} ended by the bound ({method}, {status})\n"
+            "sidelane-runtime: {naps} naps, {ms:.1} ms, {forced} ended by the bound, {woken} wake-ups ({method}, {status})\n"
         ));
     }
     if wanted() && !ONCE.swap(true, Ordering::AcqRel) {

@@ -7,6 +7,8 @@ use crate::bpf::lanes::{LanesSkel, LanesSkelBuilder};
 use crate::cgroups;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 use sidelane_topology::Topology;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
@@ -82,6 +84,7 @@ impl<'a> Tracer<'a> {
         fill_lines(&skel.maps.lane_signals, &topology)?;
         let link = skel.progs.sidelane_switch.attach_trace();
         let link = link.map_err(failed("attach the tracer of"))?;
+        switch_everywhere(&topology);
         let maps = &skel.maps;
         let maps = Maps::new(
             &maps.lane_signals,
@@ -94,6 +97,21 @@ impl<'a> Tracer<'a> {
             _skel: skel,
         })
     }
+}
+
+/// Makes every lane switch once: the tracer has not seen what began to run before it came.
+fn switch_everywhere(topology: &Topology) {
+    let cpus: Vec<u32> = topology.online().iter().collect();
+    let visit = move || {
+        for cpu in cpus {
+            let mut set = CpuSet::new();
+            // a lane that has gone offline runs nothing
+            let _ = set.set(cpu as usize);
+            let _ = sched_setaffinity(Pid::from_raw(0), &set);
+        }
+    };
+    // without it, lanes are seen from their next switch on
+    let _ = std::thread::spawn(visit).join();
 }
 
 /// The id of a cgroup: on 64-bit kernels, its inode number.

@@ -18,8 +18,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
-/// Programs at a time; more are sent away.
-const PROGRAMS_MAX: usize = 1024;
+/// Programs at a time; more are sent away. Below the usual limit of open files, 1024, with room for
+/// what else the process has open.
+const PROGRAMS_MAX: usize = 768;
 
 /// The maps of `bpf/signal.bpf.h`, of whichever object.
 pub(crate) struct Maps {
@@ -224,8 +225,10 @@ impl Server {
         let Ok((stream, _)) = self.socket.listener.accept() else {
             return;
         };
-        let greeted = greet(&stream, self.lanes, self.lines.as_fd(), &self.file);
-        if greeted.is_ok() && self.programs.len() < PROGRAMS_MAX {
+        if self.programs.len() >= PROGRAMS_MAX {
+            return;
+        }
+        if greet(&stream, self.lanes, self.lines.as_fd(), &self.file).is_ok() {
             let subscribed = false;
             self.programs.push(Program { stream, subscribed });
         }

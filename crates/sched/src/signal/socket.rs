@@ -25,8 +25,11 @@ impl Socket {
             let what = what.to_owned();
             move |e: io::Error| Error::Signal(format!("{what} {}: {e}", path.display()))
         };
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(failed("create the folder of"))?;
+        if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+            let everybody = Permissions::from_mode(0o755);
+            fs::create_dir_all(folder)
+                .and_then(|()| fs::set_permissions(folder, everybody))
+                .map_err(failed("create the folder of"))?;
         }
         match UnixStream::connect(path) {
             Ok(_) => {
