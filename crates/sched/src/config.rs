@@ -44,7 +44,8 @@ pub struct SchedulerConfig {
     /// With the policy slo: the latency that few critical jobs may exceed, such as `p99 < 20 ms`.
     #[serde(deserialize_with = "objective")]
     pub objective: Option<Objective>,
-    /// With the dynamic policy: speeds of a lane when 1, 2, ... lanes of its core run.
+    /// Speeds of a lane when 1, 2, ... lanes of its core run; none: not known. Needed by the
+    /// dynamic policy, and to compare lanes of cores that are not equally fast.
     pub thread_perf: Vec<f64>,
     /// Shortest vector that another core may steal from, by distance.
     pub steal_min_queued: StealBarriers,
@@ -189,15 +190,15 @@ impl Config {
     }
 }
 
-/// Speeds stand where some policy uses them, and only there.
+/// The dynamic policy needs the speeds of shared lanes, wherever it stands.
 fn check_dynamic(rules: &[ClassRule], scheduler: &SchedulerConfig) -> Result<(), String> {
     let mut budgets = rules.iter().filter_map(|rule| rule.budget.as_ref());
     let dynamic = scheduler.borrow == Borrow::Dynamic
         || budgets.any(|budget| budget.borrow == Borrow::Dynamic);
-    if dynamic == scheduler.thread_perf.is_empty() {
+    if dynamic && scheduler.thread_perf.is_empty() {
         return Err(
-            "[scheduler] thread_perf stands with borrow = \"dynamic\", and only there: the \
-             speeds of 'sidelane calibrate', such as [1, 0.6]"
+            "[scheduler] borrow = \"dynamic\" needs thread_perf: the speeds of 'sidelane \
+             calibrate', such as [1, 0.6]"
                 .to_owned(),
         );
     }

@@ -255,3 +255,39 @@ fn a_job_that_sleeps_first_gives_the_core_up() {
     let ran = schedule.run();
     near(&ran.done_ms, &[11.0, 11.0, 106.5, 22.0]);
 }
+
+#[test]
+fn a_shared_fast_lane_is_compared_with_a_slow_core_if_the_speeds_are_known() {
+    let mut schedule = three_jobs();
+    schedule.cores = vec![(1024, 2), (716, 1)];
+    schedule.settings.thread_perf = vec![1.0, 0.5];
+    // 0.7 of a core of its own is more than half of a fast one.
+    schedule.jobs = vec![
+        Job(0.0, 500.0, None),
+        Job(1.0, 10.0, Some(&[2])),
+        Job(2.0, 500.0, None),
+    ];
+    let ran = schedule.run();
+    let moved_ms = 1.0 + 10.0 * 1024.0 / 716.0;
+    let (at_ms, lane) = ran.lanes[0][1];
+    assert!(
+        (at_ms - moved_ms).abs() < 0.1 && lane == 2,
+        "{:?}",
+        ran.lanes
+    );
+    assert_eq!(ran.lanes[2].len(), 1);
+    assert_eq!(ran.counters.promotions, 1);
+    // A third of it is less: job 1 comes beside job 0, and nobody moves.
+    schedule.cores[1].0 = 341;
+    schedule.jobs.truncate(2);
+    schedule.jobs[1].2 = None;
+    let ran = schedule.run();
+    assert_eq!(
+        (&ran.lanes[0][..], &ran.lanes[1][..]),
+        (&[(0.0, 0)][..], &[(1.0, 1)][..])
+    );
+    // If nothing is known of shared lanes, it takes the core of its own.
+    schedule.settings.thread_perf.clear();
+    let ran = schedule.run();
+    assert_eq!(ran.lanes[1][0], (1.0, 2));
+}

@@ -67,6 +67,18 @@ static __always_inline u32 fastest_capacity(void)
 	return first ? first->capacity : 0;
 }
 
+/*
+ * Speed of a lane of @core while @busy lanes of it run, as capacity * SPEED_ONE. Without
+ * a known threadPerf sharing counts for nothing.
+ */
+static __always_inline u64 lane_speed(const struct core_ctx *core, u32 busy)
+{
+	u32 i = BOUNDED(busy ? busy - 1 : 0, MAX_LANES_PER_CORE);
+	u32 speed = settings.thread_perf[i];
+
+	return (u64)core->capacity * (speed ? speed : SPEED_ONE);
+}
+
 /* Derives the membership of @core_id in the core sets from its lanes. */
 VERIFIED_ONCE int core_refresh(u32 core_id)
 {

@@ -9,7 +9,9 @@
  * no critical work is there; a whole idle core of the highest capacity, its own first; a
  * core on which only batch runs (which closes at once); any other core without
  * critical work; an idle lane of a shared core, if the SMT level allows; its own
- * core's vector. Within the first two, capacity decides before idleness does.
+ * core's vector. Within the first two, capacity decides before idleness does. On cores of
+ * several speeds an idle lane beside critical work comes before a core that is slower than
+ * it, shared (capacity * threadPerf, if that is known).
  * Normal: its own lane if that is idle or runs batch and the core is open; also if it is
  * idle beside critical work, for a task that runs only for a moment each time: it is gone
  * sooner than batch elsewhere is evicted. Then the same order as for critical work,
@@ -204,6 +206,50 @@ static __always_inline s32 lane_of_waker(struct task_struct *p, s32 waker, u64 n
 	return waker;
 }
 
+/*
+ * On cores of several speeds: the fastest idle lane beside critical work that is faster
+ * than @least (lane_speed()); -1: none, or it is not known how fast shared lanes are.
+ */
+VERIFIED_ONCE s32 find_shared_lane(struct task_struct *p __arg_trusted, u64 least, s32 prev,
+				   u64 now_ns)
+{
+	s32 best = -1;
+	u32 id;
+
+	if (!settings.thread_perf[1])
+		return -1;
+	bpf_for(id, 0, nr_cores) {
+		struct core_ctx *core = core_ctx(id);
+		u32 critical;
+		u64 speed;
+		s32 cpu;
+
+		/* those that follow are not faster */
+		if (!core || lane_speed(core, 2) <= least)
+			break;
+		critical = lanes_in_state(id, LANE_CRITICAL) + core_claimed(core, now_ns);
+		speed = lane_speed(core, critical + 1);
+		if (!critical || speed <= least)
+			continue;
+		cpu = pick_lane(p, id, STATE(LANE_IDLE), prev);
+		if (cpu < 0 || !level_allows(id, cpu))
+			continue;
+		best = cpu;
+		least = speed;
+	}
+	return best;
+}
+
+/* The same, if it is better than @id, the best core without critical work (-1: there is none). */
+static __always_inline s32 shared_lane_beyond(struct task_struct *p, s32 id, s32 prev, u64 now_ns)
+{
+	u32 slowest = capacity_of(nr_cores - 1), fastest = capacity_of(0);
+
+	if (slowest == fastest || (id >= 0 && capacity_of(id) == fastest))
+		return -1;
+	return find_shared_lane(p, (u64)capacity_of(id) * SPEED_ONE, prev, now_ns);
+}
+
 VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, s32 prev, s32 waker,
 				 u64 now_ns)
 {
@@ -217,6 +263,11 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 		return cpu;
 	}
 	id = find_open_core(p, states, home, now_ns);
+	cpu = shared_lane_beyond(p, id, prev, now_ns);
+	if (cpu >= 0) {
+		count(critical_shared_core);
+		return cpu;
+	}
 	if (id >= 0) {
 		core = core_ctx(id);
 		cpu = pick_lane(p, id, states, prev);

@@ -9,7 +9,9 @@
  * oldest critical job that would run faster alone there moves: one that shares its core
  * with another critical task, or runs on a slower core. Old means since it woke, also
  * across preemption: of jobs of unknown length the old one has most left, and least time.
- * Never to a slower or an equal place; one job a freed core, which is reserved until that
+ * The speed of a lane is its core's capacity, times threadPerf of the lanes that run
+ * critical work if that is known: a shared fast lane may be slower than a slow core. Never
+ * to a slower or an equal place; one job a freed core, which is reserved until that
  * arrives. A job younger than settings.promote_after_ns stays: moving costs caches, and
  * most jobs are done soon. The tick of one that has grown older looks for it again.
  *
@@ -37,14 +39,13 @@
 static __always_inline bool promotion_gains(const struct lane_ctx *lane, u32 target_id)
 {
 	struct core_ctx *own = core_ctx(lane->core), *target = core_ctx(target_id);
-	u32 critical = lanes_in_state(lane->core, LANE_CRITICAL);
+	u32 beside = lanes_in_state(lane->core, LANE_CRITICAL) - (lane->state == LANE_CRITICAL);
 
 	if (!own || !target || lane->core == target_id)
 		return false;
-	if (target->capacity != own->capacity)
-		return target->capacity > own->capacity;
-	/* shared, with others than itself? */
-	return critical > (lane->state == LANE_CRITICAL);
+	if (target->capacity == own->capacity)
+		return beside > 0;
+	return lane_speed(target, 1) > lane_speed(own, beside + 1);
 }
 
 /* Has @core_id neither critical nor normal work, besides the job for which it is reserved? */

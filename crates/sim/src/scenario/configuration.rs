@@ -131,7 +131,10 @@ fn scheduler(section: &Section, word: &str, machine: &Machine) -> Result<Kind> {
     Ok(match word {
         "sidelane" => Kind::Sidelane(match settings {
             Some(value) => self::settings(value, machine)?,
-            None => Settings::default(),
+            None => Settings {
+                thread_perf: thread_perf(machine),
+                ..Settings::default()
+            },
         }),
         "default" => kernel_default(),
         "sibling-first" => Kind::Baseline(Baseline::SiblingFirst),
@@ -139,10 +142,23 @@ fn scheduler(section: &Section, word: &str, machine: &Machine) -> Result<Kind> {
     })
 }
 
+/// What the scheduler knows of shared lanes: only where cores are not equally fast does it matter.
+fn thread_perf(machine: &Machine) -> Vec<f64> {
+    let mut capacities = machine.cores.iter().map(|core| core.capacity);
+    let first = capacities.next();
+    match &machine.interference {
+        Interference::ThreadPerf(speeds) if capacities.any(|capacity| Some(capacity) != first) => {
+            speeds.clone()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// The settings and their ranges are those of `sidelane run`.
 fn settings(value: Value, machine: &Machine) -> Result<Settings> {
     let mut settings = Settings::default();
     let section = value.section(&SETTINGS)?;
+    settings.thread_perf = thread_perf(machine);
     settings.budget = budget(&section, machine)?;
     for (key, value) in section.those(SETTING_KEYS) {
         let time = |min, max| time_ns(value, MS, Limits::from(min, max));

@@ -24,6 +24,8 @@ pub struct Settings {
     pub promote_after_ns: u64,
     /// Busy lanes a core may have; none: all.
     pub smt_level: Option<u32>,
+    /// `[n - 1]`: speed of a lane when n lanes of its core run; empty: not known.
+    pub thread_perf: Vec<f64>,
     /// How long batch may run beside critical work.
     pub budget: Budget,
 }
@@ -80,6 +82,7 @@ impl Default for Settings {
             promote: true,
             promote_after_ns: 500_000,
             smt_level: None,
+            thread_perf: Vec::new(),
             budget: Budget::default(),
         }
     }
@@ -88,7 +91,7 @@ impl Default for Settings {
 impl Settings {
     /// As the scheduler reads them, for a machine with so many lanes a core at most.
     pub(super) fn native(&self, widest: u32) -> native::settings {
-        let (budget, speeds) = self.budget.native();
+        let (budget, speeds) = self.budget.native(&self.thread_perf);
         native::settings {
             budget,
             pad: 0,
@@ -110,19 +113,21 @@ impl Budget {
     /// Policy, budget and speeds as the scheduler reads them; beyond the speeds given, the last.
     fn native(
         &self,
+        known: &[f64],
     ) -> (
         native::budget,
         [u32; native::limits_MAX_LANES_PER_CORE as usize],
     ) {
         const ONE: f64 = 1024.0;
         let mut speeds = [0; native::limits_MAX_LANES_PER_CORE as usize];
-        if let Budget::Dynamic { thread_perf, .. } = self {
-            let given = thread_perf
-                .iter()
-                .chain(std::iter::repeat(thread_perf.last().unwrap_or(&0.0)));
-            for (speed, given) in speeds.iter_mut().zip(given) {
-                *speed = (given * ONE).clamp(0.0, ONE) as u32;
-            }
+        let thread_perf = match self {
+            Budget::Dynamic { thread_perf, .. } => thread_perf,
+            _ => known,
+        };
+        let last = thread_perf.last().unwrap_or(&0.0);
+        let given = thread_perf.iter().chain(std::iter::repeat(last));
+        for (speed, given) in speeds.iter_mut().zip(given) {
+            *speed = (given * ONE).clamp(0.0, ONE) as u32;
         }
         let (policy, budget_ns) = match self {
             Budget::BorrowIdle => (native::budget_policy_BUDGET_NONE, 0),

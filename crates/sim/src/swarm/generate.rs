@@ -163,6 +163,10 @@ fn settings(draws: &mut Draws, widest: u64) -> Settings {
             .percent(40)
             .then(|| draws.between(1, widest.max(1)) as u32),
         budget: budget(draws, widest),
+        thread_perf: match draws.percent(50) {
+            true => thread_perf(draws, widest as usize),
+            false => Vec::new(),
+        },
         promote: draws.percent(85),
         promote_after_ns: draws.magnitude(1, 5 * MS),
     }

@@ -1,13 +1,15 @@
 //! Fast old, from the recorded steps alone: who left a lane and went straight to another was promoted.
 //!
-//! * Never fast to slow: the core is faster than the one left, or as fast and the one left is shared
-//!   with another critical task.
+//! * Never fast to slow: the core is faster, alone, than the lane that was left; as it was shared with
+//!   other critical tasks, if the speeds of shared lanes are known. Of cores as fast as each other,
+//!   the one that was left is shared.
 //! * At most one promotion a freed core: the core has neither critical nor normal work at that moment,
 //!   and none is on its way there.
 //! * Only critical work, and only jobs that are as old as the settings say.
 
 use super::rules::{Broken, Rule, Verdict};
 use super::watch::Watch;
+use crate::sched_ext::Budget;
 use crate::task::{Class, TaskId};
 
 impl Watch {
@@ -36,8 +38,15 @@ impl Watch {
         if age_ns < self.settings.promote_after_ns {
             return Some(format!("its job is only {age_ns} ns old"));
         }
-        if fast < slow || (fast == slow && !self.runs_critical(old)) {
-            return Some(format!("from capacity {slow} to {fast} is no gain"));
+        let beside = self.critical_lanes(old);
+        let gains = match fast == slow {
+            true => beside > 0,
+            false => f64::from(fast) > f64::from(slow) * self.known_speed(beside + 1),
+        };
+        if !gains {
+            return Some(format!(
+                "from capacity {slow} beside {beside} others to {fast} is no gain"
+            ));
         }
         let target = &self.cores[new];
         let busy = target.critical > 0 || target.foreground > 0;
@@ -49,12 +58,23 @@ impl Watch {
         })
     }
 
-    /// Does a lane of the core run critical work?
-    fn runs_critical(&self, core: usize) -> bool {
-        let mut lanes = self.machine.cores[core].lanes.iter();
-        lanes.any(|&cpu| {
-            let task = self.lanes[cpu as usize].task;
-            task.is_some_and(|id| self.task(id).known == Class::Critical)
-        })
+    /// How many lanes of the core run critical work.
+    fn critical_lanes(&self, core: usize) -> usize {
+        let lanes = self.machine.cores[core].lanes.iter();
+        let tasks = lanes.filter_map(|&cpu| self.lanes[cpu as usize].task);
+        tasks
+            .filter(|id| self.task(*id).known == Class::Critical)
+            .count()
+    }
+
+    /// Speed of a lane when so many of its core run, as the scheduler knows it: 1 if it does not, and
+    /// in steps of 1/1024.
+    fn known_speed(&self, lanes: usize) -> f64 {
+        let known = match &self.settings.budget {
+            Budget::Dynamic { thread_perf, .. } => thread_perf,
+            _ => &self.settings.thread_perf,
+        };
+        let speed = known.get(lanes - 1).or(known.last());
+        speed.map_or(1.0, |speed| (speed * 1024.0).floor() / 1024.0)
     }
 }
