@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Longest wait for a write to the line, in ticks of the time-stamp counter: about half a
 /// millisecond. The kernel may allow less (`/sys/devices/system/cpu/umwait_control/max_time`).
 const WAIT_TICKS: u32 = 1 << 20;
-/// Longest wait on a futex.
-const FUTEX_WAIT_NS: libc::c_long = 10_000_000;
+/// Longest wait on a futex: how late a nap ends if the service dies. Each time-out disturbs the sibling.
+const FUTEX_WAIT_NS: libc::c_long = 50_000_000;
 
 /// Names a method in the environment, if the automatic choice is not wanted.
 const VARIABLE: &str = "SIDELANE_RUNTIME_NAP";
