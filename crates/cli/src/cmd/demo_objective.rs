@@ -17,7 +17,7 @@ allows. Printed are the latency, how often the objective was kept, and what batc
 doubles for a while, which is drawn.";
 
 const EXAMPLES: &str = "Examples:
-  sidelane demo objective                            about fifteen minutes
+  sidelane demo objective                            about ten minutes
   sidelane demo objective --factors 1.5 --repetitions 1 --step-seconds 10
   sidelane demo objective --load 0.3 --format json";
 
@@ -40,7 +40,7 @@ pub struct Args {
     /// Length of a run.
     #[arg(long, default_value_t = seconds(ObjectivePlan::default().run_ms), value_name = "S")]
     seconds: f64,
-    /// Its beginning that does not count.
+    /// Load before the first run under an objective: the scheduler has to find the budget.
     #[arg(long, default_value_t = seconds(ObjectivePlan::default().settle_ms), value_name = "S")]
     settle: f64,
     /// Length of each of the three loads at the end; 0 leaves them out.

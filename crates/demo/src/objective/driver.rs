@@ -1,6 +1,6 @@
 //! The measuring part, and how it is reached.
 
-use super::plan::{RUNS_ALONE, STEP};
+use super::plan::STEP;
 use super::sampler::Sampler;
 use super::{Message, ObjectivePlan, Run, Setup, Steps};
 use crate::arrivals::{self, Arrival};
@@ -19,6 +19,7 @@ use sidelane_testbed::Spec;
 use sidelane_topology::Topology;
 use std::fs;
 use std::io::Write;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ use std::time::{Duration, Instant};
 const CGROUP_PARENT: &str = "sidelane-objective";
 /// Pause after each change of the setup.
 const SETTLE: Duration = Duration::from_millis(500);
+/// What tells the requests of settling from those that are measured.
+const SETTLE_SEED: u64 = 1 << 32;
 
 /// Measures on an emulated machine.
 ///
@@ -82,15 +85,16 @@ fn measure(
     let machine = Machine::of(&Topology::read(Path::new("/"))?);
     message(Message::Machine(driver::facts(&machine)?))?;
     let mut driver = Driver::set_up(plan, sidelane, stop, machine)?;
-    let _ = writeln!(tell, "measuring the server alone");
-    message(Message::Speed(driver.calibrate()?))?;
-    message(Message::Alone(driver.measure_alone()?))?;
-    for repetition in 0..plan.repetitions {
+    for (setup, repetitions) in plan.order() {
+        let _ = writeln!(tell, "{setup}: repetitions {repetitions:?}");
         message(Message::Speed(driver.calibrate()?))?;
-        for setup in plan.setups(repetition) {
-            let number = repetition + 1;
-            let _ = writeln!(tell, "repetition {number}/{}: {setup}", plan.repetitions);
-            message(Message::Run(driver.run(setup, repetition)?))?;
+        let runs = driver.runs(setup, repetitions)?;
+        if setup == Setup::Alone && driver.alone_p99_ns == 0 {
+            driver.alone_p99_ns = median_p99_ns(&runs);
+            message(Message::Alone(driver.alone_p99_ns))?;
+        }
+        for run in runs {
+            message(Message::Run(run))?;
         }
     }
     if plan.step_ms > 0 {
@@ -147,18 +151,6 @@ impl<'a> Driver<'a> {
         Ok(self.units_per_core_s)
     }
 
-    /// The 99th percentile alone, ns: the median of some runs.
-    fn measure_alone(&mut self) -> Result<u64> {
-        let mut p99_ns = Vec::new();
-        for repetition in 0..RUNS_ALONE {
-            let run = self.run(Setup::Alone, repetition)?;
-            p99_ns.push(run.latency.p99_ns as f64);
-        }
-        let median = Spread::of(&p99_ns).map_or(0.0, |spread| spread.median);
-        self.alone_p99_ns = median as u64;
-        Ok(self.alone_p99_ns)
-    }
-
     fn objective_ns(&self, factor: f64) -> u64 {
         (self.alone_p99_ns as f64 * factor) as u64
     }
@@ -188,28 +180,37 @@ impl<'a> Driver<'a> {
         scheduler.map_or(Ok(()), Scheduler::detach)
     }
 
-    fn run(&mut self, setup: Setup, repetition: u32) -> Result<Run> {
-        let plan = self.plan;
+    /// Sets the machine up once, lets it settle under load if that takes time, and measures.
+    fn runs(&mut self, setup: Setup, repetitions: Range<u32>) -> Result<Vec<Run>> {
         let scheduler = self.begin(setup)?;
         std::thread::sleep(SETTLE);
-        let seed = plan.seed + u64::from(repetition);
-        let schedule = self.schedule(plan.load, plan.run_ms, seed);
-        let bytes = || self.batch.bytes_read();
-        let (before, start) = (bytes()?, Instant::now());
-        let outcome = self.serve(&schedule)?;
-        let (after, elapsed) = (self.batch.bytes_read()?, start.elapsed());
+        if matches!(setup, Setup::Objective(_)) {
+            self.settle()?;
+        }
+        let runs = repetitions
+            .map(|repetition| self.run(setup, repetition))
+            .collect::<Result<_>>()?;
         self.end(scheduler)?;
-        let settled = |arrival: &Arrival| arrival.at_ns >= plan.settle_ms * 1_000_000;
-        let mut latency_ns: Vec<u64> = schedule
-            .iter()
-            .zip(&outcome.latency_ns)
-            .filter(|(arrival, _)| settled(arrival))
-            .map(|(_, latency_ns)| *latency_ns)
-            .collect();
+        Ok(runs)
+    }
+
+    /// Load that is not measured.
+    fn settle(&mut self) -> Result<()> {
+        let seed = self.plan.seed + SETTLE_SEED;
+        let schedule = self.schedule(self.plan.load, self.plan.settle_ms, seed);
+        self.serve(&schedule).map(drop)
+    }
+
+    fn run(&mut self, setup: Setup, repetition: u32) -> Result<Run> {
+        let seed = self.plan.seed + u64::from(repetition);
+        let schedule = self.schedule(self.plan.load, self.plan.run_ms, seed);
+        let (before, start) = (self.batch.bytes_read()?, Instant::now());
+        let mut outcome = self.serve(&schedule)?;
+        let (after, elapsed) = (self.batch.bytes_read()?, start.elapsed());
         Ok(Run {
             setup,
             repetition,
-            latency: Summary::of(&mut latency_ns),
+            latency: Summary::of(&mut outcome.latency_ns),
             batch_bytes_per_s: (after - before) as f64 / elapsed.as_secs_f64(),
         })
     }
@@ -248,6 +249,7 @@ impl<'a> Driver<'a> {
         let schedule: Vec<Arrival> = loads.iter().flat_map(part).collect();
         let scheduler = self.begin(Setup::Objective(factor))?;
         std::thread::sleep(SETTLE);
+        self.settle()?;
         let sampler = Sampler::start(&self.sidelane, &self.batch)?;
         let outcome = self.serve(&schedule)?;
         let samples = sampler.end()?;
@@ -262,4 +264,9 @@ impl<'a> Driver<'a> {
             samples,
         })
     }
+}
+
+fn median_p99_ns(runs: &[Run]) -> u64 {
+    let p99_ns: Vec<f64> = runs.iter().map(|run| run.latency.p99_ns as f64).collect();
+    Spread::of(&p99_ns).map_or(0, |spread| spread.median as u64)
 }

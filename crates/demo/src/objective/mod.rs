@@ -50,7 +50,7 @@ impl fmt::Display for Setup {
 pub enum Message {
     /// First of all: the machine.
     Machine(MachineFacts),
-    /// The speed of a core, before each repetition; units of work a second.
+    /// The speed of a core, before each setup; units of work a second.
     Speed(f64),
     /// The 99th percentile alone from which the objectives are made, ns.
     Alone(u64),
@@ -62,7 +62,7 @@ pub enum Message {
     Done,
 }
 
-/// A run, its beginning left out.
+/// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Which.

@@ -3,6 +3,7 @@
 use super::Setup;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// Everything the measuring part is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,7 +20,7 @@ pub struct ObjectivePlan {
     pub mean_demand_ms: f64,
     /// Length of a run, ms.
     pub run_ms: u64,
-    /// Its beginning that does not count, ms: the scheduler has to find the budget.
+    /// Load before the first run under an objective, ms: the scheduler has to find the budget.
     pub settle_ms: u64,
     /// Length of each of the three loads of the steps, ms; 0: no steps.
     pub step_ms: u64,
@@ -32,27 +33,36 @@ impl Default for ObjectivePlan {
             repetitions: 10,
             factors: vec![1.2, 1.5, 2.0],
             load: 0.24,
-            mean_demand_ms: 8.0,
-            run_ms: 14_000,
-            settle_ms: 5_000,
+            mean_demand_ms: 2.5,
+            run_ms: 7_000,
+            settle_ms: 60_000,
             step_ms: 15_000,
         }
     }
 }
 
-/// Runs alone from which the objectives are made.
-pub(super) const RUNS_ALONE: u32 = 3;
 /// The load of the steps' middle, as a multiple of the others.
 pub(super) const STEP: f64 = 2.0;
 
 impl ObjectivePlan {
-    /// The setups, in an order that rotates with each repetition.
-    pub fn setups(&self, repetition: u32) -> Vec<Setup> {
+    /// All setups.
+    pub fn setups(&self) -> Vec<Setup> {
         let mut setups = vec![Setup::Alone, Setup::BorrowIdle];
         setups.extend(self.factors.iter().copied().map(Setup::Objective));
-        let first = repetition as usize % setups.len();
-        setups.rotate_left(first);
         setups
+    }
+
+    /// What is measured, one after the other: a setup and its repetitions. Each objective once, as it
+    /// takes time to settle; what they are compared with half before and half after them.
+    pub fn order(&self) -> Vec<(Setup, Range<u32>)> {
+        let half = self.repetitions.div_ceil(2);
+        let mut order = vec![(Setup::Alone, 0..half), (Setup::BorrowIdle, 0..half)];
+        let objectives = self.factors.iter().copied().map(Setup::Objective);
+        order.extend(objectives.map(|setup| (setup, 0..self.repetitions)));
+        order.push((Setup::BorrowIdle, half..self.repetitions));
+        order.push((Setup::Alone, half..self.repetitions));
+        order.retain(|(_, repetitions)| !repetitions.is_empty());
+        order
     }
 
     /// The objective under which the load steps: the middle one.
@@ -63,9 +73,11 @@ impl ObjectivePlan {
 
     /// About how long it takes, s.
     pub fn seconds(&self) -> f64 {
-        let run_s = self.run_ms as f64 / 1000.0 + 1.5;
-        let runs = RUNS_ALONE + self.setups(0).len() as u32 * self.repetitions;
-        f64::from(runs) * run_s + self.step_ms as f64 * 3.0 / 1000.0
+        let runs = self.setups().len() as u64 * u64::from(self.repetitions);
+        let steps = u64::from(self.step_ms > 0);
+        let settles = self.settle_ms * (self.factors.len() as u64 + steps);
+        let all_ms = runs * self.run_ms + settles + 3 * self.step_ms;
+        all_ms as f64 / 1000.0 + 5.0 * self.order().len() as f64
     }
 
     /// Refuses what makes no sense.
@@ -91,10 +103,13 @@ impl ObjectivePlan {
         if !(self.mean_demand_ms > 0.0 && self.mean_demand_ms <= 10_000.0) {
             return wrong(format!("a mean demand of {} ms", self.mean_demand_ms));
         }
-        if self.run_ms <= self.settle_ms || self.run_ms > 600_000 || self.step_ms > 600_000 {
+        if !(100..=600_000).contains(&self.run_ms)
+            || self.settle_ms > 600_000
+            || self.step_ms > 600_000
+        {
             return wrong(format!(
-                "runs of {} ms, of which {} do not count; make them longer, at most 600 s",
-                self.run_ms, self.settle_ms
+                "runs of {} ms, {} ms before and steps of {} ms; give 0.1 to 600 s, and at most 600 s",
+                self.run_ms, self.settle_ms, self.step_ms
             ));
         }
         match self.repetitions {
@@ -109,11 +124,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn setups_rotate() {
-        let plan = ObjectivePlan::default();
-        assert_eq!(plan.setups(0).len(), 5);
-        assert_eq!(plan.setups(0)[2].to_string(), "slo 1.2 x alone");
-        assert_eq!(plan.setups(1)[0], Setup::BorrowIdle);
+    fn each_setup_has_all_repetitions() {
+        let plan = ObjectivePlan {
+            repetitions: 3,
+            ..ObjectivePlan::default()
+        };
+        assert_eq!(plan.setups().len(), 5);
+        assert_eq!(plan.setups()[2].to_string(), "slo 1.2 x alone");
+        let order = plan.order();
+        assert_eq!(order.len(), 7);
+        assert_eq!(order[6], (Setup::Alone, 2..3));
+        for setup in plan.setups() {
+            let own = order.iter().filter(|(other, _)| *other == setup);
+            let all: Vec<u32> = own.flat_map(|(_, part)| part.clone()).collect();
+            assert_eq!(all, [0, 1, 2], "{setup}");
+        }
         assert!((plan.step_factor() - 1.5).abs() < 1e-9);
     }
 
@@ -131,7 +156,8 @@ mod tests {
         assert!(refused(|plan| plan.load = 0.6));
         assert!(refused(|plan| plan.load = f64::NAN));
         assert!(refused(|plan| plan.mean_demand_ms = -1.0));
-        assert!(refused(|plan| plan.settle_ms = 60_000));
+        assert!(refused(|plan| plan.settle_ms = 6_000_000));
+        assert!(refused(|plan| plan.run_ms = 0));
         assert!(refused(|plan| plan.repetitions = 0));
     }
 }

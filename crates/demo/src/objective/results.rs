@@ -15,7 +15,7 @@ pub struct Document {
     pub kernel: String,
     /// Lanes of each core, CPU numbers.
     pub cores: Vec<Vec<u32>>,
-    /// Speed of a core before each repetition, units of work a second.
+    /// Speed of a core before each setup, units of work a second.
     pub units_per_core_s: Spread,
     /// The server's 99th percentile alone from which the objectives are made, ms.
     pub alone_p99_ms: f64,
@@ -42,7 +42,7 @@ pub struct Row {
     pub kept: Option<usize>,
     /// Input that batch compressed, MB a second.
     pub batch_mb_per_s: Spread,
-    /// The same as a multiple of that under borrow-idle, repetition by repetition.
+    /// The same as a multiple of the median under borrow-idle.
     pub batch_against_idle: Option<Spread>,
 }
 
@@ -66,7 +66,7 @@ impl Document {
         }
         let MachineFacts { kernel, cores } = machine.ok_or_else(|| incomplete("no machine"))?;
         let alone_p99_ms = alone_ns.ok_or_else(|| incomplete("no run alone"))? as f64 / 1e6;
-        let setups = plan.setups(0);
+        let setups = plan.setups();
         if runs.len() != setups.len() * plan.repetitions as usize
             || steps.is_some() != (plan.step_ms > 0)
         {
@@ -98,12 +98,9 @@ fn row(runs: &[Run], setup: Setup, alone_p99_ms: f64) -> Option<Row> {
         Setup::Objective(factor) => Some(factor * alone_p99_ms),
         Setup::Alone | Setup::BorrowIdle => None,
     };
-    let against_idle = |run: &&Run| {
-        let idle =
-            |other: &&Run| other.setup == Setup::BorrowIdle && other.repetition == run.repetition;
-        Some(run.batch_bytes_per_s / runs.iter().find(idle)?.batch_bytes_per_s)
-    };
-    let ratios: Vec<f64> = own.iter().filter_map(against_idle).collect();
+    let idle = runs.iter().filter(|run| run.setup == Setup::BorrowIdle);
+    let idle = Spread::of(&idle.map(|run| run.batch_bytes_per_s).collect::<Vec<_>>())?.median;
+    let ratios: Vec<f64> = own.iter().map(|run| run.batch_bytes_per_s / idle).collect();
     Some(Row {
         setup,
         objective_ms,
@@ -141,7 +138,7 @@ pub(super) mod tests {
             Message::Alone(10_000_000),
         ];
         for repetition in 0..2 {
-            for setup in plan.setups(repetition) {
+            for setup in plan.setups() {
                 let (p99_ms, batch_bytes_per_s) = match setup {
                     Setup::Alone => (10, 0.0),
                     Setup::BorrowIdle => (11, 1e6),

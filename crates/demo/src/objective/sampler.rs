@@ -75,7 +75,7 @@ fn sample(stdout: ChildStdout, pids: &[Pid]) -> Result<Vec<Sample>> {
                 .iter()
                 .map(|pid| bytes_read_by(*pid))
                 .sum::<Result<u64>>()?,
-            budget_ms: rates["budget_ms"].as_f64(),
+            budget_ms: rates["objectives"][0]["budget_ms"].as_f64(),
         });
     }
     Ok(samples)
