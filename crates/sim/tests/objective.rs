@@ -13,7 +13,8 @@ const RATE: f64 = 1_000.0;
 const DEMAND_NS: f64 = 0.5e6;
 const WORKERS: usize = 64;
 
-/// What a run gave: after `SETTLED_NS`, in parts of `PART_NS`.
+/// What a run gave, in parts of `PART_NS`.
+#[derive(Default)]
 struct Run {
     /// 99th percentile of the jobs that came in each part, ns.
     tails_ns: Vec<u64>,
@@ -25,68 +26,109 @@ struct Run {
 
 const PART_NS: u64 = 10 * S;
 
-/// Runs one core of two lanes, on which a server takes jobs at `rate(part)` and batch never ends.
-fn run(budget: Budget, batch: bool, parts: usize, rate: impl Fn(usize) -> f64) -> Run {
-    let topology = Topology::regular(&Regular::one_package(1, 2)).unwrap();
-    let interference = Interference::ThreadPerf(vec![1.0, 0.7]);
-    let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
-    let settings = Settings {
-        budget,
-        starvation_bound_ns: 10 * S,
-        smt_level: Some(1),
-        ..Settings::default()
-    };
-    let mut sim = Simulation::new(machine, &Kind::Sidelane(settings)).unwrap();
-    let create = |sim: &mut Simulation, name: &str, class| {
-        sim.create(&TaskSpec::new(name.to_owned(), class)).unwrap()
-    };
-    let workers: Vec<TaskId> = (0..WORKERS)
-        .map(|_| create(&mut sim, "worker", Class::Critical))
-        .collect();
-    let mut idle: Vec<usize> = (0..WORKERS).collect();
-    let batch: Vec<TaskId> = (0..if batch { 2 } else { 0 })
-        .map(|_| create(&mut sim, "batch", Class::Batch))
-        .collect();
-    for id in &batch {
-        sim.give(*id, f64::INFINITY).unwrap();
+/// A server with a worker for each job at work, and two batch tasks without an end.
+struct Machinery {
+    sim: Simulation,
+    workers: Vec<TaskId>,
+    idle: Vec<usize>,
+    /// When each worker's job came.
+    came_ns: Vec<u64>,
+    batch: Vec<TaskId>,
+    random: Pcg64Mcg,
+}
+
+impl Machinery {
+    /// One core of two lanes.
+    fn new(budget: Budget, batch: bool) -> Machinery {
+        let topology = Topology::regular(&Regular::one_package(1, 2)).unwrap();
+        let interference = Interference::ThreadPerf(vec![1.0, 0.7]);
+        let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
+        let settings = Settings {
+            budget,
+            starvation_bound_ns: 10 * S,
+            smt_level: Some(1),
+            ..Settings::default()
+        };
+        let mut sim = Simulation::new(machine, &Kind::Sidelane(settings)).unwrap();
+        let mut tasks = |count: usize, class: Class| -> Vec<TaskId> {
+            let spec = TaskSpec::new(class.name().to_owned(), class);
+            (0..count).map(|_| sim.create(&spec).unwrap()).collect()
+        };
+        let workers = tasks(WORKERS, Class::Critical);
+        let batch = tasks(if batch { 2 } else { 0 }, Class::Batch);
+        for id in &batch {
+            sim.give(*id, f64::INFINITY).unwrap();
+        }
+        Machinery {
+            sim,
+            workers,
+            idle: (0..WORKERS).collect(),
+            came_ns: vec![0; WORKERS],
+            batch,
+            random: Pcg64Mcg::seed_from_u64(7),
+        }
     }
-    let mut random = Pcg64Mcg::seed_from_u64(7);
-    let mut exponential = |mean: f64| -mean * (1.0 - random.random::<f64>()).ln();
-    let mut began_ns = vec![0; WORKERS];
-    let mut result = Run {
-        tails_ns: Vec::new(),
-        batch: Vec::new(),
-        budgets_ns: Vec::new(),
-    };
-    let mut batch_before_ns = 0.0;
-    sim.set_timer(1, 0);
-    for part in 0..parts {
+
+    fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * (1.0 - self.random.random::<f64>()).ln()
+    }
+
+    /// A job comes, and the next one is announced.
+    fn job(&mut self, rate: f64) {
+        let gap_ns = self.exponential(1e9 / rate) as u64;
+        self.sim.set_timer(self.sim.now_ns() + gap_ns.max(1), 0);
+        let worker = self.idle.pop().unwrap();
+        self.came_ns[worker] = self.sim.now_ns();
+        let demand_ns = self.exponential(DEMAND_NS);
+        self.sim.give(self.workers[worker], demand_ns).unwrap();
+    }
+
+    /// A worker's job is done; what it took, ns.
+    fn done(&mut self, id: TaskId) -> u64 {
+        let worker = self.workers.iter().position(|worker| *worker == id);
+        let worker = worker.unwrap();
+        self.idle.push(worker);
+        self.sim.now_ns() - self.came_ns[worker]
+    }
+
+    /// Latencies of the jobs done by then, sorted, with so many jobs a second, ns.
+    fn latencies_ns(&mut self, until_ns: u64, rate: f64) -> Vec<u64> {
         let mut latencies_ns = Vec::new();
-        let until_ns = (part as u64 + 1) * PART_NS;
-        while let Some(occurrence) = sim.next(until_ns).unwrap() {
+        while let Some(occurrence) = self.sim.next(until_ns).unwrap() {
             match occurrence {
-                Occurrence::Timer(_) => {
-                    let gap_ns = exponential(1e9 / rate(part)) as u64;
-                    sim.set_timer(sim.now_ns() + gap_ns.max(1), 0);
-                    let worker = idle.pop().unwrap();
-                    began_ns[worker] = sim.now_ns();
-                    sim.give(workers[worker], exponential(DEMAND_NS)).unwrap();
-                }
-                Occurrence::Done(id) => {
-                    let worker = workers.iter().position(|worker| *worker == id).unwrap();
-                    latencies_ns.push(sim.now_ns() - began_ns[worker]);
-                    idle.push(worker);
-                }
+                Occurrence::Timer(_) => self.job(rate),
+                Occurrence::Done(id) => latencies_ns.push(self.done(id)),
             }
         }
         latencies_ns.sort_unstable();
-        result.tails_ns.push(latencies_ns[latencies_ns.len() * 99 / 100]);
-        let batch_ns: f64 = batch.iter().map(|id| sim.task_totals(*id).work_ns).sum();
-        result.batch.push((batch_ns - batch_before_ns) / PART_NS as f64);
-        batch_before_ns = batch_ns;
-        result.budgets_ns.push(sim.objective().map_or(0, |state| state.budget_ns));
+        latencies_ns
     }
-    result
+
+    fn batch_work_ns(&mut self) -> f64 {
+        let work_ns = |id: &TaskId| self.sim.task_totals(*id).work_ns;
+        self.batch.iter().map(work_ns).sum()
+    }
+}
+
+/// A run in which jobs come at `rate(part)`.
+fn run(budget: Budget, batch: bool, parts: usize, rate: impl Fn(usize) -> f64) -> Run {
+    let mut machinery = Machinery::new(budget, batch);
+    machinery.sim.set_timer(1, 0);
+    let mut run = Run::default();
+    let mut before_ns = 0.0;
+    for part in 0..parts {
+        let until_ns = (part as u64 + 1) * PART_NS;
+        let latencies_ns = machinery.latencies_ns(until_ns, rate(part));
+        let tail_ns = latencies_ns[latencies_ns.len() * 99 / 100];
+        run.tails_ns.push(tail_ns);
+        let work_ns = machinery.batch_work_ns();
+        run.batch.push((work_ns - before_ns) / PART_NS as f64);
+        before_ns = work_ns;
+        let state = machinery.sim.objective();
+        run.budgets_ns
+            .push(state.map_or(0, |state| state.budget_ns));
+    }
+    run
 }
 
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
@@ -115,10 +157,16 @@ fn the_tail_is_kept_and_batch_gets_the_slack() {
         let settled = 5..;
         let tail = mean(run.tails_ns[settled.clone()].iter().map(|ns| *ns as f64)) / alone_ns;
         let batch = mean(run.batch[settled.clone()].iter().copied());
-        println!("{factor}: tail {tail:.2}, batch {batch:.3}, {:?}", run.budgets_ns);
+        println!(
+            "{factor}: tail {tail:.2}, batch {batch:.3}, {:?}",
+            run.budgets_ns
+        );
         assert!(tail <= factor, "p99 {tail:.2} of alone, objective {factor}");
         assert!(tail > 0.7 * factor, "slack is used: {tail:.2} of {factor}");
-        assert!(batch > last, "more slack, more batch: {batch:.3}, before {last:.3}");
+        assert!(
+            batch > last,
+            "more slack, more batch: {batch:.3}, before {last:.3}"
+        );
         let budgets = &run.budgets_ns[settled];
         let (least, most) = (budgets.iter().min().unwrap(), budgets.iter().max().unwrap());
         assert!(4 * least >= *most, "it swings: {budgets:?}");
@@ -134,6 +182,14 @@ fn twice_the_load_is_absorbed() {
     let run = run(objective(objective_ns), true, 12, step);
     println!("{:?} {:?} {:?}", run.tails_ns, run.batch, run.budgets_ns);
     let late = |part: usize| run.tails_ns[part] as f64 > 1.1 * objective_ns;
-    assert!(!(7..12).any(late), "the tail after the step: {:?} ns", run.tails_ns);
-    assert!(run.budgets_ns[11] < run.budgets_ns[5], "{:?}", run.budgets_ns);
+    assert!(
+        !(7..12).any(late),
+        "the tail after the step: {:?} ns",
+        run.tails_ns
+    );
+    assert!(
+        run.budgets_ns[11] < run.budgets_ns[5],
+        "{:?}",
+        run.budgets_ns
+    );
 }
