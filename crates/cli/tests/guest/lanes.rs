@@ -134,24 +134,24 @@ fn batch_steps_aside_and_critical_work_keeps_its_speed() {
         ("0,2".into(), "1,3".into())
     );
     // the middle of three rounds: whatever else runs on the host disturbs some of them
-    let mut slowdowns = [[0f64; 3]; 2];
+    let mut slowdowns = [Vec::new(), Vec::new()];
     let mut total = (0, 0.0);
-    for round in 0..3 {
+    for _ in 0..3 {
         let alone = critical_rate();
         let (stepping, batch) = beside_batch(true, "1.6", critical_rate);
         let (ignoring, _) = beside_batch(false, "1.6", critical_rate);
         println!("alone {alone:.0}, stepping aside {stepping:.0}, ignoring {ignoring:.0}");
-        slowdowns[0][round] = alone / stepping;
-        slowdowns[1][round] = alone / ignoring;
+        slowdowns[0].push(alone / stepping);
+        slowdowns[1].push(alone / ignoring);
         for output in &batch {
             let (naps, ms) = naps(output);
             total = (total.0 + naps, total.1 + ms);
         }
     }
-    let [stepping, ignoring] = slowdowns.map(|mut rounds| {
-        rounds.sort_by(f64::total_cmp);
-        rounds[1]
-    });
+    slowdowns
+        .iter_mut()
+        .for_each(|rounds| rounds.sort_by(f64::total_cmp));
+    let [stepping, ignoring] = slowdowns.each_ref().map(|rounds| rounds[1]);
     println!(
         "critical work slowed down {stepping:.2} times by batch that steps aside, {ignoring:.2} \
          times by batch that does not; {} naps, {:.0} ms",
