@@ -18,6 +18,8 @@ pub struct Claim {
     pub compare: Comparison,
     /// The greatest over this sweep counts.
     pub greatest_over: Option<String>,
+    /// Not the metric itself, but how far a sweep goes before it falls below a bound.
+    pub reaches: Option<Reach>,
     /// At which values of the sweeps, by their names; those left out: at all.
     pub at: BTreeMap<String, toml::Value>,
     /// What is claimed.
@@ -28,6 +30,16 @@ pub struct Claim {
     pub role: Role,
     /// Where in the source, and the arithmetic.
     pub quote: String,
+}
+
+/// The greatest value of a sweep of rising numbers at which a metric is at least so great.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reach {
+    /// Name of the sweep.
+    pub over: String,
+    /// The bound, in units of the metric.
+    pub at_least: f64,
 }
 
 /// How two configurations are compared.
@@ -111,6 +123,7 @@ pub(super) struct Published {
     #[serde(default)]
     compare: Comparison,
     greatest_over: Option<String>,
+    reaches: Option<Reach>,
     #[serde(default)]
     at: BTreeMap<String, toml::Value>,
     value: f64,
@@ -133,6 +146,7 @@ pub(super) struct Expect {
     #[serde(default)]
     compare: Comparison,
     greatest_over: Option<String>,
+    reaches: Option<Reach>,
     #[serde(default)]
     at: BTreeMap<String, toml::Value>,
     is: Limit,
@@ -152,6 +166,7 @@ impl From<Published> for Claim {
             relative_to: p.relative_to,
             compare: p.compare,
             greatest_over: p.greatest_over,
+            reaches: p.reaches,
             at: p.at,
             expectation: Expectation::Value {
                 value: p.value,
@@ -173,6 +188,7 @@ impl From<Expect> for Claim {
             relative_to: e.relative_to,
             compare: e.compare,
             greatest_over: e.greatest_over,
+            reaches: e.reaches,
             at: e.at,
             expectation: Expectation::Trend(e.is),
             kind: e.kind,

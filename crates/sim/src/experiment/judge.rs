@@ -1,7 +1,8 @@
 //! Verdicts: our values beside published ones.
 
-use super::claims::{Claim, Comparison, Expectation, Limit, Role};
+use super::claims::{Claim, Comparison, Expectation, Limit, Reach, Role};
 use super::model::Prediction;
+use super::reach::reached;
 use super::report::Point;
 use crate::run::Outcome;
 use crate::statistics::Estimate;
@@ -73,6 +74,9 @@ pub(super) fn judge(claim: &Claim, points: &[Point]) -> Vec<Finding> {
     if let Some(sweep) = &claim.greatest_over {
         points = greatest(claim, &points, sweep);
     }
+    if let Some(reach) = &claim.reaches {
+        return far(claim, reach, &points);
+    }
     match &claim.expectation {
         Expectation::Value { value, tolerance } => {
             let at = |point: &&Point| number(claim, point, *value, *tolerance);
@@ -134,15 +138,61 @@ fn within(ours: &Estimate, [low, high]: [f64; 2]) -> Truth {
     }
 }
 
+/// How far a sweep goes: a finding for each point but for that sweep.
+fn far(claim: &Claim, reach: &Reach, points: &[&Point]) -> Vec<Finding> {
+    let mut groups: Vec<(BTreeMap<String, toml::Value>, Vec<&Point>)> = Vec::new();
+    for point in points {
+        let at = rest(point, &reach.over);
+        match groups.iter_mut().find(|(other, _)| *other == at) {
+            Some((_, group)) => group.push(point),
+            None => groups.push((at, vec![point])),
+        }
+    }
+    let found = groups.into_iter().map(|(at, group)| {
+        let of = |configuration: &str| {
+            let course = group.iter().filter_map(|point| {
+                let load = point.at.get(&reach.over)?;
+                let load = load.as_float().or(load.as_integer().map(|it| it as f64));
+                load.zip(of(claim, point, configuration))
+            });
+            reached(reach, &course.collect::<Vec<_>>())
+        };
+        (at, estimate(claim, of))
+    });
+    match &claim.expectation {
+        Expectation::Value { value, tolerance } => found
+            .map(|(at, ours)| beside(claim, at, ours, *value, *tolerance))
+            .collect(),
+        Expectation::Trend(limit) => {
+            let judged = found.map(|(at, ours)| {
+                let truth = ours.as_ref().map(|ours| within(ours, bounds(limit)));
+                (at, ours, truth)
+            });
+            vec![worst(claim, judged.collect())]
+        }
+    }
+}
+
 fn number(claim: &Claim, point: &Point, value: f64, tolerance: f64) -> Finding {
     let ours = compared(claim, point);
+    beside(claim, point.at.clone(), ours, value, tolerance)
+}
+
+/// Our value beside the published one.
+fn beside(
+    claim: &Claim,
+    at: BTreeMap<String, toml::Value>,
+    ours: Option<Estimate>,
+    value: f64,
+    tolerance: f64,
+) -> Finding {
     let slack = value.abs() * tolerance;
     let truth = ours
         .as_ref()
         .map(|ours| within(ours, [value - slack, value + slack]));
     Finding {
         claim: claim.clone(),
-        at: point.at.clone(),
+        at,
         ratio: ours
             .as_ref()
             .filter(|_| value != 0.0)
@@ -217,11 +267,16 @@ fn verdict(claim: &Claim, truth: Option<Truth>) -> Verdict {
 
 /// What the claim is about, as an estimate.
 fn compared(claim: &Claim, point: &Point) -> Option<Estimate> {
-    let own = of(claim, point, &claim.configuration)?;
+    estimate(claim, |configuration| of(claim, point, configuration))
+}
+
+/// The same; `of` tells the values of a configuration by replication.
+fn estimate(claim: &Claim, of: impl Fn(&str) -> Option<Vec<f64>>) -> Option<Estimate> {
+    let own = of(&claim.configuration)?;
     let Some(other) = &claim.relative_to else {
         return Estimate::of(&own, CONFIDENCE);
     };
-    let other = of(claim, point, other)?;
+    let other = of(other)?;
     if claim.compare == Comparison::Difference {
         return Estimate::of(&joined(&own, &other, claim.compare), CONFIDENCE);
     }

@@ -9,11 +9,12 @@ mod html;
 mod judge;
 mod levels;
 mod model;
+mod reach;
 mod read;
 mod report;
 mod sweep;
 
-pub use claims::{Claim, Comparison, Expectation, Limit, Origin, Role};
+pub use claims::{Claim, Comparison, Expectation, Limit, Origin, Reach, Role};
 pub use html::page;
 pub use judge::{Finding, Verdict};
 pub use levels::levels_chart;

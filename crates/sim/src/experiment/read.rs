@@ -206,6 +206,9 @@ impl Experiment {
         if let Some(name) = claim.greatest_over.as_ref().filter(|name| !sweep(name)) {
             return Err(about(format!("there is no sweep {name:?}")));
         }
+        if let Some(reach) = claim.reaches.as_ref().filter(|reach| !sweep(&reach.over)) {
+            return Err(about(format!("there is no sweep {:?}", reach.over)));
+        }
         match &claim.expectation {
             Expectation::Value { tolerance, .. } if tolerance.is_nan() || *tolerance < 0.0 => {
                 Err(about("the tolerance has to be at least 0".into()))

@@ -190,7 +190,11 @@ impl Claim {
         } else {
             ""
         };
-        format!("{most}{}{workload}: {compared}", self.what)
+        let what = match &self.reaches {
+            Some(reach) => format!("{} at {} {}", reach.over, self.what, digits(reach.at_least)),
+            None => self.what.clone(),
+        };
+        format!("{most}{what}{workload}: {compared}")
     }
 
     /// `0.9` or `< 100`.
