@@ -19,12 +19,12 @@ pub enum Model {
     /// The source's with time slices instead of first come first served in each core.
     TimeSliced,
     /// Idle cores first, then any lane that is free; none idles while a task waits; running tasks stay
-    /// where they are. What Sidelane does.
+    /// where they are. What Sidelane does without promotion.
     Placed,
     /// The same, but a task first tries the lane where it ran last, whatever runs beside it. What the
     /// default scheduler of Linux does.
     LastLane,
-    /// Always spread evenly: running tasks move whenever another core has less.
+    /// Always spread evenly: running tasks move whenever another core has less. What Sidelane does.
     Balanced,
 }
 

@@ -213,8 +213,7 @@ static __always_inline void budget_refresh(struct core_ctx *core, u64 now_ns)
 
 	if (policy == BUDGET_FIXED)
 		return;
-	if (!core->overlap_ns ||
-	    budget_used_ns(core, policy, now_ns) >= budget_ns(core->strictest))
+	if (!core->overlap_ns || budget_used_ns(core, policy, now_ns) >= budget_ns(core->strictest))
 		return;
 	core->overlap_ns = now_ns;
 	core->charged_ns = 0;

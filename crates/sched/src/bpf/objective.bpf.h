@@ -125,9 +125,9 @@ static __always_inline u64 objective_next_ns(u64 budget_ns, u64 objective_ns, u3
 	u64 step_ns, most_ns;
 
 	if (tail > OBJECTIVE_BUCKETS) {
-		budget_ns = tail >= OBJECTIVE_BUCKETS * 7 / 4 ?
-				    budget_ns / 2 :
-				    budget_ns * OBJECTIVE_BUCKETS / tail * 7 / 8;
+		budget_ns = tail >= OBJECTIVE_BUCKETS * 7 / 4
+				    ? budget_ns / 2
+				    : budget_ns * OBJECTIVE_BUCKETS / tail * 7 / 8;
 		return budget_ns > objective_ns / 1024 ? budget_ns : 0;
 	}
 	if (tail > HOLD_MAX)
@@ -162,9 +162,9 @@ VERIFIED_ONCE bool objective_window(u32 index, u64 now_ns)
 		objective->tail_ns = objective_ns * tail / OBJECTIVE_BUCKETS;
 		objective->windows++;
 		objective->missed += tail > OBJECTIVE_BUCKETS;
-		objective->budget_ns =
-			objective_next_ns(objective->budget_ns, objective_ns, tail,
-					  objective->evictions || vector_waits(CLASS_BATCH));
+		objective->budget_ns = objective_next_ns(objective->budget_ns, objective_ns, tail,
+							 objective->evictions ||
+								 vector_waits(CLASS_BATCH));
 	}
 	objective_begin(index, now_ns);
 	return true;

@@ -15,7 +15,10 @@ const SHARE_MAX: f64 = 0.97;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decider {
     /// Sidelane's own source, its SMT level set.
-    Sidelane,
+    Sidelane {
+        /// Whether running jobs move to cores that fall free.
+        promote: bool,
+    },
     /// The default scheduler, the other lanes offline.
     Default,
 }
@@ -94,8 +97,9 @@ impl Grid {
         let interference = Interference::ThreadPerf(point.speeds.clone());
         let mut machine = Machine::new(&topology, interference, Costs::none()).unwrap();
         let scheduler = match self.decider {
-            Decider::Sidelane => Kind::Sidelane(Settings {
+            Decider::Sidelane { promote } => Kind::Sidelane(Settings {
                 smt_level: Some(level as u32),
+                promote,
                 ..Settings::default()
             }),
             Decider::Default => {
