@@ -12,11 +12,12 @@ use nix::sys::socket::{
 };
 use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::time::{ClockId, clock_gettime};
+use sidelane_runtime::Job;
 use std::io::IoSliceMut;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Room for waiting requests, bytes (the kernel doubles it and counts some 800 a datagram).
 const SOCKET_BUFFER: usize = 4 << 20;
@@ -83,7 +84,7 @@ fn work(socket: &UdpSocket, stop: &AtomicBool, totals: &Totals) -> Result<()> {
         let (answer, total) = match text.parse::<Request>() {
             Err(problem) => (format!("refused {problem}"), &totals.refused),
             Ok(request) => {
-                let reply = price(&request, Instant::now(), waited);
+                let reply = price(&request, begin(&request, waited)?);
                 match reply.paths == reply.of {
                     true => (reply.to_string(), &totals.complete),
                     false => (reply.to_string(), &totals.incomplete),
@@ -135,15 +136,25 @@ fn receive(
         .map(|client| (message.bytes, client, waited)))
 }
 
-/// Prices an option until the request's deadline. It arrived `waited` before `now`.
-fn price(request: &Request, now: Instant, waited: Duration) -> Reply {
-    let deadline = match request.deadline_us {
-        0 => None,
-        us => Some(now + Duration::from_micros(us).saturating_sub(waited)),
-    };
-    let in_time = || deadline.is_none_or(|deadline| Instant::now() < deadline);
+/// The job of a request that arrived `waited` ago.
+fn begin(request: &Request, waited: Duration) -> Result<Job> {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(during("reading the clock"))?;
+    let arrived_ns = now
+        .num_nanoseconds()
+        .unsigned_abs()
+        .saturating_sub(nanoseconds(waited));
+    let budget_ns = nanoseconds(Duration::from_micros(request.deadline_us));
+    Ok(Job::begun_at(arrived_ns, budget_ns))
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Prices an option, as far as its job gets.
+fn price(request: &Request, job: Job) -> Reply {
     let mut pricing = Pricing::new(request.fixed_strike(), request.seed);
-    while pricing.paths() < request.paths && in_time() {
+    while pricing.paths() < request.paths && !job.should_stop(0) {
         pricing.advance(CHUNK_PATHS.min(request.paths - pricing.paths()));
     }
     Reply {
@@ -158,6 +169,7 @@ fn price(request: &Request, now: Instant, waited: Duration) -> Reply {
 mod tests {
     use super::*;
     use std::net::Ipv4Addr;
+    use std::time::Instant;
 
     fn request(paths: u64, deadline_us: u64) -> Request {
         Request {
@@ -172,12 +184,16 @@ mod tests {
     #[test]
     fn a_deadline_cuts_the_paths() {
         let now = Instant::now();
-        let whole = price(&request(1000, 0), now, Duration::ZERO);
+        let price = |request: Request, waited_ms| {
+            let waited = Duration::from_millis(waited_ms);
+            super::price(&request, begin(&request, waited).unwrap())
+        };
+        let whole = price(request(1000, 0), 0);
         assert_eq!((whole.paths, whole.of), (1000, 1000));
-        let part = price(&request(u64::MAX, 20_000), now, Duration::from_millis(10));
+        let part = price(request(u64::MAX, 20_000), 10);
         assert!(part.paths > 0 && part.paths < part.of);
         assert!(now.elapsed() >= Duration::from_millis(10));
-        let late = price(&request(1000, 20_000), now, Duration::from_secs(1));
+        let late = price(request(1000, 20_000), 1000);
         assert_eq!(late.paths, 0);
     }
 

@@ -23,12 +23,13 @@ fn one_of_two_gets_the_core_that_falls_free() {
             .zip(&before)
             .all(|(load, before)| load.ticks() > before + 5)
     });
+    let watched = std::thread::spawn(|| rates("8"));
+    std::thread::sleep(Duration::from_secs(4)); // until it has begun to watch
+    // only now: they change places now and then
     let cores: Vec<_> = spinners.iter().map(core_of).collect();
     let alone = (0..3).find(|&i| cores.iter().filter(|core| **core == cores[i]).count() == 1);
     let alone = alone.expect("two cores for three");
     let free = cores[alone];
-    let watched = std::thread::spawn(|| rates("5"));
-    std::thread::sleep(Duration::from_secs(1));
     drop(spinners.remove(alone));
     eventually("the two have a core each", || {
         core_of(&spinners[0]) != core_of(&spinners[1])

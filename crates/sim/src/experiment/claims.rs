@@ -14,6 +14,8 @@ pub struct Claim {
     pub workload: Option<String>,
     /// The configuration it is compared with.
     pub relative_to: Option<String>,
+    /// The workload there; none: the same.
+    pub relative_workload: Option<String>,
     /// How, with `relative_to`.
     pub compare: Comparison,
     /// The greatest over this sweep counts.
@@ -120,6 +122,7 @@ pub(super) struct Published {
     configuration: String,
     workload: Option<String>,
     relative_to: Option<String>,
+    relative_workload: Option<String>,
     #[serde(default)]
     compare: Comparison,
     greatest_over: Option<String>,
@@ -143,6 +146,7 @@ pub(super) struct Expect {
     configuration: String,
     workload: Option<String>,
     relative_to: Option<String>,
+    relative_workload: Option<String>,
     #[serde(default)]
     compare: Comparison,
     greatest_over: Option<String>,
@@ -164,6 +168,7 @@ impl From<Published> for Claim {
             configuration: p.configuration,
             workload: p.workload,
             relative_to: p.relative_to,
+            relative_workload: p.relative_workload,
             compare: p.compare,
             greatest_over: p.greatest_over,
             reaches: p.reaches,
@@ -186,6 +191,7 @@ impl From<Expect> for Claim {
             configuration: e.configuration,
             workload: e.workload,
             relative_to: e.relative_to,
+            relative_workload: e.relative_workload,
             compare: e.compare,
             greatest_over: e.greatest_over,
             reaches: e.reaches,

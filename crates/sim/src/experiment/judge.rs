@@ -308,8 +308,7 @@ fn joined(own: &[f64], other: &[f64], compare: Comparison) -> Vec<f64> {
     own.iter().zip(other).map(join).collect()
 }
 
-/// The metric of a configuration, by replication. With `relative_to`, a workload that takes no part
-/// in the other configuration has no value there.
+/// The metric of a configuration, by replication. A workload that takes no part there has no value.
 fn of(claim: &Claim, point: &Point, configuration: &str) -> Option<Vec<f64>> {
     let predicted = |prediction: &&Prediction| prediction.name == configuration;
     if let Some(prediction) = point.predictions.iter().find(predicted) {
@@ -317,5 +316,9 @@ fn of(claim: &Claim, point: &Point, configuration: &str) -> Option<Vec<f64>> {
     }
     let named = |outcome: &&Outcome| outcome.configuration == configuration;
     let outcome = point.outcomes.iter().find(named)?;
-    outcome.values(claim.workload.as_deref(), &claim.what)
+    let workload = match &claim.relative_workload {
+        Some(other) if claim.relative_to.as_deref() == Some(configuration) => Some(other),
+        _ => claim.workload.as_ref(),
+    };
+    outcome.values(workload.map(String::as_str), &claim.what)
 }

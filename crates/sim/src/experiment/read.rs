@@ -188,10 +188,10 @@ impl Experiment {
                 return Err(about(format!("there is no configuration {name:?}")));
             }
         }
-        if let Some(name) = &claim.workload
-            && !self.workloads().contains(&name.as_str())
-        {
-            return Err(about(format!("there is no workload {name:?}")));
+        for name in claim.workload.iter().chain(&claim.relative_workload) {
+            if !self.workloads().contains(&name.as_str()) {
+                return Err(about(format!("there is no workload {name:?}")));
+            }
         }
         for (name, value) in &claim.at {
             let sweep = self.sweeps().iter().find(|sweep| sweep.name == *name);
