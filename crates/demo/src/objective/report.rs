@@ -18,7 +18,7 @@ pub fn render(document: &Document) -> String {
     );
     let _ = writeln!(
         text,
-        "{:16}{:>10}{:>8}{:>8}  {:17}{:>8}{:>10}  / borrow-idle",
+        "{:16}{:>10}{:>8}{:>8}  {:17}{:>8}{:>11}  / borrow-idle",
         "", "objective", "p50 ms", "p99 ms", "(min … max)", "kept", "batch MB/s"
     );
     for row in &document.rows {
@@ -42,7 +42,7 @@ fn line(text: &mut String, row: &Row, repetitions: u32) {
     });
     let name = row.setup.to_string();
     let all = format!(
-        "{name:16}{objective:>10}{:>8.2}{median:>8.2}  {range:17}{kept:>8}{:>10.2}  {against}",
+        "{name:16}{objective:>10}{:>8.2}{median:>8.2}  {range:17}{kept:>8}{:>11.2}  {against}",
         row.p50_ms.median, row.batch_mb_per_s.median
     );
     let _ = writeln!(text, "{}", all.trim_end());

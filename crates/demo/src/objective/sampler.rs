@@ -29,7 +29,7 @@ impl Sampler {
         let interval = INTERVAL_S.to_string();
         let mut command = Command::new(sidelane);
         command
-            .args(["stat", "--format", "json", "--interval", &interval])
+            .args(["stat", &interval, "--format", "json"])
             .stdout(Stdio::piped());
         let mut process = Guarded::spawn(&mut command, "sidelane stat")?;
         let stdout = process.stdout.take().ok_or(Error::Process {
@@ -55,7 +55,10 @@ impl Sampler {
             return Err(failed("did not end after SIGTERM"));
         }
         let panicked = || Err(failed("its reader panicked"));
-        self.thread.join().unwrap_or_else(|_| panicked())
+        match self.thread.join().unwrap_or_else(|_| panicked())? {
+            none if none.is_empty() => Err(failed("said nothing")),
+            samples => Ok(samples),
+        }
     }
 }
 
