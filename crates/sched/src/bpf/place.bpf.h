@@ -18,6 +18,7 @@
  * without closing anything: only the lane itself is taken.
  * Batch: its own lane if idle on an open core; an idle core; an idle lane of an
  * open core; its own core's vector.
+ * Of idle lanes of shared cores always the one that is fastest there: capacity * threadPerf.
  *
  * A task that wakes for an idle lane, or for this CPU while it runs a lower class, goes
  * there directly. Otherwise it waits in the core's vector, and whichever lane is first
@@ -150,22 +151,37 @@ VERIFIED_ONCE s32 find_open_core(struct task_struct *p __arg_trusted, u32 states
 	return idle >= 0 ? idle : find_core(p, CORES_OPEN, states, home, now_ns);
 }
 
-/* An idle lane, own core first: for batch of the cores in @set; -1: for others, of any. */
+/*
+ * The fastest idle lane with what its core runs (lane_speed()), own core first: for batch of
+ * the cores in @set; -1: for others, of any.
+ */
 VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u32 home, s32 prev)
 {
+	struct core_ctx *fastest = core_ctx(0);
+	u64 most = fastest ? lane_speed(fastest, 2) : 0, best_speed = 0;
+	s32 best = -1;
 	u32 i;
 
 	bpf_for(i, 0, nr_cores) {
 		u32 id = (home + i) % nr_cores;
+		struct core_ctx *core = core_ctx(id);
+		u64 speed;
 		s32 cpu;
 
-		if (set >= 0 && !core_set_test(set, id))
+		if (!core || (set >= 0 && !core_set_test(set, id)))
 			continue;
 		cpu = pick_lane(p, id, STATE(LANE_IDLE), prev);
-		if (cpu >= 0 && (set >= 0 || level_allows(id, cpu)))
-			return cpu;
+		if (cpu < 0 || (set < 0 && !level_allows(id, cpu)))
+			continue;
+		speed = lane_speed(core, core->nr_lanes - lanes_in_state(id, LANE_IDLE) + 1);
+		if (speed <= best_speed)
+			continue;
+		best = cpu;
+		best_speed = speed;
+		if (speed >= most) /* whole idle cores were looked for before */
+			break;
 	}
-	return -1;
+	return best;
 }
 
 /* Where @p waits if nothing better is found: its own core, else an allowed one. */
