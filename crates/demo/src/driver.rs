@@ -7,6 +7,7 @@
 use crate::batch::Batch;
 use crate::compute::{ComputeServer, Outcome, units_of};
 use crate::error::{During, Error, Result};
+use crate::experiment::Observer;
 use crate::machine::{Cgroups, Machine, SmtSwitch, cgroup2_mount};
 use crate::message::{Calibration, MachineFacts, Message, Run, TraceRun};
 use crate::plan::{Configuration, Plan, Workload};
@@ -32,24 +33,15 @@ const CALIBRATION: Duration = Duration::from_secs(1);
 /// Where the kernel's tracer is controlled.
 const TRACING: &str = "/sys/kernel/tracing";
 
-/// Who hears of what is measured.
-pub trait Observer {
-    /// A result.
-    fn message(&mut self, message: Message) -> Result<()>;
-    /// What is being done now, for people.
-    fn progress(&mut self, text: &str);
-}
-
-/// Measures everything in the plan on this machine. `sidelane` is the path of the program itself: it
-/// is the computing server and the scheduler, too. Raising `stop` ends it with
-/// [`Error::Interrupted`].
-pub fn measure(
+/// Measures everything in the plan on this machine, as [`Experiment::measure`] says.
+///
+/// [`Experiment::measure`]: crate::experiment::Experiment::measure
+pub(crate) fn measure(
     plan: &Plan,
     sidelane: &Path,
     stop: &AtomicBool,
-    observer: &mut dyn Observer,
+    observer: &mut dyn Observer<Message>,
 ) -> Result<()> {
-    plan.validate()?;
     let mut driver = Driver::set_up(plan, sidelane, stop, observer)?;
     for repetition in 0..plan.repetitions {
         for configuration in plan.order(repetition) {
@@ -73,7 +65,7 @@ struct Driver<'a> {
     plan: &'a Plan,
     sidelane: PathBuf,
     stop: &'a AtomicBool,
-    observer: &'a mut dyn Observer,
+    observer: &'a mut dyn Observer<Message>,
     machine: Machine,
     calibration: Calibration,
     compute: ComputeServer,
@@ -89,7 +81,7 @@ impl<'a> Driver<'a> {
         plan: &'a Plan,
         sidelane: &Path,
         stop: &'a AtomicBool,
-        observer: &'a mut dyn Observer,
+        observer: &'a mut dyn Observer<Message>,
     ) -> Result<Driver<'a>> {
         let machine = Machine::of(&Topology::read(Path::new("/"))?);
         let smt = SmtSwitch::new(Path::new("/sys"), &machine);

@@ -1,8 +1,8 @@
 //! The demonstration: a server beside batch work, under several schedulers.
 //!
 //! Two parts. The measuring part ([`driver`]) runs on the machine that is measured and tells what it finds
-//! as [`message`]s. The reporting part runs where the user is: [`host`] boots the emulated machine and
-//! collects the messages, [`results`] makes figures of them, [`report`] renders these.
+//! as [`message`]s. The reporting part runs where the user is: [`experiment`] boots the emulated machine
+//! and collects the messages, [`results`] makes figures of them, [`report`] renders these.
 
 pub mod arrivals;
 pub mod batch;
@@ -10,7 +10,7 @@ pub mod clock;
 pub mod compute;
 pub mod driver;
 mod error;
-pub mod host;
+pub mod experiment;
 pub mod levels;
 pub mod machine;
 pub mod message;

@@ -1,9 +1,17 @@
 //! What is measured: workloads, configurations, repetitions and their lengths.
 
 use crate::error::{Error, Result};
+use crate::experiment::{Experiment, Observer};
+use crate::machine::Machine;
+use crate::message::Message;
+use crate::sys::find_program;
+use crate::{batch, driver, redis};
 use serde::{Deserialize, Serialize};
+use sidelane_topology::Topology;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::atomic::AtomicBool;
 
 /// How the machine is set up while the critical work is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -177,8 +185,31 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Refuses settings that make no sense, naming the one.
-    pub fn validate(&self) -> Result<()> {
+    /// The configurations in the order of one repetition (from 0): rotated by one each time, so
+    /// that a machine whose speed drifts favours none of them.
+    pub fn order(&self, repetition: u32) -> Vec<Configuration> {
+        let mut order = self.configurations.clone();
+        let count = order.len().max(1);
+        order.rotate_left(repetition as usize % count);
+        order
+    }
+
+    /// The seed of one workload's random numbers in one repetition: the same for all
+    /// configurations, another one for each repetition.
+    pub fn run_seed(&self, workload: Workload, repetition: u32) -> u64 {
+        let workload = workload as u64 + 1;
+        self.seed
+            .wrapping_mul(1_000_003)
+            .wrapping_add(workload << 32)
+            .wrapping_add(repetition.into())
+    }
+}
+
+impl Experiment for Plan {
+    type Message = Message;
+    const COMMAND: &'static [&'static str] = &["demo"];
+
+    fn validate(&self) -> Result<()> {
         let bad = |text: &str| Err(Error::BadPlan(text.to_owned()));
         let share = |load: f64| load > 0.0 && load < 1.0;
         if self.repetitions == 0 {
@@ -205,27 +236,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The configurations in the order of one repetition (from 0): rotated by one each time, so
-    /// that a machine whose speed drifts favours none of them.
-    pub fn order(&self, repetition: u32) -> Vec<Configuration> {
-        let mut order = self.configurations.clone();
-        let count = order.len().max(1);
-        order.rotate_left(repetition as usize % count);
-        order
-    }
-
-    /// The seed of one workload's random numbers in one repetition: the same for all
-    /// configurations, another one for each repetition.
-    pub fn run_seed(&self, workload: Workload, repetition: u32) -> u64 {
-        let workload = workload as u64 + 1;
-        self.seed
-            .wrapping_mul(1_000_003)
-            .wrapping_add(workload << 32)
-            .wrapping_add(repetition.into())
-    }
-
     /// How long measuring takes at least, seconds: the sum of the parts that have a given length.
-    pub fn seconds(&self) -> f64 {
+    fn seconds(&self, _lanes: usize) -> f64 {
         let run_ms: u64 = self
             .workloads
             .iter()
@@ -237,6 +249,43 @@ impl Plan {
         let configuration_ms = run_ms + self.reference_ms * 4 / 3 + 3 * self.settle_ms;
         let count = u64::from(self.repetitions) * self.configurations.len() as u64;
         (count * configuration_ms + 2 * self.trace_ms.unwrap_or(0)) as f64 / 1000.0
+    }
+
+    fn programs(&self) -> Result<Vec<PathBuf>> {
+        let mut programs = vec![find_program("gzip").ok_or(batch::MISSING)?];
+        if self.workloads.contains(&Workload::Redis) {
+            programs.push(find_program("redis-server").ok_or(redis::MISSING)?);
+        }
+        Ok(programs)
+    }
+
+    fn check_native(&self) -> Result<()> {
+        if !nix::unistd::geteuid().is_root() {
+            return Err(Error::Unsupported(
+                "--native needs root: for cgroups, SMT control, tracing".into(),
+            ));
+        }
+        let needs_smt = self
+            .configurations
+            .iter()
+            .any(|c| *c != Configuration::Alone);
+        if needs_smt && !Machine::of(&Topology::read(Path::new("/"))?).has_smt() {
+            return Err(Error::Unsupported(
+                "no core of this machine has more than one lane online: nothing to show; leave out \
+                 --native to use the emulated machine"
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn measure(
+        &self,
+        sidelane: &Path,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer<Message>,
+    ) -> Result<()> {
+        driver::measure(self, sidelane, stop, observer)
     }
 }
 
@@ -272,7 +321,7 @@ mod tests {
         let plan = Plan::default();
         plan.validate().unwrap();
         // Second calls of `make demo` have 300 s, boot, calibration and switching included.
-        assert!(plan.seconds() < 250.0, "{}", plan.seconds());
+        assert!(plan.seconds(2) < 250.0, "{}", plan.seconds(2));
     }
 
     #[test]
@@ -312,5 +361,15 @@ mod tests {
                 .to_string()
                 .contains("smt-off")
         );
+    }
+
+    #[test]
+    fn the_programs_are_real_files() {
+        let plan = Plan {
+            workloads: vec![Workload::Compute],
+            ..Plan::default()
+        };
+        let programs = plan.programs().unwrap();
+        assert!(programs.iter().all(|path| path.is_file()));
     }
 }

@@ -3,10 +3,12 @@
 use super::Format;
 use crate::interrupt;
 use anyhow::{Context, bail};
+use sidelane_demo::experiment::{self, Experiment};
 use sidelane_demo::plan::{ComputePlan, Configuration, Plan, RedisPlan, Workload};
-use sidelane_demo::{host, options, report, results::Results, server};
+use sidelane_demo::{options, report, results::Results, server};
 use sidelane_testbed::{Interrupt, Kernel, Spec, smt};
-use std::path::PathBuf;
+use sidelane_topology::Topology;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
@@ -72,17 +74,48 @@ pub struct Args {
     /// Start of all random numbers: same seed, same requests.
     #[arg(long, default_value_t = Plan::default().seed, value_name = "N")]
     seed: u64,
-    #[command(flatten)]
-    machine: MachineArgs,
     /// Where the drawing of the latency distributions goes.
     #[arg(long, default_value = "sidelane-demo.svg", value_name = "FILE")]
     svg: PathBuf,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// What all experiments are told.
+#[derive(clap::Args)]
+pub(super) struct CommonArgs {
+    #[command(flatten)]
+    pub(super) machine: MachineArgs,
     /// How the results are printed.
     #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    pub(super) format: Format,
     /// The measuring part, in the emulated machine.
     #[arg(long, hide = true, value_name = "PLAN")]
     in_guest: Option<String>,
+}
+
+impl CommonArgs {
+    /// Measures a plan where the arguments say. None: this is the measuring part in the guest, which has
+    /// measured what it was told and printed it.
+    pub(super) fn measure<E: Experiment>(
+        &self,
+        plan: &E,
+    ) -> anyhow::Result<Option<Vec<E::Message>>> {
+        let sidelane = std::env::current_exe()?;
+        if let Some(plan) = &self.in_guest {
+            experiment::in_guest::<E>(plan, &sidelane, interrupt::flag()?)?;
+            return Ok(None);
+        }
+        plan.validate()?;
+        let lanes = self.machine.lanes_per_core()?;
+        eprintln!("sidelane: measuring for about {:.0} s", plan.seconds(lanes));
+        let tell = &mut std::io::stderr();
+        let messages = match self.machine.native {
+            true => experiment::native(plan, &sidelane, interrupt::flag()?, tell)?,
+            false => experiment::emulated(plan, self.machine.spec(sidelane)?, tell)?,
+        };
+        Ok(Some(messages))
+    }
 }
 
 /// Which machine is measured.
@@ -106,17 +139,38 @@ pub(super) struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// The emulated machine; Ctrl-C ends it.
-    pub(super) fn spec(&self, sidelane: PathBuf) -> anyhow::Result<Spec> {
-        let mut spec = Spec::new(sidelane)?;
-        spec.cores = self.cores;
-        spec.thread_perf = match (self.lanes, self.thread_perf.len()) {
+    /// Speeds of the emulated machine's lanes.
+    fn thread_perf(&self) -> anyhow::Result<Vec<f64>> {
+        Ok(match (self.lanes, self.thread_perf.len()) {
             (lanes, 0) => smt::even_shares(lanes.unwrap_or(2)),
             (Some(lanes), given) if lanes != given => {
                 bail!("--thread-perf has {given} numbers for {lanes} lanes: one for each is needed")
             }
             _ => self.thread_perf.clone(),
-        };
+        })
+    }
+
+    /// Lanes of a core of the machine that is measured.
+    fn lanes_per_core(&self) -> anyhow::Result<usize> {
+        if !self.native {
+            return Ok(self.thread_perf()?.len());
+        }
+        let cores = Topology::read(Path::new("/"))?.online_by_core();
+        Ok(cores.iter().map(Vec::len).max().unwrap_or(1))
+    }
+
+    /// Speeds of the emulated machine's lanes, where none are given.
+    pub(super) fn default_thread_perf(&mut self, speeds: &[f64]) {
+        if self.thread_perf.is_empty() && !self.native {
+            self.thread_perf = speeds.to_vec();
+        }
+    }
+
+    /// The emulated machine; Ctrl-C ends it.
+    fn spec(&self, sidelane: PathBuf) -> anyhow::Result<Spec> {
+        let mut spec = Spec::new(sidelane)?;
+        spec.cores = self.cores;
+        spec.thread_perf = self.thread_perf()?;
         spec.kernel = Kernel::from(self.kernel.as_str());
         let interrupt = Interrupt::new()?;
         spec.interrupt = interrupt.clone();
@@ -162,23 +216,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(Part::Options(args)) => return super::demo_options::run(args),
         None => {}
     }
-    let sidelane = std::env::current_exe()?;
-    if let Some(plan) = &args.in_guest {
-        host::measure_in_guest(plan, &sidelane, interrupt::flag()?)?;
+    let Some(messages) = args.common.measure(&args.plan())? else {
         return Ok(ExitCode::SUCCESS);
-    }
-    let plan = args.plan();
-    plan.validate()?;
-    eprintln!("sidelane: measuring for about {:.0} s", plan.seconds());
-    let results = if args.machine.native {
-        let stop = interrupt::flag()?;
-        let messages = host::measure_native(&plan, &sidelane, stop, &mut std::io::stderr())?;
-        Results::new(&messages, None)?
-    } else {
-        let spec = args.machine.spec(sidelane)?;
-        let thread_perf = spec.thread_perf.clone();
-        let messages = host::measure_emulated(&plan, spec, &mut std::io::stderr())?;
-        Results::new(&messages, Some(&thread_perf))?
+    };
+    let results = match args.common.machine.native {
+        true => Results::new(&messages, None)?,
+        false => Results::new(&messages, Some(&args.common.machine.thread_perf()?))?,
     };
     std::fs::write(&args.svg, report::draw(&results))
         .with_context(|| format!("writing {}", args.svg.display()))?;
@@ -186,7 +229,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         "sidelane: latency distributions drawn in {}",
         args.svg.display()
     );
-    args.format.print(
+    args.common.format.print(
         || report::render(&results),
         &report::Document::new(&results),
     )?;

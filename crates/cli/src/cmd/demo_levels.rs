@@ -1,11 +1,7 @@
 //! `sidelane demo levels`: a server's load rises and falls; the SMT level is fixed, or controlled.
 
-use super::Format;
-use super::demo::MachineArgs;
-use crate::interrupt;
-use sidelane_demo::levels::{
-    Document, LevelsPlan, Plateau, measure_emulated, measure_in_guest, measure_native, render,
-};
+use super::demo::CommonArgs;
+use sidelane_demo::levels::{Document, LevelsPlan, Plateau, render};
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
@@ -43,13 +39,7 @@ pub struct Args {
     #[arg(long, default_value_t = LevelsPlan::default().seed, value_name = "N")]
     seed: u64,
     #[command(flatten)]
-    machine: MachineArgs,
-    /// How the results are printed.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-    /// The measuring part, in the emulated machine.
-    #[arg(long, hide = true, value_name = "PLAN")]
-    in_guest: Option<String>,
+    common: CommonArgs,
 }
 
 fn loads() -> Vec<f64> {
@@ -67,25 +57,13 @@ fn run_seconds() -> f64 {
 
 /// Runs `sidelane demo levels`.
 pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
-    let sidelane = std::env::current_exe()?;
-    if let Some(plan) = &args.in_guest {
-        measure_in_guest(plan, &sidelane, interrupt::flag()?)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if args.machine.thread_perf.is_empty() && !args.machine.native {
-        args.machine.thread_perf = vec![1.0, 0.6]; // what the daemon takes as typical
-    }
+    args.common.machine.default_thread_perf(&[1.0, 0.6]); // what the daemon takes as typical
     let plan = args.plan();
-    plan.validate()?;
-    let messages = if args.machine.native {
-        measure_native(&plan, &sidelane, interrupt::flag()?, &mut std::io::stderr())?
-    } else {
-        let lanes = args.machine.thread_perf.len();
-        eprintln!("sidelane: measuring for about {:.0} s", plan.seconds(lanes));
-        measure_emulated(&plan, args.machine.spec(sidelane)?, &mut std::io::stderr())?
+    let Some(messages) = args.common.measure(&plan)? else {
+        return Ok(ExitCode::SUCCESS);
     };
     let document = Document::new(&plan, &messages)?;
-    args.format.print(|| render(&document), &document)?;
+    args.common.format.print(|| render(&document), &document)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -105,8 +83,8 @@ impl Args {
             ..LevelsPlan::default()
         };
         plan.control.extend(self.control.iter().cloned());
-        if !self.machine.thread_perf.is_empty() {
-            let speeds = self.machine.thread_perf.iter().map(f64::to_string);
+        if !self.common.machine.thread_perf.is_empty() {
+            let speeds = self.common.machine.thread_perf.iter().map(f64::to_string);
             plan.control.push("--thread-perf".into());
             plan.control.push(speeds.collect::<Vec<_>>().join(","));
         }

@@ -1,12 +1,8 @@
 //! `sidelane demo objective`: a server's tail is kept below objectives, and batch gets the rest.
 
-use super::Format;
-use super::demo::{MachineArgs, milliseconds, seconds};
-use crate::interrupt;
+use super::demo::{CommonArgs, milliseconds, seconds};
 use anyhow::Context;
-use sidelane_demo::objective::{
-    Document, ObjectivePlan, draw, measure_emulated, measure_in_guest, measure_native, render,
-};
+use sidelane_demo::objective::{Document, ObjectivePlan, draw, render};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -53,36 +49,22 @@ pub struct Args {
     #[arg(long, default_value_t = ObjectivePlan::default().seed, value_name = "N")]
     seed: u64,
     #[command(flatten)]
-    machine: MachineArgs,
-    /// How the results are printed.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-    /// The measuring part, in the emulated machine.
-    #[arg(long, hide = true, value_name = "PLAN")]
-    in_guest: Option<String>,
+    common: CommonArgs,
 }
 
 /// Runs `sidelane demo objective`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let sidelane = std::env::current_exe()?;
-    if let Some(plan) = &args.in_guest {
-        measure_in_guest(plan, &sidelane, interrupt::flag()?)?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let plan = args.plan();
-    plan.validate()?;
-    eprintln!("sidelane: measuring for about {:.0} s", plan.seconds());
-    let messages = match args.machine.native {
-        true => measure_native(&plan, &sidelane, interrupt::flag()?, &mut std::io::stderr())?,
-        false => measure_emulated(&plan, args.machine.spec(sidelane)?, &mut std::io::stderr())?,
+    let Some(messages) = args.common.measure(&plan)? else {
+        return Ok(ExitCode::SUCCESS);
     };
-    let document = Document::new(&plan, &messages, !args.machine.native)?;
+    let document = Document::new(&plan, &messages, !args.common.machine.native)?;
     if let Some(svg) = draw(&document) {
         std::fs::write(&args.svg, svg)
             .with_context(|| format!("writing {}", args.svg.display()))?;
         eprintln!("sidelane: load steps drawn in {}", args.svg.display());
     }
-    args.format.print(|| render(&document), &document)?;
+    args.common.format.print(|| render(&document), &document)?;
     Ok(ExitCode::SUCCESS)
 }
 

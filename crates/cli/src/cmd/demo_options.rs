@@ -1,11 +1,7 @@
 //! `sidelane demo options`: how much load a server with deadlines bears at a quality.
 
-use super::Format;
-use super::demo::{MachineArgs, milliseconds, seconds};
-use crate::interrupt;
-use sidelane_demo::options::{
-    Document, OptionsPlan, measure_emulated, measure_in_guest, measure_native, render,
-};
+use super::demo::{CommonArgs, milliseconds, seconds};
+use sidelane_demo::options::{Document, OptionsPlan, render};
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
@@ -45,34 +41,18 @@ pub struct Args {
     #[arg(long, default_value_t = OptionsPlan::default().seed, value_name = "N")]
     seed: u64,
     #[command(flatten)]
-    machine: MachineArgs,
-    /// How the results are printed.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-    /// The measuring part, in the emulated machine.
-    #[arg(long, hide = true, value_name = "PLAN")]
-    in_guest: Option<String>,
+    common: CommonArgs,
 }
 
 /// Runs `sidelane demo options`.
 pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
-    let sidelane = std::env::current_exe()?;
-    if let Some(plan) = &args.in_guest {
-        measure_in_guest(plan, &sidelane, interrupt::flag()?)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if args.machine.thread_perf.is_empty() && !args.machine.native {
-        args.machine.thread_perf = vec![1.0, 0.63]; // the source's
-    }
+    args.common.machine.default_thread_perf(&[1.0, 0.63]); // the source's
     let plan = args.plan();
-    plan.validate()?;
-    eprintln!("sidelane: measuring for about {:.0} s", plan.seconds());
-    let messages = match args.machine.native {
-        true => measure_native(&plan, &sidelane, interrupt::flag()?, &mut std::io::stderr())?,
-        false => measure_emulated(&plan, args.machine.spec(sidelane)?, &mut std::io::stderr())?,
+    let Some(messages) = args.common.measure(&plan)? else {
+        return Ok(ExitCode::SUCCESS);
     };
-    let document = Document::new(&plan, &messages, !args.machine.native)?;
-    args.format.print(|| render(&document), &document)?;
+    let document = Document::new(&plan, &messages, !args.common.machine.native)?;
+    args.common.format.print(|| render(&document), &document)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,19 +5,17 @@ use crate::arrivals::{self, Arrival};
 use crate::compute::ComputeServer;
 use crate::driver;
 use crate::error::{During, Error, Result};
-use crate::host;
+use crate::experiment::Observer;
 use crate::machine::{Cgroups, Machine, cgroup2_mount};
-use crate::message::from_line;
 use crate::reference;
 use crate::scheduler::Scheduler;
 use crate::sys::Guarded;
 use nix::sys::signal::Signal;
 use sidelane_control::{Actuator, SchedulerCap, Sysfs};
 use sidelane_metrics::latency::Summary;
-use sidelane_testbed::Spec;
 use sidelane_topology::Topology;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,61 +28,12 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// How long the daemon may take to restore the level.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Measures on an emulated machine.
-///
-/// # Errors
-/// A bad plan, or a machine that failed.
-pub fn measure_emulated(
-    plan: &LevelsPlan,
-    spec: Spec,
-    tell: &mut dyn Write,
-) -> Result<Vec<Message>> {
-    plan.validate()?;
-    host::emulated(plan, &["demo", "levels", "--in-guest"], spec, tell)
-}
-
-/// The measuring part in the guest; `plan` is the text that the reporting part passed.
-///
-/// # Errors
-/// Whatever fails.
-pub fn measure_in_guest(plan: &str, sidelane: &Path, stop: &AtomicBool) -> Result<()> {
-    let plan: LevelsPlan = from_line(plan)?;
-    measure(
-        &plan,
-        sidelane,
-        stop,
-        &mut |message| host::print(&message),
-        &mut std::io::stderr(),
-    )
-}
-
-/// Measures on this machine, as root.
-///
-/// # Errors
-/// Whatever fails.
-pub fn measure_native(
+pub(super) fn measure(
     plan: &LevelsPlan,
     sidelane: &Path,
     stop: &AtomicBool,
-    tell: &mut dyn Write,
-) -> Result<Vec<Message>> {
-    let mut messages = Vec::new();
-    let mut keep = |message| {
-        messages.push(message);
-        Ok(())
-    };
-    measure(plan, sidelane, stop, &mut keep, tell)?;
-    Ok(messages)
-}
-
-fn measure(
-    plan: &LevelsPlan,
-    sidelane: &Path,
-    stop: &AtomicBool,
-    message: &mut dyn FnMut(Message) -> Result<()>,
-    tell: &mut dyn Write,
+    observer: &mut dyn Observer<Message>,
 ) -> Result<()> {
-    plan.validate()?;
     let topology = Topology::read(Path::new("/"))?;
     let machine = Machine::of(&topology);
     if !machine.has_smt() {
@@ -92,23 +41,19 @@ fn measure(
             "no core has more than one lane online".into(),
         ));
     }
-    message(Message::Machine(driver::facts(&machine)?))?;
+    observer.message(Message::Machine(driver::facts(&machine)?))?;
     let mut driver = Driver::set_up(plan, sidelane, stop, machine, topology)?;
     let lanes = driver.machine.cores.iter().map(Vec::len).max().unwrap_or(1);
     for repetition in 0..plan.repetitions {
         for setup in plan.setups(lanes, repetition) {
-            message(Message::Speed(driver.calibrate()?))?;
-            let _ = writeln!(
-                tell,
-                "repetition {}/{}: {setup}",
-                repetition + 1,
-                plan.repetitions
-            );
-            message(Message::Run(driver.run(setup, repetition)?))?;
+            observer.message(Message::Speed(driver.calibrate()?))?;
+            let (number, of) = (repetition + 1, plan.repetitions);
+            observer.progress(&format!("repetition {number}/{of}: {setup}"));
+            observer.message(Message::Run(driver.run(setup, repetition)?))?;
         }
     }
-    message(Message::Speed(driver.calibrate()?))?;
-    message(Message::Done)
+    observer.message(Message::Speed(driver.calibrate()?))?;
+    observer.message(Message::Done)
 }
 
 /// Everything that is alive while measuring; processes before cgroups.

@@ -9,27 +9,15 @@ mod plan;
 mod report;
 mod results;
 
-pub use driver::{measure_emulated, measure_in_guest, measure_native};
 pub use plan::{Level, LevelsPlan, Plateau, Setup};
 pub use report::render;
 pub use results::{Cell, Document, Row};
 
-use crate::message::MachineFacts;
+use crate::experiment;
 use serde::{Deserialize, Serialize};
 
 /// What the measuring part tells.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Message {
-    /// First of all: the machine.
-    Machine(MachineFacts),
-    /// The speed of a core, before each run and after the last; units of work a second.
-    Speed(f64),
-    /// One run through all plateaus.
-    Run(Run),
-    /// Last of all.
-    Done,
-}
+pub type Message = experiment::Message<Run>;
 
 /// One run through all plateaus.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

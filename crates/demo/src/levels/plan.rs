@@ -1,8 +1,12 @@
 //! What is measured.
 
+use super::{Message, driver};
 use crate::error::{Error, Result};
+use crate::experiment::{Experiment, Observer};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 /// Everything the measuring part is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,19 +97,13 @@ impl LevelsPlan {
         setups.rotate_left(first);
         setups
     }
+}
 
-    /// About how long it takes with so many lanes a core, s.
-    pub fn seconds(&self, lanes: usize) -> f64 {
-        let run_ms: u64 = self.plateaus.iter().map(|plateau| plateau.run_ms).sum();
-        let runs = self.setups(lanes, 0).len() as f64 * f64::from(self.repetitions);
-        runs * (run_ms as f64 / 1000.0 + 3.0)
-    }
+impl Experiment for LevelsPlan {
+    type Message = Message;
+    const COMMAND: &'static [&'static str] = &["demo", "levels"];
 
-    /// Refuses what makes no sense.
-    ///
-    /// # Errors
-    /// [`Error::BadPlan`].
-    pub fn validate(&self) -> Result<()> {
+    fn validate(&self) -> Result<()> {
         let wrong = |problem: String| Err(Error::BadPlan(problem));
         if self.plateaus.is_empty() || self.repetitions == 0 {
             return wrong("at least one plateau and one repetition are needed".into());
@@ -125,6 +123,21 @@ impl LevelsPlan {
             return wrong(format!("a mean demand of {} ms", self.mean_demand_ms));
         }
         Ok(())
+    }
+
+    fn seconds(&self, lanes: usize) -> f64 {
+        let run_ms: u64 = self.plateaus.iter().map(|plateau| plateau.run_ms).sum();
+        let runs = self.setups(lanes, 0).len() as f64 * f64::from(self.repetitions);
+        runs * (run_ms as f64 / 1000.0 + 3.0)
+    }
+
+    fn measure(
+        &self,
+        sidelane: &Path,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer<Message>,
+    ) -> Result<()> {
+        driver::measure(self, sidelane, stop, observer)
     }
 }
 

@@ -8,9 +8,10 @@ use std::fmt::Write;
 /// The table, for people.
 pub fn render(document: &Document) -> String {
     let mut text = format!(
-        "Linux {}, lanes of the cores: {:?}\nMean response in ms, median [least - greatest] of the \
+        "{}\nMean response in ms, median [least - greatest] of the \
          repetitions, and the SMT level at the plateau's end\n\n{:26}",
-        document.kernel, document.cores, ""
+        document.measured.heading(false),
+        ""
     );
     for load in &document.loads {
         let _ = write!(text, "  {:<23}", format!("load {:.0} %", load * 100.0));
@@ -40,7 +41,7 @@ pub fn render(document: &Document) -> String {
             );
         }
     }
-    let Spread { min, median, max } = document.units_per_core_s;
+    let Spread { min, median, max } = document.measured.units_per_core_s;
     let _ = writeln!(
         text,
         "\n\nSpeed of a core, between the runs: {:.0} k units of work a second ({:.0} … {:.0})",
@@ -48,7 +49,7 @@ pub fn render(document: &Document) -> String {
         min / 1e3,
         max / 1e3
     );
-    text.push_str(reference::warning(document.units_per_core_s));
+    text.push_str(reference::warning(document.measured.units_per_core_s));
     text
 }
 

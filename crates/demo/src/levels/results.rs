@@ -2,19 +2,16 @@
 
 use super::{Level, LevelsPlan, Message, PlateauRun, Run, Setup};
 use crate::error::{Error, Result};
-use crate::message::MachineFacts;
+use crate::experiment::{Measured, collect};
 use serde::Serialize;
 use sidelane_metrics::latency::Spread;
 
 /// What is printed as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Document {
-    /// Release.
-    pub kernel: String,
-    /// Lanes of each core, CPU numbers.
-    pub cores: Vec<Vec<u32>>,
-    /// Speed of a core before each run and after the last, units of work a second.
-    pub units_per_core_s: Spread,
+    /// The machine; its speed was measured before each run and after the last.
+    #[serde(flatten)]
+    pub measured: Measured,
     /// Loads of the plateaus.
     pub loads: Vec<f64>,
     /// One for each setup.
@@ -54,25 +51,8 @@ impl Document {
     /// # Errors
     /// Runs are missing.
     pub fn new(plan: &LevelsPlan, messages: &[Message]) -> Result<Document> {
-        let machine = messages.iter().find_map(|message| match message {
-            Message::Machine(facts) => Some(facts.clone()),
-            _ => None,
-        });
-        let MachineFacts { kernel, cores } =
-            machine.ok_or_else(|| Error::Incomplete("no machine".into()))?;
-        let speed = |message: &Message| match message {
-            Message::Speed(speed) => Some(*speed),
-            _ => None,
-        };
-        let speeds: Vec<f64> = messages.iter().filter_map(speed).collect();
-        let units_per_core_s =
-            Spread::of(&speeds).ok_or_else(|| Error::Incomplete("no speed".into()))?;
-        let run = |message: &Message| match message {
-            Message::Run(run) => Some(run.clone()),
-            _ => None,
-        };
-        let runs: Vec<Run> = messages.iter().filter_map(run).collect();
-        let lanes = cores.iter().map(Vec::len).max().unwrap_or(1);
+        let (measured, runs) = collect(messages)?;
+        let lanes = measured.lanes();
         let complete = runs.len() == plan.setups(lanes, 0).len() * plan.repetitions as usize
             && runs
                 .iter()
@@ -88,9 +68,7 @@ impl Document {
                 .collect(),
         };
         Ok(Document {
-            kernel,
-            cores,
-            units_per_core_s,
+            measured,
             loads: plan.plateaus.iter().map(|plateau| plateau.load).collect(),
             rows: plan.setups(lanes, 0).into_iter().map(row).collect(),
         })
@@ -147,6 +125,7 @@ fn against_best(runs: &[Run], setup: Setup, fixed: &[Setup], plateau: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::MachineFacts;
 
     /// 2 lanes, 2 repetitions, one plateau; means 10 and 20 at level 1, 30 and 40 at level 2, control
     /// 11 and 18.
@@ -192,7 +171,7 @@ mod tests {
         let (plan, messages) = messages();
         let document = Document::new(&plan, &messages).unwrap();
         assert_eq!(document.rows.len(), 6);
-        assert!((document.units_per_core_s.max - 2e6).abs() < 1.0);
+        assert!((document.measured.units_per_core_s.max - 2e6).abs() < 1.0);
         let controlled = &document.rows[5];
         assert_eq!(controlled.name, "sidelane, controlled (cap)");
         let cell = &controlled.cells[0];

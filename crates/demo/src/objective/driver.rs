@@ -2,23 +2,19 @@
 
 use super::plan::STEP;
 use super::sampler::Sampler;
-use super::{Message, ObjectivePlan, Run, Setup, Steps};
+use super::{Finding, Message, ObjectivePlan, Run, Setup, Steps};
 use crate::arrivals::{self, Arrival};
 use crate::batch::Batch;
 use crate::compute::{ComputeServer, Outcome};
 use crate::driver;
 use crate::error::{During, Result};
-use crate::host;
+use crate::experiment::Observer;
 use crate::machine::{Cgroups, Machine, cgroup2_mount};
-use crate::message::from_line;
 use crate::reference;
 use crate::scheduler::Scheduler;
-use crate::sys::find_program;
 use sidelane_metrics::latency::{Spread, Summary};
-use sidelane_testbed::Spec;
 use sidelane_topology::Topology;
 use std::fs;
-use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,79 +26,33 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// What tells the requests of settling from those that are measured.
 const SETTLE_SEED: u64 = 1 << 32;
 
-/// Measures on an emulated machine.
-///
-/// # Errors
-/// A bad plan, or a machine that failed.
-pub fn measure_emulated(
-    plan: &ObjectivePlan,
-    mut spec: Spec,
-    tell: &mut dyn Write,
-) -> Result<Vec<Message>> {
-    plan.validate()?;
-    spec.add
-        .push(find_program("gzip").ok_or(crate::batch::MISSING)?);
-    host::emulated(plan, &["demo", "objective", "--in-guest"], spec, tell)
-}
-
-/// The measuring part in the guest; `plan` is the text that the reporting part passed.
-///
-/// # Errors
-/// Whatever fails.
-pub fn measure_in_guest(plan: &str, sidelane: &Path, stop: &AtomicBool) -> Result<()> {
-    let plan: ObjectivePlan = from_line(plan)?;
-    let print = &mut |message| host::print(&message);
-    measure(&plan, sidelane, stop, print, &mut std::io::stderr())
-}
-
-/// Measures on this machine, as root.
-///
-/// # Errors
-/// Whatever fails.
-pub fn measure_native(
+pub(super) fn measure(
     plan: &ObjectivePlan,
     sidelane: &Path,
     stop: &AtomicBool,
-    tell: &mut dyn Write,
-) -> Result<Vec<Message>> {
-    let mut messages = Vec::new();
-    let mut keep = |message| {
-        messages.push(message);
-        Ok(())
-    };
-    measure(plan, sidelane, stop, &mut keep, tell)?;
-    Ok(messages)
-}
-
-fn measure(
-    plan: &ObjectivePlan,
-    sidelane: &Path,
-    stop: &AtomicBool,
-    message: &mut dyn FnMut(Message) -> Result<()>,
-    tell: &mut dyn Write,
+    observer: &mut dyn Observer<Message>,
 ) -> Result<()> {
-    plan.validate()?;
     let machine = Machine::of(&Topology::read(Path::new("/"))?);
-    message(Message::Machine(driver::facts(&machine)?))?;
+    observer.message(Message::Machine(driver::facts(&machine)?))?;
     let mut driver = Driver::set_up(plan, sidelane, stop, machine)?;
     for (setup, repetitions) in plan.order() {
-        let _ = writeln!(tell, "{setup}: repetitions {repetitions:?}");
-        message(Message::Speed(driver.calibrate()?))?;
+        observer.progress(&format!("{setup}: repetitions {repetitions:?}"));
+        observer.message(Message::Speed(driver.calibrate()?))?;
         let runs = driver.runs(setup, repetitions)?;
         if setup == Setup::Alone && driver.alone_p99_ns == 0 {
             driver.alone_p99_ns = median_p99_ns(&runs);
-            message(Message::Alone(driver.alone_p99_ns))?;
+            observer.message(Message::Run(Finding::Alone(driver.alone_p99_ns)))?;
         }
         for run in runs {
-            message(Message::Run(run))?;
+            observer.message(Message::Run(Finding::Run(run)))?;
         }
     }
     if plan.step_ms > 0 {
-        let _ = writeln!(tell, "load steps");
-        message(Message::Speed(driver.calibrate()?))?;
-        message(Message::Steps(driver.steps()?))?;
+        observer.progress("load steps");
+        observer.message(Message::Speed(driver.calibrate()?))?;
+        observer.message(Message::Run(Finding::Steps(driver.steps()?)))?;
     }
-    message(Message::Done)
+    observer.message(Message::Done)
 }
 
 /// Everything that is alive while measuring; processes before cgroups.

@@ -11,13 +11,12 @@ mod results;
 mod sampler;
 mod svg;
 
-pub use driver::{measure_emulated, measure_in_guest, measure_native};
 pub use plan::ObjectivePlan;
 pub use report::render;
 pub use results::{Document, Row};
 pub use svg::draw;
 
-use crate::message::MachineFacts;
+use crate::experiment;
 use serde::{Deserialize, Serialize};
 use sidelane_metrics::latency::Summary;
 use std::fmt;
@@ -45,21 +44,18 @@ impl fmt::Display for Setup {
 }
 
 /// What the measuring part tells.
+pub type Message = experiment::Message<Finding>;
+
+/// What it finds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Message {
-    /// First of all: the machine.
-    Machine(MachineFacts),
-    /// The speed of a core, before each setup; units of work a second.
-    Speed(f64),
+pub enum Finding {
     /// The 99th percentile alone from which the objectives are made, ns.
     Alone(u64),
     /// A run.
     Run(Run),
     /// The load steps up and down.
     Steps(Steps),
-    /// Last of all.
-    Done,
 }
 
 /// A run.

@@ -1,9 +1,14 @@
 //! What is measured.
 
-use super::Setup;
+use super::{Message, Setup, driver};
+use crate::batch;
 use crate::error::{Error, Result};
+use crate::experiment::{Experiment, Observer};
+use crate::sys::find_program;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 /// Everything the measuring part is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,21 +75,13 @@ impl ObjectivePlan {
         let middle = self.factors.get(self.factors.len() / 2);
         middle.copied().unwrap_or(1.5)
     }
+}
 
-    /// About how long it takes, s.
-    pub fn seconds(&self) -> f64 {
-        let runs = self.setups().len() as u64 * u64::from(self.repetitions);
-        let steps = u64::from(self.step_ms > 0);
-        let settles = self.settle_ms * (self.factors.len() as u64 + steps);
-        let all_ms = runs * self.run_ms + settles + 3 * self.step_ms;
-        all_ms as f64 / 1000.0 + 5.0 * self.order().len() as f64
-    }
+impl Experiment for ObjectivePlan {
+    type Message = Message;
+    const COMMAND: &'static [&'static str] = &["demo", "objective"];
 
-    /// Refuses what makes no sense.
-    ///
-    /// # Errors
-    /// [`Error::BadPlan`].
-    pub fn validate(&self) -> Result<()> {
+    fn validate(&self) -> Result<()> {
         let wrong = |problem: String| Err(Error::BadPlan(problem));
         let rising = self.factors.is_sorted_by(|a, b| a < b);
         if self.factors.is_empty()
@@ -116,6 +113,27 @@ impl ObjectivePlan {
             0 => wrong("at least one repetition is needed".into()),
             _ => Ok(()),
         }
+    }
+
+    fn seconds(&self, _lanes: usize) -> f64 {
+        let runs = self.setups().len() as u64 * u64::from(self.repetitions);
+        let steps = u64::from(self.step_ms > 0);
+        let settles = self.settle_ms * (self.factors.len() as u64 + steps);
+        let all_ms = runs * self.run_ms + settles + 3 * self.step_ms;
+        all_ms as f64 / 1000.0 + 5.0 * self.order().len() as f64
+    }
+
+    fn programs(&self) -> Result<Vec<PathBuf>> {
+        Ok(vec![find_program("gzip").ok_or(batch::MISSING)?])
+    }
+
+    fn measure(
+        &self,
+        sidelane: &Path,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer<Message>,
+    ) -> Result<()> {
+        driver::measure(self, sidelane, stop, observer)
     }
 }
 

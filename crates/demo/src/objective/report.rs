@@ -7,14 +7,12 @@ use std::fmt::Write;
 
 /// The table, for people.
 pub fn render(document: &Document) -> String {
-    let smt = match document.emulated_smt {
-        true => ", emulated SMT",
-        false => "",
-    };
     let mut text = format!(
-        "Linux {}, lanes of the cores: {:?}{smt}\nObjectives are multiples of the 99th percentile alone, {:.2} \
+        "{}\nObjectives are multiples of the 99th percentile alone, {:.2} \
          ms; medians of {} repetitions\n\n",
-        document.kernel, document.cores, document.alone_p99_ms, document.repetitions
+        document.measured.heading(document.emulated_smt),
+        document.alone_p99_ms,
+        document.repetitions
     );
     let _ = writeln!(
         text,
@@ -24,7 +22,7 @@ pub fn render(document: &Document) -> String {
     for row in &document.rows {
         line(&mut text, row, document.repetitions);
     }
-    text.push_str(reference::warning(document.units_per_core_s));
+    text.push_str(reference::warning(document.measured.units_per_core_s));
     text
 }
 

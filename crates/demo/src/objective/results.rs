@@ -1,8 +1,8 @@
 //! Figures from messages.
 
-use super::{Message, ObjectivePlan, Run, Setup, Steps};
+use super::{Finding, Message, ObjectivePlan, Run, Setup, Steps};
 use crate::error::{Error, Result};
-use crate::message::MachineFacts;
+use crate::experiment::{Measured, collect};
 use serde::Serialize;
 use sidelane_metrics::latency::Spread;
 
@@ -11,12 +11,9 @@ use sidelane_metrics::latency::Spread;
 pub struct Document {
     /// Whether SMT was emulated.
     pub emulated_smt: bool,
-    /// Release.
-    pub kernel: String,
-    /// Lanes of each core, CPU numbers.
-    pub cores: Vec<Vec<u32>>,
-    /// Speed of a core before each setup, units of work a second.
-    pub units_per_core_s: Spread,
+    /// The machine; its speed was measured before each setup.
+    #[serde(flatten)]
+    pub measured: Measured,
     /// The server's 99th percentile alone from which the objectives are made, ms.
     pub alone_p99_ms: f64,
     /// Repetitions.
@@ -51,20 +48,15 @@ impl Document {
     /// Runs are missing.
     pub fn new(plan: &ObjectivePlan, messages: &[Message], emulated_smt: bool) -> Result<Document> {
         let incomplete = |what: &str| Error::Incomplete(what.into());
-        let mut speeds = Vec::new();
-        let mut runs: Vec<Run> = Vec::new();
-        let (mut machine, mut alone_ns, mut steps) = (None, None, None);
-        for message in messages {
-            match message {
-                Message::Machine(facts) => machine = Some(facts.clone()),
-                Message::Speed(speed) => speeds.push(*speed),
-                Message::Alone(p99_ns) => alone_ns = Some(*p99_ns),
-                Message::Run(run) => runs.push(run.clone()),
-                Message::Steps(seen) => steps = Some(seen.clone()),
-                Message::Done => {}
+        let (measured, findings) = collect(messages)?;
+        let (mut runs, mut alone_ns, mut steps) = (Vec::new(), None, None);
+        for finding in findings {
+            match finding {
+                Finding::Alone(p99_ns) => alone_ns = Some(p99_ns),
+                Finding::Run(run) => runs.push(run),
+                Finding::Steps(seen) => steps = Some(seen),
             }
         }
-        let MachineFacts { kernel, cores } = machine.ok_or_else(|| incomplete("no machine"))?;
         let alone_p99_ms = alone_ns.ok_or_else(|| incomplete("no run alone"))? as f64 / 1e6;
         let setups = plan.setups();
         if runs.len() != setups.len() * plan.repetitions as usize
@@ -78,9 +70,7 @@ impl Document {
             .collect();
         Ok(Document {
             emulated_smt,
-            kernel,
-            cores,
-            units_per_core_s: Spread::of(&speeds).ok_or_else(|| incomplete("no speed"))?,
+            measured,
             alone_p99_ms,
             repetitions: plan.repetitions,
             rows: rows.ok_or_else(|| incomplete("a setup without runs"))?,
@@ -119,6 +109,7 @@ fn row(runs: &[Run], setup: Setup, alone_p99_ms: f64) -> Option<Row> {
 pub(super) mod tests {
     use super::super::Sample;
     use super::*;
+    use crate::message::MachineFacts;
     use sidelane_metrics::latency::Summary;
 
     /// Two repetitions; objective 2 x 10 ms, p99 19 and 21 ms; batch twice of borrow-idle's.
@@ -135,7 +126,7 @@ pub(super) mod tests {
                 cores: vec![vec![0, 1]],
             }),
             Message::Speed(1e6),
-            Message::Alone(10_000_000),
+            Message::Run(Finding::Alone(10_000_000)),
         ];
         for repetition in 0..2 {
             for setup in plan.setups() {
@@ -144,15 +135,15 @@ pub(super) mod tests {
                     Setup::BorrowIdle => (11, 1e6),
                     Setup::Objective(_) => (19 + 2 * u64::from(repetition), 2e6),
                 };
-                messages.push(Message::Run(Run {
+                messages.push(Message::Run(Finding::Run(Run {
                     setup,
                     repetition,
                     latency: Summary::of(&mut [p99_ms * 1_000_000]),
                     batch_bytes_per_s,
-                }));
+                })));
             }
         }
-        messages.push(Message::Steps(Steps {
+        messages.push(Message::Run(Finding::Steps(Steps {
             objective_ns: 20_000_000,
             loads: vec![(0, 0.2), (1000, 0.4), (2000, 0.2)],
             requests: (0..300).map(|n| (n * 10_000_000, 5_000_000 + n)).collect(),
@@ -163,7 +154,7 @@ pub(super) mod tests {
                     budget_ms: Some(n as f64),
                 })
                 .collect(),
-        }));
+        })));
         Document::new(&plan, &messages, true)
     }
 

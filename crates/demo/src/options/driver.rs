@@ -3,18 +3,15 @@
 use super::{Message, OptionsPlan, Run, Setup};
 use crate::driver;
 use crate::error::{During, Error, Result};
-use crate::host;
+use crate::experiment::Observer;
 use crate::machine::{Cgroups, Machine, cgroup2_mount};
-use crate::message::from_line;
 use crate::reference;
 use crate::scheduler::Scheduler;
 use crate::sys::Guarded;
 use sidelane_options::load::{self, Load};
 use sidelane_options::server::{self, Totals};
-use sidelane_testbed::Spec;
 use sidelane_topology::Topology;
 use std::fs;
-use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -25,48 +22,6 @@ use std::time::Duration;
 const CGROUP_PARENT: &str = "sidelane-options";
 /// Pause after each change of the scheduler.
 const SETTLE: Duration = Duration::from_millis(500);
-
-/// Measures on an emulated machine.
-///
-/// # Errors
-/// A bad plan, or a machine that failed.
-pub fn measure_emulated(
-    plan: &OptionsPlan,
-    spec: Spec,
-    tell: &mut dyn Write,
-) -> Result<Vec<Message>> {
-    plan.validate()?;
-    host::emulated(plan, &["demo", "options", "--in-guest"], spec, tell)
-}
-
-/// The measuring part in the guest; `plan` is the text that the reporting part passed.
-///
-/// # Errors
-/// Whatever fails.
-pub fn measure_in_guest(plan: &str, sidelane: &Path, stop: &AtomicBool) -> Result<()> {
-    let plan: OptionsPlan = from_line(plan)?;
-    let print = &mut |message| host::print(&message);
-    measure(&plan, sidelane, stop, print, &mut std::io::stderr())
-}
-
-/// Measures on this machine, as root.
-///
-/// # Errors
-/// Whatever fails.
-pub fn measure_native(
-    plan: &OptionsPlan,
-    sidelane: &Path,
-    stop: &AtomicBool,
-    tell: &mut dyn Write,
-) -> Result<Vec<Message>> {
-    let mut messages = Vec::new();
-    let mut keep = |message| {
-        messages.push(message);
-        Ok(())
-    };
-    measure(plan, sidelane, stop, &mut keep, tell)?;
-    Ok(messages)
-}
 
 /// The server, on the socket that is its standard input, until it is killed.
 ///
@@ -82,28 +37,26 @@ pub fn serve_standard_input(workers: usize) -> Result<()> {
     Ok(())
 }
 
-fn measure(
+pub(super) fn measure(
     plan: &OptionsPlan,
     sidelane: &Path,
     stop: &AtomicBool,
-    message: &mut dyn FnMut(Message) -> Result<()>,
-    tell: &mut dyn Write,
+    observer: &mut dyn Observer<Message>,
 ) -> Result<()> {
-    plan.validate()?;
     let machine = Machine::of(&Topology::read(Path::new("/"))?);
-    message(Message::Machine(driver::facts(&machine)?))?;
+    observer.message(Message::Machine(driver::facts(&machine)?))?;
     let driver = Driver::set_up(plan, sidelane, stop, machine)?;
     for repetition in 0..plan.repetitions {
         for setup in plan.setups(repetition) {
-            let number = repetition + 1;
-            let _ = writeln!(tell, "repetition {number}/{}: {setup}", plan.repetitions);
+            let (number, of) = (repetition + 1, plan.repetitions);
+            observer.progress(&format!("repetition {number}/{of}: {setup}"));
             let units_per_core_s = reference::steady_compute_speed(&driver.machine)?;
-            message(Message::Speed(units_per_core_s))?;
+            observer.message(Message::Speed(units_per_core_s))?;
             let run = driver.run(setup, repetition, units_per_core_s)?;
-            message(Message::Run(run))?;
+            observer.message(Message::Run(run))?;
         }
     }
-    message(Message::Done)
+    observer.message(Message::Done)
 }
 
 /// Everything that is alive while measuring; processes before cgroups.

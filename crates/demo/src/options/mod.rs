@@ -9,12 +9,12 @@ mod plan;
 mod report;
 mod results;
 
-pub use driver::{measure_emulated, measure_in_guest, measure_native, serve_standard_input};
+pub use driver::serve_standard_input;
 pub use plan::OptionsPlan;
 pub use report::render;
 pub use results::{Cell, Document, Gain, Row};
 
-use crate::message::MachineFacts;
+use crate::experiment;
 use serde::{Deserialize, Serialize};
 use sidelane_options::load::Outcome;
 use std::fmt;
@@ -44,18 +44,7 @@ impl fmt::Display for Setup {
 }
 
 /// What the measuring part tells.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Message {
-    /// First of all: the machine.
-    Machine(MachineFacts),
-    /// The speed of a core, before each run; units of work a second.
-    Speed(f64),
-    /// One run through all loads.
-    Run(Run),
-    /// Last of all.
-    Done,
-}
+pub type Message = experiment::Message<Run>;
 
 /// One run through all loads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,8 +1,11 @@
 //! What is measured.
 
-use super::Setup;
+use super::{Message, Setup, driver};
 use crate::error::{Error, Result};
+use crate::experiment::{Experiment, Observer};
 use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 /// Everything the measuring part is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,19 +52,13 @@ impl OptionsPlan {
         setups.rotate_left(repetition as usize % Setup::ALL.len());
         setups
     }
+}
 
-    /// About how long it takes, s.
-    pub fn seconds(&self) -> f64 {
-        let run_s = self.run_ms as f64 / 1000.0 + 0.2;
-        let runs = Setup::ALL.len() as f64 * f64::from(self.repetitions);
-        runs * (run_s * self.loads.len() as f64 + 3.0)
-    }
+impl Experiment for OptionsPlan {
+    type Message = Message;
+    const COMMAND: &'static [&'static str] = &["demo", "options"];
 
-    /// Refuses what makes no sense.
-    ///
-    /// # Errors
-    /// [`Error::BadPlan`].
-    pub fn validate(&self) -> Result<()> {
+    fn validate(&self) -> Result<()> {
         let wrong = |problem: String| Err(Error::BadPlan(problem));
         if self.repetitions == 0 {
             return wrong("at least one repetition is needed".into());
@@ -90,6 +87,21 @@ impl OptionsPlan {
             Some(target) => wrong(format!("quality {target}; give numbers between 0 and 1")),
             None => Ok(()),
         }
+    }
+
+    fn seconds(&self, _lanes: usize) -> f64 {
+        let run_s = self.run_ms as f64 / 1000.0 + 0.2;
+        let runs = Setup::ALL.len() as f64 * f64::from(self.repetitions);
+        runs * (run_s * self.loads.len() as f64 + 3.0)
+    }
+
+    fn measure(
+        &self,
+        sidelane: &Path,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer<Message>,
+    ) -> Result<()> {
+        driver::measure(self, sidelane, stop, observer)
     }
 }
 

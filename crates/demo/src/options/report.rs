@@ -7,15 +7,10 @@ use std::fmt::Write;
 
 /// The table, for people.
 pub fn render(document: &Document) -> String {
-    let smt = match document.emulated_smt {
-        true => ", emulated SMT",
-        false => "",
-    };
     let mut text = format!(
-        "Linux {}, lanes of the cores: {:?}{smt}\nOption server: mean demand {} ms of a whole core, deadline \
+        "{}\nOption server: mean demand {} ms of a whole core, deadline \
          {} ms; medians of {} repetitions\n\n",
-        document.kernel,
-        document.cores,
+        document.measured.heading(document.emulated_smt),
         document.mean_demand_ms,
         document.deadline_ms,
         document.repetitions
@@ -32,7 +27,7 @@ pub fn render(document: &Document) -> String {
     for gain in &document.gains {
         let _ = writeln!(text, "{}", gain_line(gain, document.repetitions));
     }
-    text.push_str(reference::warning(document.units_per_core_s));
+    text.push_str(reference::warning(document.measured.units_per_core_s));
     text
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Message, OptionsPlan, Run, Setup};
 use crate::error::{Error, Result};
-use crate::message::MachineFacts;
+use crate::experiment::{Measured, collect};
 use serde::Serialize;
 use sidelane_metrics::latency::Spread;
 
@@ -11,12 +11,9 @@ use sidelane_metrics::latency::Spread;
 pub struct Document {
     /// Whether SMT was emulated.
     pub emulated_smt: bool,
-    /// Release.
-    pub kernel: String,
-    /// Lanes of each core, CPU numbers.
-    pub cores: Vec<Vec<u32>>,
-    /// Speed of a core before each run, units of work a second.
-    pub units_per_core_s: Spread,
+    /// The machine; its speed was measured before each run.
+    #[serde(flatten)]
+    pub measured: Measured,
     /// Mean demand and deadline, ms.
     pub mean_demand_ms: f64,
     /// See there.
@@ -71,22 +68,7 @@ impl Document {
     /// # Errors
     /// Runs are missing.
     pub fn new(plan: &OptionsPlan, messages: &[Message], emulated_smt: bool) -> Result<Document> {
-        let machine = messages.iter().find_map(|message| match message {
-            Message::Machine(facts) => Some(facts.clone()),
-            _ => None,
-        });
-        let MachineFacts { kernel, cores } =
-            machine.ok_or_else(|| Error::Incomplete("no machine".into()))?;
-        let speed = |message: &Message| match message {
-            Message::Speed(speed) => Some(*speed),
-            _ => None,
-        };
-        let speeds: Vec<f64> = messages.iter().filter_map(speed).collect();
-        let run = |message: &Message| match message {
-            Message::Run(run) => Some(run.clone()),
-            _ => None,
-        };
-        let runs: Vec<Run> = messages.iter().filter_map(run).collect();
+        let (measured, runs) = collect(messages)?;
         let complete = runs.len() == Setup::ALL.len() * plan.repetitions as usize
             && runs
                 .iter()
@@ -96,10 +78,7 @@ impl Document {
         }
         Ok(Document {
             emulated_smt,
-            kernel,
-            cores,
-            units_per_core_s: Spread::of(&speeds)
-                .ok_or_else(|| Error::Incomplete("no speed".into()))?,
+            measured,
             mean_demand_ms: plan.mean_demand_ms,
             deadline_ms: plan.deadline_ms,
             repetitions: plan.repetitions,
@@ -175,6 +154,7 @@ fn highest_load(loads: &[f64], qualities: &[f64], target: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::MachineFacts;
     use sidelane_metrics::latency::Summary;
     use sidelane_options::load::Outcome;
 
