@@ -2,17 +2,8 @@
 /* What Rust sees: the simulated kernel's structures, the scheduler's, and its operations. */
 #include "kernel.h"
 #include "intf.h"
+#include "tables.h"
 
-enum native_map {
-	LANES,
-	CORE_LANES,
-	CORES,
-	COUNTERS,
-	RULES,
-	CORE_TIMERS,
-	OBJECTIVES,
-	NR_TABLES
-};
 void native_set_table(enum native_map map, void *elements, u32 nr_elements);
 void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct settings *wanted);
 void native_set_smt_level(u32 level);

@@ -2,17 +2,7 @@
 /* The scheduler's own source, compiled to native code, and access to its globals. */
 #include <scx/common.bpf.h>
 #include "main.bpf.c"
-
-enum native_map {
-	LANES,
-	CORE_LANES,
-	CORES,
-	COUNTERS,
-	RULES,
-	CORE_TIMERS,
-	OBJECTIVES,
-	NR_TABLES
-};
+#include "tables.h"
 
 /* What stands for each map in this thread: a table of the simulation's. */
 struct native_table {

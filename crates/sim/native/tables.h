@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef NATIVE_TABLES_H
+#define NATIVE_TABLES_H
+
+/* The scheduler's maps that the simulation lends tables to. */
+enum native_map {
+	LANES,
+	CORE_LANES,
+	CORES,
+	COUNTERS,
+	RULES,
+	CORE_TIMERS,
+	OBJECTIVES,
+	NR_TABLES
+};
+
+#endif
