@@ -123,21 +123,12 @@ fn the_policy_changes_while_the_scheduler_runs() {
     assert!(scheduler.stop().success(), "ejected");
 }
 
-/// Critical jobs of about a millisecond, many a second.
-fn short_jobs() -> Load {
-    let script = "while :; do i=0; while [ $i -lt 500 ]; do i=$((i+1)); done; sleep 0.001; done";
-    let traits = Traits {
-        cgroup: Some("critical"),
-        ..Traits::default()
-    };
-    Load::spawn("sh", &["-c", script], &traits)
-}
-
 #[test]
 #[ignore = "runs in the test bed"]
 fn the_budget_grows_while_the_objective_is_far() {
     let (scheduler, _batch) = attach("borrow = \"slo\"\nobjective = \"p90 < 2 s\"");
-    let _critical: Vec<_> = (0..2).map(|_| short_jobs()).collect();
+    // jobs of about a millisecond, many a second
+    let _critical: Vec<_> = (0..2).map(|_| Load::critical_jobs(500, "0.001")).collect();
     eventually("a budget", || {
         let rates = rates("1");
         let objective = &rates["objectives"][0];

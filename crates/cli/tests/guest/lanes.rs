@@ -170,14 +170,7 @@ fn batch_steps_aside_and_critical_work_keeps_its_speed() {
 #[ignore = "runs in the test bed"]
 fn batch_works_while_critical_work_sleeps() {
     let lanes = Lanes::start();
-    let script = "while :; do i=0; while [ $i -lt 500 ]; do i=$((i+1)); done; sleep 0.05; done";
-    let traits = Traits {
-        cgroup: Some("critical"),
-        ..Traits::default()
-    };
-    let _critical: Vec<_> = (0..2)
-        .map(|_| Load::spawn("sh", &["-c", script], &traits))
-        .collect();
+    let _critical: Vec<_> = (0..2).map(|_| Load::critical_jobs(500, "0.05")).collect();
     let ((), batch) = beside_batch(true, "2", || ());
     let naps: Vec<_> = batch.iter().map(naps).collect();
     println!(

@@ -4,16 +4,6 @@ use super::support::*;
 
 const RULES: [&str; 4] = ["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"];
 
-/// A critical task that works for a moment and sleeps for a moment.
-fn interrupted_work() -> Load {
-    let script = "while :; do i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; sleep 0.02; done";
-    let traits = Traits {
-        cgroup: Some("critical"),
-        ..Traits::default()
-    };
-    Load::spawn("sh", &["-c", script], &traits)
-}
-
 #[test]
 #[ignore = "runs in the test bed"]
 fn batch_never_starves() {
@@ -72,7 +62,7 @@ fn batch_leaves_closed_cores_and_comes_back() {
 fn every_critical_wake_up_evicts_batch() {
     let scheduler = Scheduler::attach(&RULES);
     let _batch: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("batch")).collect();
-    let _critical = interrupted_work();
+    let _critical = Load::critical_jobs(3000, "0.02");
     let rates = rates("3");
     let taken = rates["critical_placed"][1].as_f64().unwrap();
     assert!(taken > 1.0, "critical work takes cores from batch: {rates}");

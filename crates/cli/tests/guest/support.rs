@@ -189,6 +189,17 @@ impl Load {
         })
     }
 
+    /// A critical task that counts so far and then sleeps, over and over.
+    pub fn critical_jobs(count: u32, pause_s: &str) -> Load {
+        let job = format!("i=0; while [ $i -lt {count} ]; do i=$((i+1)); done");
+        let script = format!("while :; do {job}; sleep {pause_s}; done");
+        let traits = Traits {
+            cgroup: Some("critical"),
+            ..Traits::default()
+        };
+        Load::spawn("sh", &["-c", &script], &traits)
+    }
+
     /// Waits for its end.
     pub fn wait(mut self) -> ExitStatus {
         self.0.wait().unwrap()
