@@ -1,9 +1,9 @@
 //! Cpusets of cgroup v2: which lanes the tasks of a cgroup may use, and what was so before.
 
+use crate::kernel_file::{read, write};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use sidelane_topology::CpuList;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -88,25 +88,10 @@ fn ignore_missing(written: Result<()>) -> Result<()> {
     }
 }
 
-/// A file's text; none if there is no such file.
-fn read(path: &Path) -> Result<Option<String>> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text.trim().to_owned())),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(Error::io("read", path, e)),
-    }
-}
-
-/// Writes a file that exists.
-fn write(path: &Path, text: &str) -> Result<()> {
-    let file = fs::OpenOptions::new().write(true).open(path);
-    file.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
-        .map_err(|e| Error::io("write", path, e))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn cgroup(mount: &Path, path: &str, cpus: Option<&str>, controllers: &str) {
         let folder = mount.join(path);
@@ -134,17 +119,16 @@ mod tests {
         let lanes = ["0,2", "1,3"].map(|cpus| cpus.parse().unwrap());
         found.bind(&lanes).unwrap();
         let file = |name| content(mount, name);
-        assert_eq!(file("jobs/cgroup.subtree_control").trim(), "+cpuset");
+        assert_eq!(file("jobs/cgroup.subtree_control"), "+cpuset");
         assert_eq!(file("cgroup.subtree_control"), "cpu cpuset\n");
-        // written over each other, as files of a folder are
-        assert!(file("web/cpuset.cpus").starts_with("0,2"));
-        assert!(file("jobs/batch/cpuset.cpus").starts_with("1,3"));
+        assert_eq!(file("web/cpuset.cpus"), "0,2");
+        assert_eq!(file("jobs/batch/cpuset.cpus"), "1,3");
         let kept = serde_json::to_string(&found).unwrap();
         let kept: FoundCpusets = serde_json::from_str(&kept).unwrap();
         fs::remove_dir_all(mount.join("web")).unwrap();
         kept.restore().unwrap();
-        assert!(file("jobs/batch/cpuset.cpus").starts_with('\n'));
-        assert!(file("jobs/cgroup.subtree_control").starts_with("-cpuset"));
+        assert_eq!(file("jobs/batch/cpuset.cpus"), "\n");
+        assert_eq!(file("jobs/cgroup.subtree_control"), "-cpuset");
     }
 
     #[test]

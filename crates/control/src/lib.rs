@@ -12,6 +12,7 @@ mod cpusets;
 mod daemon;
 mod error;
 mod exposition;
+mod kernel_file;
 pub mod lanes;
 mod learner;
 mod load;

@@ -1,10 +1,11 @@
 //! The files below `/sys/devices/system/cpu`.
 
+use crate::kernel_file::{read, write};
 use crate::{Error, Result};
 use sidelane_topology::{CpuList, SmtControl};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -154,19 +155,4 @@ impl Kernel {
                 Error::io("make sense of", path, reason)
             })
     }
-}
-
-fn read(path: &Path) -> Result<Option<String>> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text.trim().to_owned())),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(Error::io("read", path, e)),
-    }
-}
-
-/// Writes a file of the kernel's, which has to be there.
-fn write(path: &Path, word: &str) -> Result<()> {
-    let file = fs::OpenOptions::new().write(true).truncate(true).open(path);
-    file.and_then(|mut file| file.write_all(word.as_bytes()))
-        .map_err(|e| Error::io("write", path, e))
 }

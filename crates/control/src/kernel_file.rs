@@ -1,0 +1,41 @@
+//! Files through which the kernel is asked and told: `/sys`, cgroups.
+
+use crate::{Error, Result};
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+/// A file's text without the space around it; none if there is no such file.
+pub fn read(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::io("read", path, e)),
+    }
+}
+
+/// Writes a file, which has to be there. It is emptied first: an ordinary file in its place, in a test,
+/// then holds what was written and nothing else.
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    let file = fs::OpenOptions::new().write(true).truncate(true).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|e| Error::io("write", path, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_that_are_there_are_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control");
+        assert_eq!(read(&path).unwrap(), None);
+        assert!(write(&path, "on").is_err());
+        fs::write(&path, "forceoff\n").unwrap();
+        assert_eq!(read(&path).unwrap().as_deref(), Some("forceoff"));
+        write(&path, "on").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "on");
+        assert!(read(folder.path()).is_err(), "a folder");
+    }
+}
