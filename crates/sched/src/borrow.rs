@@ -2,7 +2,7 @@
 
 use crate::bpf::intf;
 use serde::{Deserialize, Serialize};
-use sidelane_model::Objective;
+use sidelane_model::{Objective, ThreadPerf};
 
 /// The policy, `borrow` in the `[scheduler]` table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -76,17 +76,17 @@ impl Budget {
     }
 }
 
-/// Refuses speeds that are none: none at all, or 1 first, then not increasing.
+/// Refuses what is not threadPerf; none at all is right.
 pub(crate) fn check_speeds(thread_perf: &[f64]) -> Result<(), String> {
-    let falls = thread_perf.windows(2).all(|pair| pair[1] <= pair[0]);
-    let starts = thread_perf.first().is_none_or(|first| *first == 1.0);
-    let positive = thread_perf.iter().all(|speed| *speed > 0.0);
-    if !(falls && starts && positive) || thread_perf.len() > LANES_MAX {
-        return Err(format!(
-            "thread_perf = {thread_perf:?}: expected 1, then speeds above 0 that do not increase"
-        ));
+    if thread_perf.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let wrong = match ThreadPerf::new(thread_perf.to_vec()) {
+        Ok(speeds) if speeds.lanes() <= LANES_MAX => return Ok(()),
+        Ok(speeds) => sidelane_model::Error::Lanes(speeds.lanes()),
+        Err(wrong) => wrong,
+    };
+    Err(format!("thread_perf = {thread_perf:?}: {wrong}"))
 }
 
 impl std::str::FromStr for Borrow {
@@ -193,6 +193,8 @@ mod tests {
         for (speeds, right) in [
             (&[][..], true),
             (&[1.0, 0.6], true),
+            (&[1.0; 16], true),
+            (&[1.0; LANES_MAX + 1], false),
             (&[0.6, 1.0], false),
             (&[1.0, 0.6, 0.7], false),
             (&[1.0, 0.0], false),
