@@ -2,7 +2,7 @@
 
 SIDELANE := target/release/sidelane
 
-.PHONY: help demo build test lint test-kernels swarm bench-simulator bench-model install
+.PHONY: help demo build test lint test-kernels swarm bench-simulator bench-model install uninstall
 
 PREFIX ?= /usr/local
 
@@ -10,7 +10,8 @@ help:
 	@echo 'make demo          show a server beside batch work on an emulated SMT machine'
 	@echo 'make test          check formats and lints, run all tests, boot the test bed'
 	@echo 'make build         build $(SIDELANE)'
-	@echo 'make install       install the program, man pages and units below PREFIX ($(PREFIX))'
+	@echo 'make install       install the program, man pages, units and the runtime library below PREFIX ($(PREFIX))'
+	@echo 'make uninstall     remove what was installed there'
 	@echo 'make test-kernels  run the scheduler tests on several kernel versions'
 	@echo 'make swarm         10,000 random machines, loads and faults, simulated'
 	@echo 'make bench-simulator  measure the simulator, also against others'
@@ -26,6 +27,9 @@ build:
 
 install: build
 	scripts/install $(SIDELANE) '$(DESTDIR)' '$(PREFIX)'
+
+uninstall:
+	scripts/install --remove '$(DESTDIR)' '$(PREFIX)'
 
 test: lint
 	@scripts/setup test
