@@ -8,7 +8,7 @@ use crate::batch::Batch;
 use crate::compute::{ComputeServer, Outcome, units_of};
 use crate::error::{During, Error, Result};
 use crate::experiment::Observer;
-use crate::machine::{Cgroups, Machine, SmtSwitch, cgroup2_mount};
+use crate::machine::{Cgroups, Machine, SmtSwitch};
 use crate::message::{Calibration, MachineFacts, Message, Run, TraceRun};
 use crate::plan::{Configuration, Plan, Workload};
 use crate::redis::Redis;
@@ -90,9 +90,7 @@ impl<'a> Driver<'a> {
         }
         observer.message(Message::Machine(facts(&machine)?))?;
         observer.progress("starting servers and batch, calibrating");
-        let mounts = fs::read_to_string("/proc/mounts").during(|| "/proc/mounts".into())?;
-        let mut cgroups = Cgroups::create(&cgroup2_mount(&mounts)?, CGROUP_PARENT)?;
-        cgroups.move_in()?;
+        let cgroups = Cgroups::enter(CGROUP_PARENT)?;
         let workers = plan.compute.workers.unwrap_or(machine.lane_count());
         let compute = ComputeServer::start(sidelane, workers)?;
         cgroups.add("critical", compute.pid())?;

@@ -146,8 +146,19 @@ pub struct Cgroups {
 const CLASSES: [&str; 3] = ["critical", "batch", "normal"];
 
 impl Cgroups {
+    /// Makes the cgroups below `parent`, and moves the calling process into `normal`.
+    ///
+    /// # Errors
+    /// No cgroup v2 tree is mounted, or the kernel refuses.
+    pub fn enter(parent: &str) -> Result<Cgroups> {
+        let mounts = fs::read_to_string("/proc/mounts").during(|| "/proc/mounts".into())?;
+        let mut cgroups = Cgroups::create(&cgroup2_mount(&mounts)?, parent)?;
+        cgroups.move_in()?;
+        Ok(cgroups)
+    }
+
     /// Makes the cgroups below `parent` in the cgroup v2 tree mounted at `mount`.
-    pub fn create(mount: &Path, parent: &str) -> Result<Cgroups> {
+    fn create(mount: &Path, parent: &str) -> Result<Cgroups> {
         let parent = format!("/{}", parent.trim_matches('/'));
         let cgroups = Cgroups {
             mount: mount.to_owned(),
@@ -178,7 +189,7 @@ impl Cgroups {
     }
 
     /// Moves the calling process into `normal`, until this value goes.
-    pub fn move_in(&mut self) -> Result<()> {
+    fn move_in(&mut self) -> Result<()> {
         let path = "/proc/self/cgroup";
         let text = fs::read_to_string(path).during(|| path.into())?;
         let home = text.lines().find_map(|line| line.strip_prefix("0::/"));
@@ -208,7 +219,7 @@ impl Drop for Cgroups {
 }
 
 /// Where the cgroup v2 tree is mounted, from the text of `/proc/mounts`.
-pub fn cgroup2_mount(mounts: &str) -> Result<PathBuf> {
+fn cgroup2_mount(mounts: &str) -> Result<PathBuf> {
     mounts
         .lines()
         .filter_map(|line| {

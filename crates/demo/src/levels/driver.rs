@@ -6,7 +6,7 @@ use crate::compute::ComputeServer;
 use crate::driver;
 use crate::error::{During, Error, Result};
 use crate::experiment::Observer;
-use crate::machine::{Cgroups, Machine, cgroup2_mount};
+use crate::machine::{Cgroups, Machine};
 use crate::reference;
 use crate::scheduler::Scheduler;
 use crate::sys::Guarded;
@@ -14,7 +14,6 @@ use nix::sys::signal::Signal;
 use sidelane_control::{Actuator, SchedulerCap, Sysfs};
 use sidelane_metrics::latency::Summary;
 use sidelane_topology::Topology;
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -76,9 +75,7 @@ impl<'a> Driver<'a> {
         machine: Machine,
         topology: Topology,
     ) -> Result<Driver<'a>> {
-        let mounts = fs::read_to_string("/proc/mounts").during(|| "/proc/mounts".into())?;
-        let mut cgroups = Cgroups::create(&cgroup2_mount(&mounts)?, CGROUP_PARENT)?;
-        cgroups.move_in()?;
+        let cgroups = Cgroups::enter(CGROUP_PARENT)?;
         let compute = ComputeServer::start(sidelane, machine.lane_count())?;
         cgroups.add("critical", compute.pid())?;
         Ok(Driver {

@@ -7,14 +7,13 @@ use crate::arrivals::{self, Arrival};
 use crate::batch::Batch;
 use crate::compute::{ComputeServer, Outcome};
 use crate::driver;
-use crate::error::{During, Result};
+use crate::error::Result;
 use crate::experiment::Observer;
-use crate::machine::{Cgroups, Machine, cgroup2_mount};
+use crate::machine::{Cgroups, Machine};
 use crate::reference;
 use crate::scheduler::Scheduler;
 use sidelane_metrics::latency::{Spread, Summary};
 use sidelane_topology::Topology;
-use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,9 +74,7 @@ impl<'a> Driver<'a> {
         stop: &'a AtomicBool,
         machine: Machine,
     ) -> Result<Driver<'a>> {
-        let mounts = fs::read_to_string("/proc/mounts").during(|| "/proc/mounts".into())?;
-        let mut cgroups = Cgroups::create(&cgroup2_mount(&mounts)?, CGROUP_PARENT)?;
-        cgroups.move_in()?;
+        let cgroups = Cgroups::enter(CGROUP_PARENT)?;
         let compute = ComputeServer::start(sidelane, machine.lane_count())?;
         cgroups.add("critical", compute.pid())?;
         let batch = Batch::start(machine.lane_count(), plan.seed)?;

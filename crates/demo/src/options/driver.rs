@@ -4,14 +4,13 @@ use super::{Message, OptionsPlan, Run, Setup};
 use crate::driver;
 use crate::error::{During, Error, Result};
 use crate::experiment::Observer;
-use crate::machine::{Cgroups, Machine, cgroup2_mount};
+use crate::machine::{Cgroups, Machine};
 use crate::reference;
 use crate::scheduler::Scheduler;
 use crate::sys::Guarded;
 use sidelane_options::load::{self, Load};
 use sidelane_options::server::{self, Totals};
 use sidelane_topology::Topology;
-use std::fs;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -77,9 +76,7 @@ impl<'a> Driver<'a> {
         stop: &'a AtomicBool,
         machine: Machine,
     ) -> Result<Driver<'a>> {
-        let mounts = fs::read_to_string("/proc/mounts").during(|| "/proc/mounts".into())?;
-        let mut cgroups = Cgroups::create(&cgroup2_mount(&mounts)?, CGROUP_PARENT)?;
-        cgroups.move_in()?;
+        let cgroups = Cgroups::enter(CGROUP_PARENT)?;
         let (client, server_end) = connected()?;
         let workers = machine.lane_count().to_string();
         let mut command = Command::new(sidelane);
