@@ -28,8 +28,6 @@ use std::time::Duration;
 
 /// The parent of the classes' cgroups.
 const CGROUP_PARENT: &str = "sidelane-demo";
-/// Length of the calibration of the computing server's work.
-const CALIBRATION: Duration = Duration::from_secs(1);
 /// Where the kernel's tracer is controlled.
 const TRACING: &str = "/sys/kernel/tracing";
 
@@ -322,7 +320,7 @@ pub(crate) fn facts(machine: &Machine) -> Result<MachineFacts> {
 
 /// Finds how many units of work make the mean demand, and the rates that make the loads asked for.
 fn calibrate(plan: &Plan, machine: &Machine, redis: Option<&mut Redis>) -> Result<Calibration> {
-    let units_per_core_s = reference::compute_speed(machine, CALIBRATION)?;
+    let units_per_core_s = reference::steady_compute_speed(machine)?;
     let mean_s = plan.compute.mean_demand_ms / 1000.0;
     let redis_service_ns = redis.map_or(Ok(0.0), |redis| redis.calibrate(plan.seed))?;
     let redis_rate_per_s = if redis_service_ns > 0.0 {

@@ -62,7 +62,7 @@ fn batch_speed(machine: &Machine, batch: &Batch, length: Duration) -> Result<f64
 }
 
 /// Units of work a second of one thread that has a core to itself.
-pub fn compute_speed(machine: &Machine, length: Duration) -> Result<f64> {
+fn compute_speed(machine: &Machine, length: Duration) -> Result<f64> {
     let speeds: Result<Vec<f64>> = std::thread::scope(|scope| {
         let start = |lane| {
             let thread = std::thread::Builder::new().name("reference".into());
