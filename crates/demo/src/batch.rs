@@ -1,11 +1,13 @@
-//! The batch work: gzip processes that compress without end.
+//! The batch work: processes that compress, or multiply matrices, without end.
 //!
-//! As many as lanes; each is given the name of the same text file so often that it will not come to
-//! the end of its arguments, so that nothing has to be fed or restarted. The same processes, with the
-//! policy `SCHED_IDLE` and in the batch cgroup, live through all configurations and are stopped
-//! where none is wanted. Work done is the input they have read.
+//! As many as lanes. A compressor is a gzip that is given the name of the same text file so often that it
+//! will not come to the end of its arguments, so that nothing has to be fed or restarted; work done is the
+//! input that it has read. A multiplier ([`crate::multiply`]) counts its multiplications. The same
+//! processes, with the policy `SCHED_IDLE` and in the batch cgroup, live through all configurations and are
+//! stopped where none is wanted.
 
 use crate::error::{During, Error, Result};
+use crate::multiply::Totals;
 use crate::sys::{Guarded, find_program, make_idle_policy, pin};
 use crate::text;
 use nix::sys::signal::Signal;
@@ -28,24 +30,71 @@ pub const MISSING: Error = Error::MissingProgram {
     or: "",
 };
 
-/// The compressors, stopped or running.
+/// The processes, stopped or running.
 pub struct Batch {
-    processes: Vec<Guarded>,
-    // Held for its file; removed with it.
+    workers: Vec<Worker>,
+    // Held for its files; removed with it.
     _folder: tempfile::TempDir,
+}
+
+struct Worker {
+    process: Guarded,
+    /// Where it keeps what it has done; none: that is what it has read.
+    totals_file: Option<PathBuf>,
+}
+
+impl Worker {
+    fn work_done(&self) -> Result<u64> {
+        match &self.totals_file {
+            Some(file) => Ok(Totals::read(file)?.multiplications),
+            None => bytes_read_by(self.process.pid()),
+        }
+    }
+
+    fn naps(&self) -> Result<u64> {
+        let totals = self.totals_file.as_deref().map(Totals::read);
+        Ok(totals.transpose()?.unwrap_or_default().naps)
+    }
 }
 
 impl Batch {
     /// Starts `count` compressors, stopped.
     pub fn start(count: usize, seed: u64) -> Result<Batch> {
         let gzip = find_program("gzip").ok_or(MISSING)?;
-        let folder = tempfile::tempdir_in(memory_folder())
-            .during(|| "making a folder for the text to compress".into())?;
+        let folder = folder_in_memory()?;
         let path = folder.path().join("t");
         fs::write(&path, text::generate(TEXT_BYTES, seed)).during(|| path.display().to_string())?;
-        let processes = (0..count).map(|_| start_one(&gzip, folder.path(), &path));
+        let start = |_| {
+            let process = start_compressor(&gzip, folder.path(), &path)?;
+            let totals_file = None;
+            Ok(Worker {
+                process,
+                totals_file,
+            })
+        };
+        let workers = (0..count).map(start).collect::<Result<_>>()?;
+        Batch::stopped(workers, folder)
+    }
+
+    /// Starts `count` multipliers (the program at `sidelane`), stopped.
+    pub fn multiplying(count: usize, sidelane: &Path) -> Result<Batch> {
+        let folder = folder_in_memory()?;
+        let start = |number: usize| {
+            let totals_file = folder.path().join(number.to_string());
+            let mut command = Command::new(sidelane);
+            command.args(["demo", "multiply"]).arg(&totals_file);
+            Ok(Worker {
+                process: start_idle(&mut command, "the matrix multiplication")?,
+                totals_file: Some(totals_file),
+            })
+        };
+        let workers = (0..count).map(start).collect::<Result<_>>()?;
+        Batch::stopped(workers, folder)
+    }
+
+    fn stopped(workers: Vec<Worker>, folder: tempfile::TempDir) -> Result<Batch> {
         let batch = Batch {
-            processes: processes.collect::<Result<_>>()?,
+            workers,
             _folder: folder,
         };
         batch.stop()?;
@@ -54,22 +103,20 @@ impl Batch {
 
     /// The process identifiers.
     pub fn pids(&self) -> impl Iterator<Item = nix::unistd::Pid> + '_ {
-        self.processes.iter().map(Guarded::pid)
+        self.workers.iter().map(|worker| worker.process.pid())
     }
 
     /// Lets the first `count` processes go on.
     pub fn resume(&self, count: usize) -> Result<()> {
-        self.processes
-            .iter()
-            .take(count)
-            .try_for_each(|process| process.signal(Signal::SIGCONT))
+        let mut first = self.workers.iter().take(count);
+        first.try_for_each(|worker| worker.process.signal(Signal::SIGCONT))
     }
 
     /// Stops all processes, and waits until they have stopped.
     pub fn stop(&self) -> Result<()> {
-        self.processes
+        self.workers
             .iter()
-            .try_for_each(|process| process.signal(Signal::SIGSTOP))?;
+            .try_for_each(|worker| worker.process.signal(Signal::SIGSTOP))?;
         let deadline = Instant::now() + STOP_PATIENCE;
         for pid in self.pids() {
             while state_of(pid)? != 'T' {
@@ -77,7 +124,7 @@ impl Batch {
                     let reason =
                         format!("process {pid} is in state {} after SIGSTOP", state_of(pid)?);
                     return Err(Error::Process {
-                        who: "gzip",
+                        who: "batch",
                         reason,
                     });
                 }
@@ -99,15 +146,20 @@ impl Batch {
         self.pids().try_for_each(|pid| pin(pid, lanes))
     }
 
-    /// The input that all processes have read since they started, bytes.
+    /// What all processes have done since they started: bytes of input, or multiplications.
     ///
     /// gzip reads 32 KiB at a time: so exact is each process's figure.
-    pub fn bytes_read(&self) -> Result<u64> {
-        self.pids().map(bytes_read_by).sum()
+    pub fn work_done(&self) -> Result<u64> {
+        self.workers.iter().map(Worker::work_done).sum()
+    }
+
+    /// How often all processes have stepped aside by themselves since they started; compressors never do.
+    pub fn naps(&self) -> Result<u64> {
+        self.workers.iter().map(Worker::naps).sum()
     }
 }
 
-fn start_one(gzip: &Path, folder: &Path, text: &Path) -> Result<Guarded> {
+fn start_compressor(gzip: &Path, folder: &Path, text: &Path) -> Result<Guarded> {
     let mut command = Command::new(gzip);
     // A short relative name: the whole list must fit into an argument area.
     // The fastest level: the finer is work counted in time.
@@ -116,24 +168,29 @@ fn start_one(gzip: &Path, folder: &Path, text: &Path) -> Result<Guarded> {
         text.file_name().unwrap_or_default(),
         TIMES,
     ));
+    start_idle(&mut command, "gzip")
+}
+
+/// Starts a process with the policy `SCHED_IDLE`.
+fn start_idle(command: &mut Command, who: &'static str) -> Result<Guarded> {
     let null = File::options()
         .write(true)
         .open("/dev/null")
         .during(|| "/dev/null".into())?;
     command.stdin(Stdio::null()).stdout(null);
-    let process = Guarded::spawn(&mut command, "gzip")?;
+    let process = Guarded::spawn(command, who)?;
     make_idle_policy(process.pid())?;
     Ok(process)
 }
 
-/// A folder in memory.
-fn memory_folder() -> PathBuf {
+/// A folder in memory, where there is one.
+fn folder_in_memory() -> Result<tempfile::TempDir> {
     let shared = Path::new("/dev/shm");
-    if shared.is_dir() {
-        shared.to_owned()
-    } else {
-        std::env::temp_dir()
-    }
+    let folder = match shared.is_dir() {
+        true => tempfile::tempdir_in(shared),
+        false => tempfile::tempdir(),
+    };
+    folder.during(|| "making a folder for batch's files".into())
 }
 
 /// The one-letter state in `/proc/PID/stat`.
@@ -161,20 +218,20 @@ mod tests {
     #[test]
     fn work_is_done_only_while_not_stopped() {
         let batch = Batch::start(2, 1).unwrap();
-        let stopped = batch.bytes_read().unwrap();
+        let stopped = batch.work_done().unwrap();
         std::thread::sleep(Duration::from_millis(50));
-        assert_eq!(batch.bytes_read().unwrap(), stopped);
+        assert_eq!(batch.work_done().unwrap(), stopped);
         batch.resume(2).unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
-        while batch.bytes_read().unwrap() < stopped + (4 << 20) && Instant::now() < deadline {
+        while batch.work_done().unwrap() < stopped + (4 << 20) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
         }
         batch.stop().unwrap();
-        let done = batch.bytes_read().unwrap();
+        let done = batch.work_done().unwrap();
         // More than the file's own size was read: it goes on from one file to the next.
         assert!(done >= stopped + (4 << 20));
         std::thread::sleep(Duration::from_millis(50));
-        assert_eq!(batch.bytes_read().unwrap(), done);
+        assert_eq!(batch.work_done().unwrap(), done);
     }
 
     #[test]

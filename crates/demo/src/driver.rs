@@ -205,12 +205,12 @@ impl<'a> Driver<'a> {
             _ => self.compute.pid(),
         };
         let server_before_ns = cpu_time_ns(server)?;
-        let bytes_before = self.batch.bytes_read()?;
+        let bytes_before = self.batch.work_done()?;
         let (outcome, units) = match workload {
             Workload::Compute => self.run_compute(self.plan.compute.run_ms, seed)?,
             Workload::Redis => (self.run_redis(seed)?, 0),
         };
-        let batch_bytes = self.batch.bytes_read()? - bytes_before;
+        let batch_bytes = self.batch.work_done()? - bytes_before;
         let server_lane_ns = cpu_time_ns(server)? - server_before_ns;
         let Outcome {
             mut latency_ns,

@@ -15,6 +15,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+/// The controllers of cgroups that cost something.
+const CONTROLLERS: [&str; 7] = ["memory", "io", "pids", "cpuset", "misc", "rdma", "dmem"];
+
 /// A plan that can be measured.
 pub trait Experiment: Serialize + DeserializeOwned {
     /// What the measuring part tells.
@@ -22,6 +25,9 @@ pub trait Experiment: Serialize + DeserializeOwned {
 
     /// The words after `sidelane` that measure it.
     const COMMAND: &'static [&'static str];
+
+    /// The controllers of cgroups that it needs beside `cpu`; the emulated machine has no others.
+    const CONTROLLERS: &'static [&'static str] = &[];
 
     /// Refuses what makes no sense.
     ///
@@ -153,13 +159,13 @@ pub fn emulated<E: Experiment>(
     // Host CPUs that fall asleep come back slowly, which would make `alone` look slow.
     spec.keep_host_awake = true;
     // Accounting that no configuration uses costs emulated instructions at each switch and wake-up.
-    spec.kernel_args.extend(
-        [
-            "psi=0",
-            "cgroup_disable=memory,io,pids,cpuset,misc,rdma,dmem",
-        ]
-        .map(String::from),
-    );
+    let unused = CONTROLLERS
+        .iter()
+        .filter(|name| !E::CONTROLLERS.contains(name));
+    let unused: Vec<&str> = unused.copied().collect();
+    spec.kernel_args.push("psi=0".into());
+    spec.kernel_args
+        .push(format!("cgroup_disable={}", unused.join(",")));
     let text = serde_json::to_string(plan).map_err(|source| Error::Message {
         text: "the plan".into(),
         source,

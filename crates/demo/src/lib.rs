@@ -14,6 +14,7 @@ pub mod experiment;
 pub mod levels;
 pub mod machine;
 pub mod message;
+pub mod multiply;
 pub mod objective;
 pub mod options;
 pub mod plan;

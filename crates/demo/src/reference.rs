@@ -46,19 +46,20 @@ pub fn measure(machine: &Machine, batch: &Batch, length: Duration) -> Result<Ref
     })
 }
 
-/// Bytes a second of one compressor that has a core to itself.
-fn batch_speed(machine: &Machine, batch: &Batch, length: Duration) -> Result<f64> {
+/// Work a second of one batch process that has a core to itself. Batch must be stopped, and is again
+/// afterwards.
+pub(crate) fn batch_speed(machine: &Machine, batch: &Batch, length: Duration) -> Result<f64> {
     let lanes = machine.first_lanes();
     batch.pin_each(&lanes)?;
     batch.resume(lanes.len())?;
     std::thread::sleep(WARM_UP);
-    let (bytes_before, start_ns) = (batch.bytes_read()?, now_ns()?);
+    let (before, start_ns) = (batch.work_done()?, now_ns()?);
     std::thread::sleep(length);
-    let (bytes_after, end_ns) = (batch.bytes_read()?, now_ns()?);
+    let (after, end_ns) = (batch.work_done()?, now_ns()?);
     batch.stop()?;
     batch.unpin(&machine.lanes())?;
     let seconds = (end_ns - start_ns) as f64 / 1e9;
-    Ok((bytes_after - bytes_before) as f64 / seconds / lanes.len() as f64)
+    Ok((after - before) as f64 / seconds / lanes.len() as f64)
 }
 
 /// Units of work a second of one thread that has a core to itself.
@@ -144,8 +145,8 @@ mod tests {
             (1e4..1e8).contains(&reference.units_per_core_s),
             "{reference:?}"
         );
-        let bytes = batch.bytes_read().unwrap();
+        let bytes = batch.work_done().unwrap();
         std::thread::sleep(Duration::from_millis(30));
-        assert_eq!(batch.bytes_read().unwrap(), bytes);
+        assert_eq!(batch.work_done().unwrap(), bytes);
     }
 }

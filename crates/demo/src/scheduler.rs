@@ -1,4 +1,5 @@
-//! Sidelane's scheduler as a child process: `sidelane run`, attached for one configuration.
+//! Sidelane's scheduler as a child process: `sidelane run`, attached for one configuration. Or lanes bound
+//! by `sidelane lanes`, with the kernel's scheduler.
 
 use crate::error::{During, Error, Result};
 use crate::sys::Guarded;
@@ -12,11 +13,14 @@ use std::time::{Duration, Instant};
 
 /// How long attaching and detaching may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The word in the line that tells that it is attached.
-const ATTACHED: &str = "attached";
+/// What is started: its name, and the word in the line that tells that it has begun.
+type Service = (&'static str, &'static str);
+const RUN: Service = ("sidelane run", "attached");
+const LANES: Service = ("sidelane lanes", "serving:");
 
-/// An attached scheduler; detached when this value goes.
+/// An attached scheduler, or bound lanes; as before when this value goes.
 pub struct Scheduler {
+    service: Service,
     process: Guarded,
     /// What it writes on standard error, by lines; ends when the process does.
     lines: Receiver<String>,
@@ -28,7 +32,13 @@ impl Scheduler {
     pub fn attach(sidelane: &Path, critical: &str, batch: &str) -> Result<Scheduler> {
         let rules = [format!("cgroup:{critical}"), format!("cgroup:{batch}")];
         let arguments = ["run", "--critical", &rules[0], "--batch", &rules[1]];
-        Scheduler::start(sidelane, &arguments, PATIENCE)
+        Scheduler::start(RUN, sidelane, &arguments, PATIENCE)
+    }
+
+    /// Binds the two cgroups to lanes of their own.
+    pub fn bind_lanes(sidelane: &Path, critical: &str, batch: &str) -> Result<Scheduler> {
+        let arguments = ["lanes", "--critical", critical, "--batch", batch];
+        Scheduler::start(LANES, sidelane, &arguments, PATIENCE)
     }
 
     /// Attaches it with a configuration, the text of its file.
@@ -38,10 +48,11 @@ impl Scheduler {
         std::io::Write::write_all(&mut file, configuration.as_bytes())
             .during(|| file.path().display().to_string())?;
         let arguments = [OsStr::new("run"), "--config".as_ref(), file.path().as_ref()];
-        Scheduler::start(sidelane, &arguments, PATIENCE)
+        Scheduler::start(RUN, sidelane, &arguments, PATIENCE)
     }
 
     fn start<S: AsRef<OsStr>>(
+        service: Service,
         program: &Path,
         arguments: &[S],
         patience: Duration,
@@ -52,41 +63,39 @@ impl Scheduler {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        let mut process = Guarded::spawn(&mut command, "sidelane run")?;
+        let mut process = Guarded::spawn(&mut command, service.0)?;
         let stderr = process
             .stderr
             .take()
-            .ok_or_else(|| failed("has no standard error", &[]))?;
+            .ok_or_else(|| failed(service, "has no standard error", &[]))?;
         let mut scheduler = Scheduler {
+            service,
             process,
             lines: read_lines(stderr)?,
             said: Vec::new(),
         };
-        scheduler.await_attached(patience)?;
+        scheduler.await_begun(patience)?;
         Ok(scheduler)
     }
 
-    fn await_attached(&mut self, patience: Duration) -> Result<()> {
+    fn await_begun(&mut self, patience: Duration) -> Result<()> {
         let deadline = Instant::now() + patience;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
                 Ok(line) => {
-                    let attached = line.contains(ATTACHED);
+                    let begun = line.contains(self.service.1);
                     self.said.push(line);
-                    if attached {
+                    if begun {
                         return Ok(());
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(failed("ended instead of attaching", &self.said));
+                    return Err(self.failed("ended instead of beginning"));
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     let seconds = patience.as_secs_f64();
-                    return Err(failed(
-                        &format!("not attached within {seconds} s"),
-                        &self.said,
-                    ));
+                    return Err(self.failed(&format!("has not begun within {seconds} s")));
                 }
             }
         }
@@ -97,7 +106,7 @@ impl Scheduler {
         let ended = self.process.ended_within(Duration::ZERO)?;
         self.said.extend(self.lines.try_iter());
         if ended {
-            Err(failed("was detached during the run", &self.said))
+            Err(self.failed("ended during the run"))
         } else {
             Ok(())
         }
@@ -111,7 +120,11 @@ impl Scheduler {
             return Ok(());
         }
         self.said.extend(self.lines.try_iter());
-        Err(failed("did not end after SIGTERM", &self.said))
+        Err(self.failed("did not end after SIGTERM"))
+    }
+
+    fn failed(&self, reason: &str) -> Error {
+        failed(self.service, reason, &self.said)
     }
 }
 
@@ -124,14 +137,14 @@ impl Drop for Scheduler {
     }
 }
 
-fn failed(reason: &str, said: &[String]) -> Error {
+fn failed(service: Service, reason: &str, said: &[String]) -> Error {
     let reason = if said.is_empty() {
         format!("{reason}; it said nothing")
     } else {
         format!("{reason}; it said:\n{}", said.join("\n"))
     };
     Error::Process {
-        who: "sidelane run",
+        who: service.0,
         reason,
     }
 }
@@ -157,6 +170,7 @@ mod tests {
 
     fn pretend(script: &str) -> Result<Scheduler> {
         Scheduler::start(
+            RUN,
             Path::new("/bin/sh"),
             &["-c", script],
             Duration::from_millis(500),
@@ -197,7 +211,7 @@ mod tests {
             .ended_within(Duration::from_secs(5))
             .unwrap();
         let error = scheduler.check().unwrap_err().to_string();
-        assert!(error.contains("detached during"), "{error}");
+        assert!(error.contains("ended during"), "{error}");
         assert!(scheduler.detach().is_err());
     }
 }

@@ -151,9 +151,9 @@ impl<'a> Driver<'a> {
     fn run(&mut self, setup: Setup, repetition: u32) -> Result<Run> {
         let seed = self.plan.seed + u64::from(repetition);
         let schedule = self.schedule(self.plan.load, self.plan.run_ms, seed);
-        let (before, start) = (self.batch.bytes_read()?, Instant::now());
+        let (before, start) = (self.batch.work_done()?, Instant::now());
         let mut outcome = self.serve(&schedule)?;
-        let (after, elapsed) = (self.batch.bytes_read()?, start.elapsed());
+        let (after, elapsed) = (self.batch.work_done()?, start.elapsed());
         Ok(Run {
             setup,
             repetition,
