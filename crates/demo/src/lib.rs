@@ -11,6 +11,7 @@ pub mod compute;
 pub mod driver;
 mod error;
 pub mod experiment;
+pub mod lanes;
 pub mod levels;
 pub mod machine;
 pub mod message;

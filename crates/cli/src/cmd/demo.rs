@@ -5,7 +5,7 @@ use crate::interrupt;
 use anyhow::{Context, bail};
 use sidelane_demo::experiment::{self, Experiment};
 use sidelane_demo::plan::{ComputePlan, Configuration, Plan, RedisPlan, Workload};
-use sidelane_demo::{options, report, results::Results, server};
+use sidelane_demo::{multiply, options, report, results::Results, server};
 use sidelane_testbed::{Interrupt, Kernel, Spec, smt};
 use sidelane_topology::Topology;
 use std::path::{Path, PathBuf};
@@ -181,9 +181,16 @@ impl MachineArgs {
 
 #[derive(clap::Subcommand)]
 enum Part {
+    Lanes(super::demo_lanes::Args),
     Levels(super::demo_levels::Args),
     Objective(super::demo_objective::Args),
     Options(super::demo_options::Args),
+    /// A batch process that multiplies matrices until it is killed.
+    #[command(hide = true)]
+    Multiply {
+        /// Where it keeps what it has done.
+        totals_file: PathBuf,
+    },
     /// The computing server, on the connection that is its standard input.
     #[command(hide = true)]
     ServeCompute {
@@ -211,6 +218,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             options::serve_standard_input(workers)?;
             return Ok(ExitCode::SUCCESS);
         }
+        Some(Part::Multiply { totals_file }) => {
+            multiply::multiply(&totals_file)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(Part::Lanes(args)) => return super::demo_lanes::run(args),
         Some(Part::Levels(args)) => return super::demo_levels::run(args),
         Some(Part::Objective(args)) => return super::demo_objective::run(args),
         Some(Part::Options(args)) => return super::demo_options::run(args),

@@ -3,6 +3,7 @@
 mod calibrate;
 mod control;
 mod demo;
+mod demo_lanes;
 mod demo_levels;
 mod demo_objective;
 mod demo_options;

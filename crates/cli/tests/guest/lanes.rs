@@ -260,3 +260,39 @@ fn what_cannot_be_bound_is_refused_and_changes_nothing() {
         (String::new(), String::new())
     );
 }
+
+/// The demonstration on this very machine: one short run of each setup.
+#[test]
+#[ignore = "runs in the test bed"]
+fn the_demonstration_measures_both_kinds_of_eviction() {
+    let output = sidelane(&[
+        "demo",
+        "lanes",
+        "--native",
+        "--repetitions=1",
+        "--seconds=2",
+        "--format=json",
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = document["rows"].as_array().unwrap();
+    let names: Vec<_> = rows
+        .iter()
+        .map(|row| row["setup"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["alone", "default", "lanes", "sidelane"]);
+    let median = |row: &serde_json::Value, figure: &str| row[figure]["median"].as_f64();
+    let shares: Vec<_> = rows.iter().map(|row| median(row, "batch_share")).collect();
+    let naps_per_s: Vec<_> = rows.iter().map(|row| median(row, "naps_per_s")).collect();
+    println!("batch shares {shares:?}, naps a second {naps_per_s:?}");
+    assert_eq!(shares[0], None);
+    assert!(
+        shares[1..].iter().all(|share| share.unwrap() > 0.0),
+        "{document}"
+    );
+    assert!(
+        naps_per_s[1] == Some(0.0) && naps_per_s[2].unwrap() > 0.0,
+        "{document}"
+    );
+    assert!(!fs::exists(STATE).unwrap() && !attached());
+}
