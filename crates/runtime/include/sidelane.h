@@ -51,7 +51,11 @@ struct sidelane_nap_totals {
 };
 struct sidelane_nap_totals sidelane_nap_totals(void);
 
-/* A job: one request's worth of work. Do not look inside. */
+/*
+ * A job: one request's worth of work. Do not look inside. Where sidelane run schedules critical
+ * work, begin and end tell it how old the jobs are and how long they took. A thread works on
+ * one job at a time; a job may end on another thread, and counts there.
+ */
 struct sidelane_job {
 	uint64_t begin_ns;
 	uint64_t deadline_ns;

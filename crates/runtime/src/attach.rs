@@ -4,12 +4,12 @@
 //! connection and the signal is replaced by zeros, so that naps end. Then it looks for a service four
 //! times a second. It has all signals blocked. A forked child begins anew.
 
-use crate::wire::{Hello, SOCKET_VARIABLE, SUBSCRIBE};
-use crate::{cpu, nap, region, report, wire};
+use crate::wire::{ASK_BOARD, BoardHello, Hello, SOCKET_VARIABLE, SUBSCRIBE};
+use crate::{board, cpu, nap, region, report, wire};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
@@ -27,6 +27,8 @@ static STATE: AtomicU32 = AtomicU32::new(NEW);
 static ATTACHED: AtomicBool = AtomicBool::new(false);
 /// The connection, for a forked child to close.
 static CONNECTION: AtomicI32 = AtomicI32::new(-1);
+/// A second descriptor of it, to ask for a job board with, once: whoever takes it out owns it.
+static ASKER: AtomicI32 = AtomicI32::new(-1);
 
 /// Whether a service keeps the signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,7 @@ fn begin() {
     let connection = attach().inspect_err(report::refused).ok();
     if watch_from_a_thread(connection).is_err() {
         // nobody would notice the service's end
+        drop(take_asker());
         let _ = region::hide();
         ATTACHED.store(false, Ordering::Release);
     }
@@ -78,8 +81,11 @@ fn after_fork() {
         region::open_fast_path(false);
         // SAFETY: the child's copy of a descriptor that only the watching thread used
         unsafe { libc::close(CONNECTION.swap(-1, Ordering::AcqRel)) };
+        drop(take_asker());
         ATTACHED.store(false, Ordering::Release);
         let _ = region::hide();
+        let _ = board::hide();
+        board::forget();
         report::forget();
         STATE.store(NEW, Ordering::Release);
     }
@@ -110,8 +116,10 @@ fn watch(mut connection: Option<UnixStream>) {
         match connection.take() {
             Some(stream) => {
                 until_closed(&stream);
+                drop(take_asker());
                 CONNECTION.store(-1, Ordering::Release);
                 ATTACHED.store(false, Ordering::Release);
+                let _ = board::hide();
                 if region::hide().is_err() {
                     return; // what is shown may never change again; naps are bounded
                 }
@@ -122,16 +130,45 @@ fn watch(mut connection: Option<UnixStream>) {
     }
 }
 
+/// Hears what the service says, which is nothing but a job board, until it closes the connection.
 fn until_closed(stream: &UnixStream) {
-    let mut byte = 0u8;
+    let mut said = [0u8; BoardHello::LEN];
     loop {
-        // SAFETY: room for the one byte that is asked for
-        let got = unsafe { libc::recv(stream.as_raw_fd(), (&raw mut byte).cast(), 1, 0) };
-        let interrupted =
-            got < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
-        if got <= 0 && !interrupted {
-            return;
+        match receive(stream, &mut said) {
+            Ok((0, _)) => return,
+            Ok((length, fds)) => {
+                if let (Some(_), [board]) = (BoardHello::from_bytes(&said[..length]), &fds[..]) {
+                    // without memory for it, marks stay unseen
+                    let _ = board::show(board.as_fd());
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
         }
+    }
+}
+
+/// Asks the service for a job board, if it was not asked before.
+pub fn ask_for_board() {
+    if let Some(asker) = take_asker() {
+        // a service that has just ended takes the board with it
+        let _ = send_byte(&asker, ASK_BOARD);
+    }
+}
+
+fn take_asker() -> Option<OwnedFd> {
+    let fd = ASKER.swap(-1, Ordering::SeqCst);
+    // SAFETY: who takes it out of there is its only owner
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Says something of one byte, and gets no signal where nobody listens any more.
+fn send_byte(to: &OwnedFd, byte: u8) -> io::Result<()> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: one byte that outlives the call
+    match unsafe { libc::send(to.as_raw_fd(), (&raw const byte).cast(), 1, flags) } {
+        1 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -150,6 +187,12 @@ fn attach() -> io::Result<UnixStream> {
         unsafe { BorrowedFd::borrow_raw(fd.as_raw_fd()) }
     });
     region::show(lines, words, hello.lanes)?;
+    let asker = OwnedFd::from(stream.try_clone()?);
+    ASKER.store(asker.into_raw_fd(), Ordering::SeqCst);
+    // a job that begins from here on asks for itself
+    if board::is_wanted() {
+        ask_for_board();
+    }
     CONNECTION.store(stream.as_raw_fd(), Ordering::Release);
     ATTACHED.store(true, Ordering::Release);
     Ok(stream)

@@ -54,8 +54,8 @@ extern "C" fn sidelane_job_should_stop(job: Job, reserve_ns: u64) -> bool {
     job.should_stop(reserve_ns)
 }
 
-/// Returns the job's age in nanoseconds: how long it took.
+/// Returns how long it took, in nanoseconds.
 #[unsafe(no_mangle)]
 extern "C" fn sidelane_job_end(job: Job) -> u64 {
-    job.age_ns()
+    job.end()
 }

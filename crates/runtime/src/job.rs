@@ -1,11 +1,15 @@
 //! Jobs: one request's worth of work with a deadline, and partial results.
 //!
-//! The program marks where a job begins; it may ask how much time is left, and stop with the result
-//! that it has by then. The scheduler does not see this: to it, a job lasts from wake-up to sleep.
+//! The program marks where a job begins and ends; it may ask how much time is left, and stop with the
+//! result that it has by then. Where `sidelane run` schedules critical work, the marks tell it how old
+//! jobs are and how long they took; to work that marks none, a job lasts from wake-up to sleep.
+//!
+//! Marks are of the thread that sets them. A thread works on one job at a time: the last one begun is
+//! the one whose age counts. Jobs that are ended count, in whatever order, wherever they were begun.
 //!
 //! Source: FOF ("fast first, old fast"): jobs of unknown demand, deadlines, partial results.
 
-use crate::clock;
+use crate::{board, clock};
 
 /// A job that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +21,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Begins a job that has `budget_ns` nanoseconds from now; 0: as long as it takes.
+    /// Begins a job, on this thread, that has `budget_ns` nanoseconds from now; 0: as long as it takes.
     pub fn begin(budget_ns: u64) -> Job {
         Job::begun_at(clock::now_ns(), budget_ns)
     }
@@ -29,6 +33,7 @@ impl Job {
             0 => u64::MAX,
             _ => begin_ns.saturating_add(budget_ns),
         };
+        board::begin(begin_ns);
         Job {
             begin_ns,
             deadline_ns,
@@ -48,6 +53,13 @@ impl Job {
     /// How old the job is, in nanoseconds.
     pub fn age_ns(&self) -> u64 {
         clock::now_ns().saturating_sub(self.begin_ns)
+    }
+
+    /// Ends it, on this thread: nanoseconds that it took.
+    pub fn end(self) -> u64 {
+        let latency_ns = self.age_ns();
+        board::end(self.begin_ns, latency_ns);
+        latency_ns
     }
 
     fn left_at_ns(&self, now_ns: u64) -> u64 {

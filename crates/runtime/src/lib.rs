@@ -12,6 +12,7 @@
 //! Source: Elfen (USENIX ATC 2016): the injected check, the exposed signal, and nanonap.
 
 mod attach;
+mod board;
 pub mod check;
 mod clock;
 mod cpu;

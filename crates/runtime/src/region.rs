@@ -76,16 +76,21 @@ pub fn open_fast_path(open: bool) {
 pub fn show(lines: BorrowedFd<'_>, words: BorrowedFd<'_>, lanes: u32) -> io::Result<()> {
     let lanes = lanes as usize;
     let at = FAST.words.load(Ordering::Acquire).cast();
-    replace(at, lanes * size_of::<AtomicU32>(), words)?;
+    replace(at, lanes * size_of::<AtomicU32>(), words, READ)?;
     let at = FAST.lines.load(Ordering::Acquire).cast();
-    replace(at, lanes * size_of::<LaneSignal>(), lines)
+    replace(at, lanes * size_of::<LaneSignal>(), lines, READ)
 }
 
 /// Maps a file elsewhere, then moves it: what is there stays if the file cannot be mapped.
-fn replace(at: *mut libc::c_void, size: usize, file: BorrowedFd<'_>) -> io::Result<()> {
-    let mapped = map(null_mut(), size, Some(file))?;
+pub fn replace(
+    at: *mut libc::c_void,
+    size: usize,
+    file: BorrowedFd<'_>,
+    access: libc::c_int,
+) -> io::Result<()> {
+    let mapped = map(null_mut(), size, Some(file), access)?;
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    // SAFETY: moves the new mapping over what this module reserved and reads by atomic loads only
+    // SAFETY: moves the new mapping over what was reserved here, and is reached by atomic operations only
     match unsafe { libc::mremap(mapped, size, size, flags, at) } {
         libc::MAP_FAILED => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -100,14 +105,17 @@ pub fn hide() -> io::Result<()> {
 }
 
 fn zeros(at: *mut libc::c_void, size: usize) -> io::Result<*mut libc::c_void> {
-    map(at, size, None)
+    map(at, size, None, READ)
 }
 
-/// Maps a file, or zeros, read-only; at an address if one is given, in place of what is there.
-fn map(
+const READ: libc::c_int = libc::PROT_READ;
+
+/// Maps a file, or zeros; at an address if one is given, in place of what is there.
+pub fn map(
     at: *mut libc::c_void,
     size: usize,
     file: Option<BorrowedFd<'_>>,
+    access: libc::c_int,
 ) -> io::Result<*mut libc::c_void> {
     let kind = match file {
         Some(_) => libc::MAP_SHARED,
@@ -115,8 +123,8 @@ fn map(
     };
     let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
     let fd = file.map_or(-1, |file| file.as_raw_fd());
-    // SAFETY: replaces nothing but what this module reserved and reads by atomic loads only
-    let address = unsafe { libc::mmap(at, size, libc::PROT_READ, kind | fixed, fd, 0) };
+    // SAFETY: replaces nothing but what was reserved here, and is reached by atomic operations only
+    let address = unsafe { libc::mmap(at, size, access, kind | fixed, fd, 0) };
     if address == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }

@@ -1,9 +1,11 @@
-//! What the service and the programs have agreed on: the lines of the lane signal, and the greeting
-//! on the socket.
+//! What the service and the programs have agreed on: the lines of the lane signal, the slots of the
+//! job board, and what is said on the socket.
 //!
 //! A program connects; the service sends a [`Hello`] with two descriptors: the map of the lines,
 //! which is frozen for user space, and a file of futex words, one a CPU number. A program that sleeps on
-//! those words says [`SUBSCRIBE`]. The connection lasts as long as both do.
+//! those words says [`SUBSCRIBE`]. One that marks jobs says [`ASK_BOARD`], and is sent a [`BoardHello`]
+//! with the map of its own board; an older service says nothing to that. The connection lasts as long
+//! as both do.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -15,6 +17,9 @@ pub const SOCKET_VARIABLE: &str = "SIDELANE_SIGNAL_SOCKET";
 
 /// What a program says if it wants its futex words to be woken.
 pub const SUBSCRIBE: u8 = b'f';
+
+/// What a program says if it wants a job board.
+pub const ASK_BOARD: u8 = b'j';
 
 /// Lanes that a program has room for.
 pub const LANES_MAX: usize = 8192;
@@ -45,8 +50,37 @@ pub struct LaneSignal {
 
 const _: () = assert!(size_of::<LaneSignal>() == LINE_SIZE as usize);
 
+/// Slots of a job board: `enum job_board_limits` of crates/sched/src/bpf/job_intf.h.
+pub const JOB_SLOTS: usize = 128;
+/// A thread has one of so many slots, from `tid % JOB_SLOTS` on.
+pub const JOB_PROBES: usize = 4;
+/// Latencies that a slot keeps.
+pub const JOB_RING: usize = 56;
+/// Unit of those, ns.
+pub const JOB_LATENCY_NS: u64 = 64;
+
+/// What a thread tells of its jobs: layout of `struct job_slot`.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct JobSlot {
+    /// The thread's id, as it sees itself; 0: nobody's.
+    pub tid: AtomicU32,
+    pad: u32,
+    /// When the job began that it works on, CLOCK_MONOTONIC; 0: on none.
+    pub began_ns: AtomicU64,
+    /// Jobs that it has ended.
+    pub ended: AtomicU64,
+    unused: u64,
+    /// Latencies of the last ones, in units of [`JOB_LATENCY_NS`]: of the nth at `n % JOB_RING`, from
+    /// 0 on.
+    pub latencies: [AtomicU32; JOB_RING],
+}
+
+const _: () = assert!(size_of::<JobSlot>() == 256);
+
 const LINE_SIZE: u32 = 64;
 const MAGIC: u32 = 0x5349_444c;
+const BOARD_MAGIC: u32 = 0x5349_444a;
 const VERSION: u32 = 1;
 
 /// The greeting of the service.
@@ -80,6 +114,35 @@ impl Hello {
         let fits = (1..=LANES_MAX as u32).contains(&lanes);
         (magic == MAGIC && version == VERSION && line_size == LINE_SIZE && fits)
             .then_some(Hello { lanes })
+    }
+}
+
+/// What comes with a job board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoardHello;
+
+impl BoardHello {
+    /// Length in bytes.
+    pub const LEN: usize = Hello::LEN;
+
+    /// What is sent.
+    pub fn to_bytes(self) -> [u8; BoardHello::LEN] {
+        let words = [
+            BOARD_MAGIC,
+            VERSION,
+            JOB_SLOTS as u32,
+            size_of::<JobSlot>() as u32,
+        ];
+        let mut bytes = [0; BoardHello::LEN];
+        for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    /// None if this is not a board of this version and size.
+    pub fn from_bytes(bytes: &[u8]) -> Option<BoardHello> {
+        (bytes == BoardHello.to_bytes()).then_some(BoardHello)
     }
 }
 

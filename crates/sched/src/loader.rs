@@ -197,6 +197,7 @@ impl<'a> Scheduler<'a> {
             &maps.lane_signals,
             &maps.signal_events,
             &maps.signal_waiters,
+            Some(&maps.job_boards),
         );
         let served = maps.and_then(|maps| signal::Service::start(maps, &signal::socket_path()));
         match served {

@@ -54,6 +54,10 @@ pub struct Counters {
     pub promotions: u64,
     /// Those that were to move, but slept or found the core taken.
     pub promotions_dropped: u64,
+    /// Jobs of critical work that programs marked.
+    pub marked_jobs: u64,
+    /// Marked jobs that were not looked at: more at a time than a slot of the job board holds.
+    pub marked_jobs_missed: u64,
 }
 
 /// What became of an objective (`borrow = "slo"`).
@@ -171,6 +175,8 @@ impl Counters {
         self.openings += cpu.openings;
         self.promotions += cpu.promotions;
         self.promotions_dropped += cpu.promotions_dropped;
+        self.marked_jobs += cpu.marked_jobs;
+        self.marked_jobs_missed += cpu.marked_jobs_missed;
         for (total, steals) in self.steals.iter_mut().zip(&cpu.steals[1..]) {
             *total += steals;
         }
@@ -215,6 +221,10 @@ pub struct Rates {
     pub promotions: f64,
     /// Those that were to move, but slept or found the core taken.
     pub promotions_dropped: f64,
+    /// Jobs of critical work that programs marked.
+    pub marked_jobs: f64,
+    /// Marked jobs that were not looked at.
+    pub marked_jobs_missed: f64,
     /// Objectives that have had a window, as they are at the end.
     pub objectives: Vec<ObjectiveState>,
 }
@@ -244,6 +254,8 @@ impl Rates {
             steals: rate(|c| c.steals.iter().sum()),
             promotions: rate(|c| c.promotions),
             promotions_dropped: rate(|c| c.promotions_dropped),
+            marked_jobs: rate(|c| c.marked_jobs),
+            marked_jobs_missed: rate(|c| c.marked_jobs_missed),
             objectives: Vec::new(),
         }
     }

@@ -59,6 +59,15 @@ struct cred {
 	struct kuid euid;
 };
 
+struct upid {
+	int nr;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
 /* Which lanes a task may use: one bit a CPU. */
 struct cpumask {
 	const unsigned long long *words;
@@ -76,6 +85,10 @@ struct task_struct {
 	unsigned int number; /* of the simulated kernel: its index */
 	unsigned int flags;
 	int pid;
+	int tgid;
+	struct pid *thread_pid;
+	struct task_struct *group_leader;
+	unsigned long long start_boottime;
 	int static_prio;
 	unsigned int policy;
 	int nr_cpus_allowed;
@@ -173,6 +186,12 @@ static inline void bpf_rcu_read_lock(void)
 
 static inline void bpf_rcu_read_unlock(void)
 {
+}
+
+static inline long bpf_probe_read_kernel(void *to, unsigned int size, const void *from)
+{
+	__builtin_memcpy(to, from, size);
+	return 0;
 }
 
 /* Copies a string of at most @size bytes with its end; the length with it. */

@@ -20,6 +20,9 @@ void native_set_table(enum native_map map, void *elements, u32 nr_elements)
 
 u64 *native_cgroup_mask(u64 id); /* of the simulated kernel */
 
+/* All programs of a simulation have one job board, if it has any. */
+static const struct job_board job_board_of_all;
+
 /* Which table stands for a map: known when a call is compiled. */
 static __always_inline enum native_map table_of(const void *map)
 {
@@ -35,6 +38,8 @@ static __always_inline enum native_map table_of(const void *map)
 		return CORE_TIMERS;
 	if (map == &sidelane_slo)
 		return OBJECTIVES;
+	if (map == &job_board_of_all)
+		return JOB_SLOTS_OF_ALL;
 	return map == &rules ? RULES : NR_TABLES;
 }
 
@@ -44,6 +49,8 @@ static __always_inline void *native_map_element(const void *map, const void *key
 	enum native_map table;
 	u32 element;
 
+	if (map == &job_boards)
+		return tables[JOB_SLOTS_OF_ALL].elements ? (void *)&job_board_of_all : NULL;
 	if (key_size == sizeof(u64))
 		return native_cgroup_mask(*(const u64 *)key);
 	table = table_of(map);

@@ -11,6 +11,7 @@ enum native_map {
 	RULES,
 	CORE_TIMERS,
 	OBJECTIVES,
+	JOB_SLOTS_OF_ALL,
 	NR_TABLES
 };
 

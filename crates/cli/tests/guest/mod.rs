@@ -2,6 +2,7 @@
 
 mod budget;
 mod control;
+mod jobs;
 mod lanes;
 mod lifecycle;
 mod promote;

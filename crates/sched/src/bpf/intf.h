@@ -64,6 +64,7 @@ struct lane_ctx {
 	u64 evict_ns; /* when batch was asked to leave; 0: it was not */
 	u64 job_ns; /* when the job of the task that runs began */
 	u32 pid; /* the task that runs; 0: none */
+	u32 marks; /* 1: it marks its jobs (jobs.bpf.h) */
 } __attribute__((aligned(64)));
 
 /* One core. The loader fills the first block. */
@@ -179,6 +180,8 @@ struct counters {
 	u64 openings; /* a core was opened to batch again */
 	u64 promotions; /* critical jobs that moved to a better core */
 	u64 promotions_dropped; /* that were to, but slept or found the core taken */
+	u64 marked_jobs; /* that programs marked, of critical work */
+	u64 marked_jobs_missed; /* more at a time than a slot of the job board holds */
 };
 
 /* A cgroup came or went (ring buffer to the loader). */
@@ -189,5 +192,6 @@ struct cgroup_event {
 };
 
 #include "signal_intf.h"
+#include "job_intf.h"
 
 #endif /* SIDELANE_INTF_H */

@@ -11,6 +11,7 @@
 #include "signal.bpf.h"
 #include "borrow.bpf.h"
 #include "place.bpf.h"
+#include "jobs.bpf.h"
 #include "promote.bpf.h"
 
 char _license[] SEC("license") = "GPL";
@@ -139,6 +140,10 @@ void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)
 		return;
 	account_run(p, tctx, now_ns);
 	class_check(p, tctx, now_ns);
+	if (tctx->class == CLASS_CRITICAL) {
+		jobs_take(p);
+		lane->marks = tctx->job_tid > 0;
+	}
 	promote_check(p, lane, now_ns);
 	borrow_check(p, lane, cpu, now_ns);
 	overdue_check(p, lane, now_ns);
@@ -172,6 +177,7 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	count(switches[class]);
 	lane->job_ns = tctx->job_ns;
 	lane->pid = p->pid;
+	lane->marks = tctx->job_tid > 0;
 	was_critical = lane->was_critical;
 	lane->was_critical = class == CLASS_CRITICAL;
 	lane->rechecked = 0;
@@ -191,13 +197,16 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
 	u64 now_ns = scx_bpf_now();
+	bool critical, marked;
 
 	if (!lane || !tctx)
 		return;
 	account_run(p, tctx, now_ns);
+	critical = tctx->class == CLASS_CRITICAL;
+	marked = critical && jobs_take(p);
 	if (!runnable) {
 		account_burst(tctx);
-		if (tctx->class == CLASS_CRITICAL && now_ns > tctx->job_ns)
+		if (critical && !marked && now_ns > tctx->job_ns)
 			objective_job(tctx->budget, now_ns - tctx->job_ns);
 	}
 	if (lane->evict_ns) {

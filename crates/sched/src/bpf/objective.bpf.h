@@ -5,7 +5,8 @@
  * Problem: an operator knows "p99 < 20 ms", and not how much co-running that allows; it
  * changes with the load.
  *
- * Rule: a job lasts from a critical task's wake-up until it sleeps. Its latency is counted in
+ * Rule: a job lasts from a critical task's wake-up until it sleeps, or as its program marks it
+ * (jobs.bpf.h). Its latency is counted in
  * a histogram over latency / objective. A window lasts a second, and on until it has enough
  * jobs for the quantile, but not for longer than WINDOW_MAX_NS. At its end the budget changes
  * by where the tail is:
@@ -23,8 +24,8 @@
  *
  * Source: Elfen (USENIX ATC 2016): budget = objective - tail alone, measured beforehand.
  * Here the tail is measured as it is, so that the load may change.
- * Does not: see requests. A server thread that takes the next one without sleeping counts as one
- * job, and a job that waits for a device as two. A rule on the worker threads helps.
+ * Does not: see requests that nobody marks. A server thread that takes the next one without sleeping
+ * counts as one job, and a job that waits for a device as two. A rule on the worker threads helps.
  */
 #ifndef SIDELANE_OBJECTIVE_BPF_H
 #define SIDELANE_OBJECTIVE_BPF_H

@@ -7,8 +7,9 @@
  *
  * Rule: when a core falls idle, or runs only batch, and no critical task waits, the
  * oldest critical job that would run faster alone there moves: one that shares its core
- * with another critical task, or runs on a slower core. Old means since it woke, also
- * across preemption: of jobs of unknown length the old one has most left, and least time.
+ * with another critical task, or runs on a slower core. Old means since it woke, or since the
+ * mark of its program (jobs.bpf.h), also across preemption: of jobs of unknown length the old one
+ * has most left, and least time.
  * The speed of a lane is its core's capacity, times threadPerf of the lanes that run
  * critical work if that is known: a shared fast lane may be slower than a slow core. Never
  * to a slower or an equal place; one job a freed core, which is reserved until that
@@ -32,6 +33,7 @@
 #include "types.bpf.h"
 #include "account.bpf.h"
 #include "borrow.bpf.h"
+#include "jobs.bpf.h"
 #include "place.bpf.h"
 #include "vector.bpf.h"
 
@@ -119,6 +121,23 @@ VERIFIED_ONCE bool promote_fits(s32 cpu, u32 core_id)
 	return fits;
 }
 
+/* When the job began that runs on @cpu. */
+VERIFIED_ONCE u64 lane_job_ns(s32 cpu)
+{
+	struct lane_ctx *lane = lane_ctx(cpu);
+	struct task_struct *p;
+	u64 job_ns;
+
+	if (!lane)
+		return ~0ULL;
+	p = lane->marks ? bpf_task_from_pid(lane->pid) : NULL;
+	if (!p)
+		return lane->job_ns;
+	job_ns = job_began_ns(p);
+	bpf_task_release(p);
+	return job_ns;
+}
+
 /* The lane of @core_id with the oldest job that began before @before_ns and gains on @target; -1. */
 VERIFIED_ONCE s32 promote_oldest_of(u32 core_id, u32 target, u64 before_ns)
 {
@@ -131,12 +150,16 @@ VERIFIED_ONCE s32 promote_oldest_of(u32 core_id, u32 target, u64 before_ns)
 	bpf_for(i, 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(cpu);
+		u64 job_ns;
 
-		if (!lane || lane->state != LANE_CRITICAL || lane->job_ns >= before_ns ||
-		    !promotion_gains(lane, target) || !promote_fits(cpu, target))
+		if (!lane || lane->state != LANE_CRITICAL)
+			continue;
+		job_ns = lane_job_ns(cpu);
+		if (job_ns >= before_ns || !promotion_gains(lane, target) ||
+		    !promote_fits(cpu, target))
 			continue;
 		oldest = cpu;
-		before_ns = lane->job_ns;
+		before_ns = job_ns;
 	}
 	return oldest;
 }
@@ -152,17 +175,15 @@ VERIFIED_ONCE s32 promote_oldest(u32 target, u64 before_ns)
 		u64 members = word ? *word : 0;
 
 		bpf_for(i, 0, 64) {
-			struct lane_ctx *lane;
 			s32 cpu;
 
 			if (!members)
 				break;
 			cpu = promote_oldest_of(w * 64 + take_first(&members), target, before_ns);
-			lane = cpu >= 0 ? lane_ctx(cpu) : NULL;
-			if (!lane)
+			if (cpu < 0)
 				continue;
 			oldest = cpu;
-			before_ns = lane->job_ns;
+			before_ns = lane_job_ns(cpu);
 		}
 	}
 	return oldest;

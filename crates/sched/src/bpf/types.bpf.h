@@ -48,10 +48,13 @@ struct task_ctx {
 	u32 expected; /* 1: it counts among those that its core expects */
 	u32 in_vector; /* 1: it counts among those sent to its core's vector */
 	u32 budget; /* which one holds beside it: 0 of the settings, else of rule budget - 1 */
+	u32 job_slot; /* of its program's job board (jobs.bpf.h) */
+	u32 job_tid; /* what stands there, if the slot is its own; 0: it has none */
 	u32 promote_to; /* core that is reserved for it, + 1; 0: none */
 	u32 promote_lane; /* CPU of the lane there that was taken over for it, + 1; 0: none yet */
 	u64 promote_ns; /* when that core was reserved */
 	u64 job_ns; /* when its job began: it woke */
+	u64 jobs_seen; /* marked jobs of its slot that had ended at the last look */
 	u64 queued_ns; /* when it began to wait in a vector; 0 once it runs */
 	u64 running_ns; /* until when its running time is charged */
 	u64 classified_ns; /* when its class was looked up last */

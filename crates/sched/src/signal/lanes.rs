@@ -6,7 +6,7 @@ use crate::Error;
 use crate::bpf::lanes::{LanesSkel, LanesSkelBuilder};
 use crate::cgroups;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, OpenObject};
+use libbpf_rs::{Link, MapHandle, OpenObject};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use sidelane_topology::Topology;
@@ -90,6 +90,7 @@ impl<'a> Tracer<'a> {
             &maps.lane_signals,
             &maps.signal_events,
             &maps.signal_waiters,
+            None::<&MapHandle>,
         )?;
         Ok(Tracer {
             _service: Service::start(maps, &socket_path())?,

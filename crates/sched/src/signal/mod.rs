@@ -2,6 +2,7 @@
 //!
 //! The BPF side is `bpf/signal.bpf.h`; [`Service`] hands it out.
 
+mod jobs;
 pub mod lanes;
 mod service;
 mod socket;

@@ -3,11 +3,12 @@
 //! One thread. A program's open connection is its subscription, and the service's life to the
 //! program: nothing is pinned, and nothing is left behind after `kill -9`.
 
-use super::socket::{Socket, futex_words, greet};
+use super::jobs::{Boards, Owned};
+use super::socket::{Socket, futex_words, greet, hand_board};
 use crate::Error;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use sidelane_runtime::wire::SUBSCRIBE;
+use sidelane_runtime::wire::{ASK_BOARD, SUBSCRIBE};
 use std::fs::File;
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
@@ -22,7 +23,7 @@ use std::thread::JoinHandle;
 /// what else the process has open.
 const PROGRAMS_MAX: usize = 768;
 
-/// The maps of `bpf/signal.bpf.h`, of whichever object.
+/// The maps of `bpf/signal.bpf.h`, of whichever object, and that of `bpf/jobs.bpf.h`.
 pub(crate) struct Maps {
     /// `lane_signals`
     pub lines: MapHandle,
@@ -30,6 +31,8 @@ pub(crate) struct Maps {
     pub events: MapHandle,
     /// `signal_waiters`
     pub waiters: MapHandle,
+    /// `job_boards`, where jobs are looked at
+    pub boards: Option<MapHandle>,
 }
 
 impl Maps {
@@ -38,12 +41,14 @@ impl Maps {
         lines: &impl MapCore,
         events: &impl MapCore,
         waiters: &impl MapCore,
+        boards: Option<&impl MapCore>,
     ) -> Result<Maps, Error> {
         let own = |e: libbpf_rs::Error| failed("share the maps", e);
         Ok(Maps {
             lines: handle(lines).map_err(own)?,
             events: handle(events).map_err(own)?,
             waiters: handle(waiters).map_err(own)?,
+            boards: boards.map(handle).transpose().map_err(own)?,
         })
     }
 }
@@ -87,6 +92,7 @@ impl Service {
                 lanes,
                 lines: maps.lines,
                 waiters: maps.waiters,
+                boards: maps.boards.map(Boards::new),
                 file: words.file()?,
                 programs: Vec::new(),
                 stopped,
@@ -168,6 +174,7 @@ impl Drop for Words {
 struct Program {
     stream: UnixStream,
     subscribed: bool,
+    board: Option<Owned>,
 }
 
 struct Server {
@@ -175,6 +182,7 @@ struct Server {
     lanes: u32,
     lines: MapHandle,
     waiters: MapHandle,
+    boards: Option<Boards>,
     file: File,
     programs: Vec<Program>,
     /// Closed by the other side when it is time to end.
@@ -229,8 +237,11 @@ impl Server {
             return;
         }
         if greet(&stream, self.lanes, self.lines.as_fd(), &self.file).is_ok() {
-            let subscribed = false;
-            self.programs.push(Program { stream, subscribed });
+            self.programs.push(Program {
+                stream,
+                subscribed: false,
+                board: None,
+            });
         }
     }
 
@@ -240,8 +251,9 @@ impl Server {
             return;
         }
         let mut ready = ready.iter().copied();
+        let boards = &mut self.boards;
         self.programs
-            .retain_mut(|program| !ready.next().unwrap_or(false) || program.hear());
+            .retain_mut(|program| !ready.next().unwrap_or(false) || program.hear(boards));
         let waiters = self.programs.iter().filter(|program| program.subscribed);
         let waiters = waiters.count() as u32;
         let key = 0u32.to_ne_bytes();
@@ -253,19 +265,37 @@ impl Server {
 }
 
 impl Program {
-    /// Reads what it says. False: it is gone.
-    fn hear(&mut self) -> bool {
+    /// Reads what it says. False: it is gone, and its board with it.
+    fn hear(&mut self, boards: &mut Option<Boards>) -> bool {
         let mut said = [0; 16];
-        match self.stream.read(&mut said) {
+        let here = match self.stream.read(&mut said) {
             Ok(0) => false,
             Ok(length) => {
                 self.subscribed |= said[..length].contains(&SUBSCRIBE);
+                if said[..length].contains(&ASK_BOARD) {
+                    self.give_board(boards);
+                }
                 true
             }
             Err(e) => matches!(
                 e.kind(),
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
             ),
+        };
+        if let (false, Some(boards), Some(board)) = (here, boards, self.board) {
+            boards.remove(board);
+        }
+        here
+    }
+
+    /// Gives it a job board, once. Without one its marks are not seen, and it goes on.
+    fn give_board(&mut self, boards: &mut Option<Boards>) {
+        let Some(boards) = boards.as_mut().filter(|_| self.board.is_none()) else {
+            return;
+        };
+        if let Ok((owned, board)) = boards.make(&self.stream) {
+            self.board = Some(owned);
+            let _ = hand_board(&self.stream, board.as_fd());
         }
     }
 }

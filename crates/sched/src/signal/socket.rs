@@ -4,7 +4,7 @@ use crate::Error;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
-use sidelane_runtime::wire::Hello;
+use sidelane_runtime::wire::{BoardHello, Hello};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -82,10 +82,19 @@ pub fn greet(
 ) -> io::Result<()> {
     program.set_nonblocking(true)?;
     let hello = Hello { lanes }.to_bytes();
-    let fds = [lines.as_raw_fd(), words.as_fd().as_raw_fd()];
+    send(program, &hello, &[lines, words.as_fd()])
+}
+
+/// Hands a program its job board.
+pub fn hand_board(program: &UnixStream, board: BorrowedFd<'_>) -> io::Result<()> {
+    send(program, &BoardHello.to_bytes(), &[board])
+}
+
+fn send(program: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let fds: Vec<_> = fds.iter().map(|fd| fd.as_raw_fd()).collect();
     let rights = [ControlMessage::ScmRights(&fds)];
     let flags = MsgFlags::MSG_NOSIGNAL;
-    let parts = [IoSlice::new(&hello)];
+    let parts = [IoSlice::new(bytes)];
     sendmsg::<()>(program.as_raw_fd(), &parts, &rights, flags, None)?;
     Ok(())
 }

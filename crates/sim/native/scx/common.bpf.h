@@ -44,12 +44,14 @@ typedef long long s64;
 /* Maps */
 #define __uint(name, value) int (*name)[value]
 #define __type(name, type) typeof(type) *name
+#define __array(name, type) typeof(type) *name[]
 enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY,
 	BPF_MAP_TYPE_PERCPU_ARRAY,
 	BPF_MAP_TYPE_TASK_STORAGE,
 	BPF_MAP_TYPE_RINGBUF,
+	BPF_MAP_TYPE_HASH_OF_MAPS,
 	BPF_F_NO_PREALLOC = 1,
 	BPF_F_MMAPABLE = 1024,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,

@@ -24,6 +24,7 @@ pub(super) struct Entity {
     /// Until when its slice is charged, as time on its lane, ns.
     pub charged_ns: u64,
     mask: Box<native::cpumask>,
+    pid: Box<native::pid>,
     cred: Box<native::cred>,
 }
 
@@ -35,10 +36,15 @@ impl Entity {
             queue: None,
             charged_ns: 0,
             mask: Box::default(),
+            pid: Box::default(),
             cred: Box::default(),
         };
         entity.native.number = id.0;
         entity.native.pid = id.0 as i32 + 1;
+        entity.native.tgid = entity.native.pid;
+        entity.native.group_leader = &mut *entity.native;
+        entity.pid.numbers[0].nr = entity.native.pid;
+        entity.native.thread_pid = &mut *entity.pid;
         entity.native.mm = std::ptr::null_mut();
         entity.native.cred = &*entity.cred;
         for (to, from) in entity

@@ -10,6 +10,8 @@ mod calls;
 mod check;
 mod cycle;
 mod entity;
+#[cfg(test)]
+mod marks;
 mod native;
 mod queues;
 mod settings;

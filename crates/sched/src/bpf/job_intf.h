@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The job board: where a program tells the scheduler of its jobs. An array of slots, one a
+ * thread, that the program maps and writes. crates/runtime has the same layout in Rust, and
+ * crates/sched checks that it is.
+ */
+#ifndef SIDELANE_JOB_INTF_H
+#define SIDELANE_JOB_INTF_H
+
+enum job_board_limits {
+	JOB_SLOTS = 128, /* threads of a program that can mark jobs at a time */
+	JOB_PROBES = 4, /* a thread has one of so many slots, from tid % JOB_SLOTS on */
+	JOB_RING = 56, /* jobs that end between two looks and are counted */
+	JOB_LATENCY_NS = 64, /* unit of latencies: 32 bits hold 274 s */
+};
+
+/* One thread. Nothing here is trusted: it spoils the program's own jobs only. */
+struct job_slot {
+	u32 tid; /* as the thread sees itself; 0: the slot is free */
+	u32 pad;
+	u64 began_ns; /* when the job began that it works on, CLOCK_MONOTONIC; 0: on none */
+	u64 ended; /* jobs so far */
+	u64 unused;
+	u32 latencies[JOB_RING]; /* of the last jobs: of the nth at n % JOB_RING, from 0 on */
+} __attribute__((aligned(64)));
+
+/* Whose board: a process, and not another that got its number later. */
+struct job_board_key {
+	u32 tgid;
+	u32 start; /* when it started after boot, in hundredths of a second */
+};
+
+#endif /* SIDELANE_JOB_INTF_H */

@@ -1,0 +1,185 @@
+//! Jobs that programs mark, under the scheduler's own source: the board is what a test writes there.
+
+use super::native::{self, job_slot};
+use crate::{
+    Class, Costs, Interference, Kind, Machine, Occurrence, Record, Settings, Simulation, Step,
+    TaskId, TaskSpec,
+};
+use sidelane_topology::{Regular, Topology};
+
+const MS: u64 = 1_000_000;
+const SLOTS: usize = native::job_board_limits_JOB_SLOTS as usize;
+const RING: u64 = native::job_board_limits_JOB_RING as u64;
+
+/// A board, which all programs of this thread's simulation share while this lives.
+struct Board {
+    slots: *mut job_slot,
+}
+
+impl Board {
+    fn new() -> Board {
+        let slots = Box::leak(vec![job_slot::default(); SLOTS].into_boxed_slice());
+        let board = Board {
+            slots: slots.as_mut_ptr(),
+        };
+        board.lend(SLOTS as u32);
+        board
+    }
+
+    fn lend(&self, slots: u32) {
+        let map = native::native_map_JOB_SLOTS_OF_ALL;
+        let elements = if slots > 0 {
+            self.slots
+        } else {
+            std::ptr::null_mut()
+        };
+        // SAFETY: the slots are there for good
+        unsafe { native::native_set_table(map, elements.cast(), slots) };
+    }
+
+    /// What the thread of a task writes into its slot.
+    fn write(&self, id: TaskId, change: impl FnOnce(&mut job_slot)) {
+        // SAFETY: one of the slots; nobody looks at it meanwhile
+        let slot = unsafe { &mut *self.slots.add((id.index() + 1) % SLOTS) };
+        slot.tid = id.index() as u32 + 1;
+        change(slot);
+    }
+
+    /// The task ends a job that took so long.
+    fn end(&self, id: TaskId, latency_ns: u64) {
+        self.write(id, |slot| {
+            let unit = u64::from(native::job_board_limits_JOB_LATENCY_NS);
+            slot.latencies[(slot.ended % RING) as usize] = (latency_ns / unit) as u32;
+            slot.ended += 1;
+            slot.began_ns = 0;
+        });
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        self.lend(0);
+    }
+}
+
+fn simulation(settings: Settings) -> Simulation {
+    let topology = Topology::regular(&Regular::one_package(2, 2)).unwrap();
+    let interference = Interference::ThreadPerf(vec![1.0, 0.5]);
+    let machine = Machine::new(&topology, interference, Costs::none()).unwrap();
+    Simulation::new(machine, &Kind::Sidelane(settings)).unwrap()
+}
+
+fn critical(sim: &mut Simulation) -> TaskId {
+    sim.create(&TaskSpec::new("job", Class::Critical)).unwrap()
+}
+
+/// Runs to the end; `at` is called at each timer.
+fn run(sim: &mut Simulation, end_ns: u64, mut at: impl FnMut(&mut Simulation, u64)) {
+    while let Some(occurrence) = sim.next(end_ns).unwrap() {
+        if let Occurrence::Timer(token) = occurrence {
+            at(sim, token);
+        }
+    }
+}
+
+/// Tasks 0 and 2 share a core; task 1 leaves the other one at 21 ms. Which of the two moves there?
+fn promoted(mark: impl Fn(&Board, [TaskId; 3])) -> usize {
+    let board = Board::new();
+    let mut sim = simulation(Settings::default());
+    sim.keep_records();
+    let ids = [(); 3].map(|()| critical(&mut sim));
+    for (token, at_ms) in [(0, 10), (1, 11), (2, 12), (3, 13)] {
+        sim.set_timer(at_ms * MS, token);
+    }
+    run(&mut sim, 40 * MS, |sim, token| match token {
+        3 => mark(&board, ids),
+        token => {
+            let work_ms = if token == 1 { 10.0 } else { 100.0 };
+            sim.give(ids[token as usize], work_ms * 1e6).unwrap();
+        }
+    });
+    let on_other_core = |record: &Record| match record.step {
+        Step::Run { task, lane } => (lane >= 2 && task != ids[1]).then_some(task),
+        _ => None,
+    };
+    let moved: Vec<TaskId> = sim
+        .take_records()
+        .iter()
+        .filter_map(on_other_core)
+        .collect();
+    ids.iter().position(|id| *id == moved[0]).unwrap()
+}
+
+#[test]
+fn the_age_of_a_job_is_that_of_its_mark() {
+    assert_eq!(promoted(|_, _| ()), 0, "the one that woke first");
+    let begins = |at_ns| {
+        move |board: &Board, ids: [TaskId; 3]| {
+            board.end(ids[2], MS);
+            board.write(ids[2], |slot| slot.began_ns = at_ns);
+        }
+    };
+    assert_eq!(promoted(begins(2 * MS)), 2, "its request came at 2 ms");
+    assert_eq!(promoted(begins(13 * MS)), 0, "that came later");
+    let between = |board: &Board, ids: [TaskId; 3]| board.end(ids[0], MS);
+    assert_eq!(promoted(between), 2, "task 0 works on no job");
+    assert_eq!(promoted(begins(1_000 * MS)), 0, "that is to come");
+    let only_begins = |board: &Board, ids: [TaskId; 3]| {
+        board.write(ids[2], |slot| slot.began_ns = 2 * MS);
+    };
+    assert_eq!(promoted(only_begins), 0, "it ends none");
+}
+
+#[test]
+fn the_latencies_of_marked_jobs_count_and_the_wake_up_does_not() {
+    let board = Board::new();
+    let mut sim = simulation(Settings {
+        budget: crate::Budget::Objective {
+            objective_ns: 100 * MS,
+            beyond: 100,
+        },
+        ..Settings::default()
+    });
+    let id = critical(&mut sim);
+    // a thread of another program has the next number
+    board.write(id, |slot| slot.tid += SLOTS as u32);
+    sim.give(id, f64::INFINITY).unwrap();
+    sim.set_timer(10 * MS, 0);
+    run(&mut sim, 900 * MS, |sim, _| {
+        let next_ns = sim.now_ns() + 10 * MS;
+        sim.set_timer(next_ns, 0);
+    });
+    assert_eq!(sim.objective().unwrap().windows, 0, "no jobs yet");
+    run(&mut sim, 2_900 * MS, |sim, _| {
+        // two at a time
+        board.end(id, 20 * MS);
+        board.end(id, 10 * MS);
+        let next_ns = sim.now_ns() + 10 * MS;
+        sim.set_timer(next_ns, 0);
+    });
+    let state = sim.objective().unwrap();
+    assert!(state.windows > 0, "{state:?}");
+    let tail_ms = state.tail_ns / MS;
+    assert!((20..24).contains(&tail_ms), "{state:?}");
+}
+
+#[test]
+fn more_jobs_than_can_be_are_not_believed() {
+    let board = Board::new();
+    let mut sim = simulation(Settings {
+        budget: crate::Budget::Objective {
+            objective_ns: 100 * MS,
+            beyond: 100,
+        },
+        ..Settings::default()
+    });
+    let id = critical(&mut sim);
+    sim.give(id, f64::INFINITY).unwrap();
+    sim.set_timer(10 * MS, 0);
+    run(&mut sim, 3_000 * MS, |sim, _| {
+        board.write(id, |slot| slot.ended = slot.ended.wrapping_add(1 << 62));
+        let next_ns = sim.now_ns() + 10 * MS;
+        sim.set_timer(next_ns, 0);
+    });
+    assert_eq!(sim.objective().unwrap().windows, 0);
+}
