@@ -35,6 +35,7 @@ unsafe impl Plain for u32 {}
 unsafe impl Plain for intf::lane_ctx {}
 unsafe impl Plain for intf::core_ctx {}
 unsafe impl Plain for intf::rule {}
+unsafe impl Plain for intf::budget {}
 unsafe impl Plain for intf::settings {}
 unsafe impl Plain for intf::counters {}
 unsafe impl Plain for intf::objective {}

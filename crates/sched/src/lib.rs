@@ -6,6 +6,7 @@
 
 mod borrow;
 mod bpf;
+mod carried;
 mod cgroups;
 mod check;
 pub mod config;

@@ -3,7 +3,8 @@
 //! Nothing is pinned: when this process ends, however it ends, the kernel drops the
 //! scheduler and its default one takes over.
 
-use crate::bpf::{BpfSkel, BpfSkelBuilder, Plain, bytes_of, from_bytes, intf};
+use crate::bpf::{BpfSkel, BpfSkelBuilder, Plain, bytes_of, from_bytes, intf, zeroed};
+use crate::carried::Carried;
 use crate::cgroups;
 use crate::config::Config;
 use crate::layout::Layout;
@@ -76,9 +77,13 @@ pub fn run(
 ) -> Result<ExitReason, Error> {
     check_machine()?;
     prepare_libbpf();
+    let mut carried = Carried::default();
     loop {
         let mut object = MaybeUninit::uninit();
-        let reason = Scheduler::attach(config, &mut object, on_event)?.serve(stop)?;
+        let mut scheduler = Scheduler::attach(config, &carried, &mut object, on_event)?;
+        let reason = scheduler.serve(stop)?;
+        scheduler.hand_over(&mut carried);
+        drop(scheduler);
         if !reason.is_graceful() {
             return Err(Error::Ejected(reason));
         }
@@ -149,6 +154,8 @@ struct Scheduler<'a> {
     skel: BpfSkel<'a>,
     link: Option<Link>,
     config: &'a Config,
+    /// As they were when it was attached.
+    settings: intf::settings,
     cgroup_events: Option<(RingBuffer<'a>, Receiver<intf::cgroup_event>)>,
     cgroup_mount: Option<PathBuf>,
     signal: Option<signal::Service>,
@@ -157,17 +164,21 @@ struct Scheduler<'a> {
 impl<'a> Scheduler<'a> {
     fn attach(
         config: &'a Config,
+        carried: &Carried,
         object: &'a mut MaybeUninit<OpenObject>,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Self, Error> {
         let topology = Topology::read(Path::new("/"))?;
         let layout = Layout::new(&topology)?;
         let rules = resolve::table(&config.rules)?;
-        let skel = load(config, &layout, &rules, object)?;
+        let mut settings = settings(config, &layout, &rules);
+        carried.apply(&mut settings);
+        let skel = load(&settings, &layout, object)?;
         let mut scheduler = Scheduler {
             skel,
             link: None,
             config,
+            settings,
             cgroup_events: None,
             cgroup_mount: None,
             signal: None,
@@ -175,6 +186,7 @@ impl<'a> Scheduler<'a> {
         scheduler.fill_lanes(&layout)?;
         signal::fill_lines(&scheduler.skel.maps.lane_signals, &topology)?;
         scheduler.write_rules(&rules)?;
+        carried.teach(&scheduler.skel.maps.sidelane_slo)?;
         if cgroups::needed(&config.rules) {
             scheduler.watch_cgroups(on_event)?;
         }
@@ -294,6 +306,16 @@ impl<'a> Scheduler<'a> {
         if created { self.read_cgroups() } else { Ok(()) }
     }
 
+    /// Notes what the next attachment is to keep.
+    fn hand_over(&self, carried: &mut Carried) {
+        if let Some(data) = &self.skel.maps.data_sidelane_data {
+            let mut ended = zeroed();
+            copy_bytes(&data.settings, &mut ended);
+            carried.note_settings(&self.settings, &ended);
+        }
+        carried.note_learnt(&self.skel.maps.sidelane_slo);
+    }
+
     fn exited(&self) -> bool {
         self.exit_kind() != 0
     }
@@ -324,11 +346,18 @@ impl<'a> Scheduler<'a> {
     }
 }
 
+/// The settings as the configuration has them.
+fn settings(config: &Config, layout: &Layout, rules: &[intf::rule]) -> intf::settings {
+    let mut settings = config.scheduler.to_settings(layout.lanes_per_core_max);
+    settings.nr_rules = rules.len() as u32;
+    settings.has_cgroup_rules = u32::from(cgroups::needed(&config.rules));
+    settings
+}
+
 /// Opens, sizes and loads the BPF object.
 fn load<'a>(
-    config: &Config,
+    settings: &intf::settings,
     layout: &Layout,
-    rules: &[intf::rule],
     object: &'a mut MaybeUninit<OpenObject>,
 ) -> Result<BpfSkel<'a>, Error> {
     let builder = BpfSkelBuilder::default();
@@ -364,10 +393,7 @@ fn load<'a>(
         rodata.nr_lanes = layout.lanes.len() as u32;
     }
     if let Some(data) = skel.maps.data_sidelane_data.as_mut() {
-        let mut settings = config.scheduler.to_settings(layout.lanes_per_core_max);
-        settings.nr_rules = rules.len() as u32;
-        settings.has_cgroup_rules = u32::from(cgroups::needed(&config.rules));
-        copy_bytes(&settings, &mut data.settings);
+        copy_bytes(settings, &mut data.settings);
     }
     skel.struct_ops.sidelane_ops_mut().flags |=
         *scx_utils::compat::SCX_OPS_ENQ_LAST | *scx_utils::compat::SCX_OPS_KEEP_BUILTIN_IDLE;

@@ -64,8 +64,8 @@ impl Changes {
     }
 }
 
-/// Applies the changes to the running scheduler, all or none, until it is attached again. The
-/// settings then in force.
+/// Applies the changes to the running scheduler, all or none, until its loader ends: they stay when
+/// it is attached again because lanes came or went. The settings then in force.
 ///
 /// # Errors
 /// [`Error::Tune`] if they are not sound; else as [`Tuning::open`].

@@ -14,7 +14,7 @@ const EXAMPLES: &str = "Examples:
                                                as long as the tail of critical jobs allows
   sidelane tune --borrow borrow-idle           not at all
 
-Changes last until the scheduler is attached again: when it is started anew, or lanes come or go.
+Changes last until 'sidelane run' ends, also when lanes come or go meanwhile.
 Rules with a budget of their own keep it.";
 
 /// Print or change settings of the running scheduler.

@@ -123,17 +123,46 @@ fn the_policy_changes_while_the_scheduler_runs() {
     assert!(scheduler.stop().success(), "ejected");
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
-fn the_budget_grows_while_the_objective_is_far() {
-    let (scheduler, _batch) = attach("borrow = \"slo\"\nobjective = \"p90 < 2 s\"");
+/// Waits for windows after which the budget is above so much, ms for each.
+fn await_budget(above_ms: impl Fn(f64) -> f64) {
+    let _batch: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("batch")).collect();
     // jobs of about a millisecond, many a second
     let _critical: Vec<_> = (0..2).map(|_| Load::critical_jobs(500, "0.001")).collect();
     eventually("a budget", || {
         let rates = rates("1");
         let objective = &rates["objectives"][0];
         println!("{objective}");
-        objective["budget_ms"].as_f64().unwrap_or(0.0) > 0.0
+        let [budget_ms, windows] = ["budget_ms", "windows"].map(|key| objective[key].as_f64());
+        windows.is_some_and(|windows| budget_ms.unwrap() > above_ms(windows))
     });
+}
+
+fn settings_in_force() -> String {
+    let output = sidelane(&["tune"]);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn the_budget_grows_while_the_objective_is_far_and_survives_hotplug() {
+    let mut scheduler = Scheduler::attach(&RULES);
+    let objective = ["--borrow", "slo", "--objective", "p90 < 2 s"];
+    assert!(
+        sidelane(&[&["tune"], &objective[..]].concat())
+            .status
+            .success()
+    );
+    await_budget(|_| 63.0);
+    let tuned = settings_in_force();
+    assert!(tuned.contains("p90 < 2"), "{tuned}");
+    for state in ["0", "1"] {
+        std::fs::write("/sys/devices/system/cpu/cpu1/online", state).unwrap();
+        scheduler.await_line("attaching again");
+        scheduler.await_line("attached:");
+    }
+    assert_eq!(settings_in_force(), tuned);
+    // from nothing it grows by a 32th of the objective a window, at first
+    await_budget(|windows| 63.0 * windows);
     assert!(scheduler.stop().success(), "ejected");
 }

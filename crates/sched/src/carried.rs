@@ -1,0 +1,100 @@
+//! What outlives an attachment: settings that were tuned, and budgets that were learnt.
+//!
+//! When lanes come or go the kernel asks for the scheduler to be loaded again. What an operator or
+//! `sidelane control` changed meanwhile stays, and what became of objectives is not learnt anew.
+
+use crate::Error;
+use crate::bpf::{bytes_of, from_bytes, intf, zeroed};
+use crate::loader::load_error;
+use libbpf_rs::{MapCore, MapFlags};
+
+/// Kept from one attachment to the next.
+#[derive(Default)]
+pub(crate) struct Carried {
+    smt_level: Option<u32>,
+    budget: Option<intf::budget>,
+    thread_perf: Option<ThreadPerf>,
+    /// By budget: the rule's number, 0 for `[scheduler]`.
+    learnt_ns: Vec<(u32, u64)>,
+}
+
+type ThreadPerf = [u32; intf::limits_MAX_LANES_PER_CORE as usize];
+
+impl Carried {
+    /// Notes what was changed, of settings that were loaded as `loaded`.
+    pub fn note_settings(&mut self, loaded: &intf::settings, ended: &intf::settings) {
+        if ended.smt_level != loaded.smt_level {
+            self.smt_level = Some(ended.smt_level);
+        }
+        if bytes_of(&ended.budget) != bytes_of(&loaded.budget) {
+            self.budget = Some(ended.budget);
+        }
+        if ended.thread_perf != loaded.thread_perf {
+            self.thread_perf = Some(ended.thread_perf);
+        }
+    }
+
+    /// Changes fresh settings in the same way.
+    pub fn apply(&self, fresh: &mut intf::settings) {
+        fresh.smt_level = self.smt_level.unwrap_or(fresh.smt_level);
+        fresh.budget = self.budget.unwrap_or(fresh.budget);
+        fresh.thread_perf = self.thread_perf.unwrap_or(fresh.thread_perf);
+    }
+
+    /// Notes the budgets that were learnt: `sidelane_slo`.
+    pub fn note_learnt(&mut self, objectives: &impl MapCore) {
+        let budget = |index: u32| {
+            // one that cannot be read is learnt anew
+            let bytes = objectives.lookup(&index.to_ne_bytes(), MapFlags::ANY);
+            let objective = from_bytes::<intf::objective>(&bytes.ok()??)?;
+            (objective.budget_ns > 0).then_some((index, objective.budget_ns))
+        };
+        self.learnt_ns = (0..intf::limits_NR_BUDGETS).filter_map(budget).collect();
+    }
+
+    /// Puts them back; windows begin afresh.
+    pub fn teach(&self, objectives: &impl MapCore) -> Result<(), Error> {
+        for &(index, budget_ns) in &self.learnt_ns {
+            let objective = intf::objective {
+                budget_ns,
+                ..zeroed()
+            };
+            objectives
+                .update(&index.to_ne_bytes(), bytes_of(&objective), MapFlags::ANY)
+                .map_err(load_error("put the learnt budgets back into"))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(smt_level: u32, budget_ns: u64) -> intf::settings {
+        let mut settings: intf::settings = zeroed();
+        settings.smt_level = smt_level;
+        settings.budget.budget_ns = budget_ns;
+        settings
+    }
+
+    #[test]
+    fn what_was_tuned_stays_and_the_rest_is_as_loaded() {
+        let mut carried = Carried::default();
+        carried.note_settings(&settings(2, 0), &settings(2, 7));
+        // lanes went: the widest core has one
+        let mut second = settings(1, 0);
+        carried.apply(&mut second);
+        assert_eq!((second.smt_level, second.budget.budget_ns), (1, 7));
+        // nothing is tuned meanwhile, and lanes came back
+        carried.note_settings(&second, &second);
+        let mut third = settings(2, 0);
+        carried.apply(&mut third);
+        assert_eq!((third.smt_level, third.budget.budget_ns), (2, 7));
+        // tuned back to what the file says
+        carried.note_settings(&third, &settings(1, 0));
+        let mut last = settings(2, 0);
+        carried.apply(&mut last);
+        assert_eq!((last.smt_level, last.budget.budget_ns), (1, 0));
+    }
+}
