@@ -14,6 +14,7 @@ pub(crate) struct Carried {
     smt_level: Option<u32>,
     budget: Option<intf::budget>,
     thread_perf: Option<ThreadPerf>,
+    trace: Option<u32>,
     /// By budget: the rule's number, 0 for `[scheduler]`.
     learnt_ns: Vec<(u32, u64)>,
 }
@@ -32,6 +33,9 @@ impl Carried {
         if ended.thread_perf != loaded.thread_perf {
             self.thread_perf = Some(ended.thread_perf);
         }
+        if ended.trace != loaded.trace {
+            self.trace = Some(ended.trace);
+        }
     }
 
     /// Changes fresh settings in the same way.
@@ -39,6 +43,7 @@ impl Carried {
         fresh.smt_level = self.smt_level.unwrap_or(fresh.smt_level);
         fresh.budget = self.budget.unwrap_or(fresh.budget);
         fresh.thread_perf = self.thread_perf.unwrap_or(fresh.thread_perf);
+        fresh.trace = self.trace.unwrap_or(fresh.trace);
     }
 
     /// Notes the budgets that were learnt: `sidelane_slo`.

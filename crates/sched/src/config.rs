@@ -37,6 +37,8 @@ pub struct SchedulerConfig {
     pub promote_after_ms: f64,
     /// Lanes of a core that critical and normal work may keep busy; 0 means all.
     pub smt_level: u32,
+    /// Promotions and evictions write lines into the kernel's trace.
+    pub trace: bool,
     /// How long batch may run beside critical work.
     pub borrow: Borrow,
     /// The budget of those policies that have one, above 0 to 10000 ms.
@@ -84,6 +86,7 @@ impl Default for SchedulerConfig {
             promote: true,
             promote_after_ms: 0.5,
             smt_level: 0,
+            trace: false,
             borrow: Borrow::default(),
             budget_ms: 0.0,
             objective: None,
@@ -281,7 +284,7 @@ impl SchedulerConfig {
             ],
             smt_level: level,
             budget: self.budget().native(),
-            pad: 0,
+            trace: u32::from(self.trace),
             thread_perf: borrow::speeds(&self.thread_perf),
             nr_rules: 0,
             has_cgroup_rules: 0,

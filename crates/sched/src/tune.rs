@@ -18,6 +18,8 @@ pub struct Changes {
     pub objective: Option<Objective>,
     /// Speeds of a lane when 1, 2, ... lanes of its core run, for the dynamic policy.
     pub thread_perf: Option<Vec<f64>>,
+    /// Whether promotions and evictions write lines into the kernel's trace.
+    pub trace: Option<bool>,
 }
 
 /// The settings in force that can be changed.
@@ -31,6 +33,8 @@ pub struct Tuned {
     pub budget_ms: f64,
     /// With slo: the objective.
     pub objective: Option<String>,
+    /// Promotions and evictions write lines into the kernel's trace.
+    pub trace: bool,
 }
 
 impl Changes {
@@ -77,12 +81,16 @@ pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
         tuning.set_speeds(thread_perf);
     }
     tuning.set_budget(&budget);
+    if let Some(trace) = changes.trace {
+        tuning.set_trace(trace);
+    }
     let budget = tuning.budget();
     Ok(Tuned {
         smt_level: tuning.smt_level(),
         borrow: budget.borrow,
         budget_ms: budget.budget_ms,
         objective: budget.objective.map(|objective| objective.to_string()),
+        trace: tuning.trace(),
     })
 }
 
@@ -91,9 +99,10 @@ impl fmt::Display for Tuned {
         writeln!(f, "smt_level = {}", self.smt_level)?;
         writeln!(f, "borrow = \"{}\"", self.borrow.name())?;
         match &self.objective {
-            Some(objective) => writeln!(f, "objective = \"{objective}\""),
-            None => writeln!(f, "budget_ms = {}", self.budget_ms),
+            Some(objective) => writeln!(f, "objective = \"{objective}\"")?,
+            None => writeln!(f, "budget_ms = {}", self.budget_ms)?,
         }
+        writeln!(f, "trace = {}", self.trace)
     }
 }
 

@@ -13,6 +13,8 @@ const EXAMPLES: &str = "Examples:
   sidelane tune --borrow slo --objective 'p99 < 20 ms'
                                                as long as the tail of critical jobs allows
   sidelane tune --borrow borrow-idle           not at all
+  sidelane tune --trace on                     promotions and evictions write lines into the
+                                               kernel's trace: /sys/kernel/tracing/trace_pipe
 
 Changes last until 'sidelane run' ends, also when lanes come or go meanwhile.
 Rules with a budget of their own keep it.";
@@ -34,6 +36,10 @@ pub struct Args {
     /// Speed of a thread when 1, 2, ... lanes of its core run, for dynamic.
     #[arg(long, value_name = "1,S,...", value_delimiter = ',')]
     thread_perf: Option<Vec<f64>>,
+    /// Whether promotions and evictions write lines into the kernel's trace, as the event
+    /// bpf_trace:bpf_trace_printk.
+    #[arg(long, value_name = "on|off", value_parser = on_or_off)]
+    trace: Option<bool>,
     /// How the settings are printed.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -46,7 +52,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         budget_ms: args.budget,
         objective: args.objective,
         thread_perf: args.thread_perf,
+        trace: args.trace,
     })?;
     args.format.print(|| tuned.to_string(), &tuned)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("expected on or off".to_owned()),
+    }
 }

@@ -1,9 +1,11 @@
 //! Fast old: critical work moves to a core that falls free.
 
 use super::support::*;
+use std::fs;
 use std::time::Duration;
 
 const RULES: [&str; 2] = ["--critical", "cgroup:/critical"];
+const TRACING: &str = "/sys/kernel/tracing";
 
 /// The core of the lane on which a task ran last; two lanes a core, numbered core after core.
 fn core_of(load: &Load) -> usize {
@@ -39,5 +41,82 @@ fn one_of_two_gets_the_core_that_falls_free() {
     assert!(spinners.iter().any(|load| core_of(load) == free));
     let rates = watched.join().unwrap();
     assert!(rates["promotions"].as_f64().unwrap() > 0.0, "{rates}");
+    assert!(scheduler.stop().success(), "ejected");
+}
+
+fn trace(on: &str) {
+    assert!(sidelane(&["tune", "--trace", on]).status.success());
+}
+
+/// The scheduler's lines in the kernel's trace that contain `word`, which is emptied.
+fn traced(word: &str) -> Vec<String> {
+    let file = format!("{TRACING}/trace");
+    let text = fs::read(&file).unwrap();
+    fs::write(&file, "").unwrap();
+    let text = String::from_utf8_lossy(&text);
+    let lines = text
+        .lines()
+        .filter_map(|line| line.find("sidelane_").map(|at| &line[at..]));
+    lines
+        .filter(|line| line.contains(word))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// A number of a line.
+fn number(line: &str, key: &str) -> u64 {
+    let words = line.split([' ', '=']).collect::<Vec<_>>();
+    let at = words.iter().position(|word| *word == key).unwrap();
+    words[at + 1].parse().unwrap()
+}
+
+/// Critical jobs come and go beside batch, until the trace has such a line.
+fn come_and_go(word: &str) -> Option<String> {
+    let _batch = Load::spin_in("batch");
+    let mut critical: Vec<Load> = (0..3).map(|_| Load::spin_in("critical")).collect();
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(300));
+        drop(critical.remove(0));
+        std::thread::sleep(Duration::from_millis(300));
+        critical.push(Load::spin_in("critical"));
+        if let Some(line) = traced(word).pop() {
+            println!("{line}");
+            return Some(line);
+        }
+    }
+    None
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn promotions_and_evictions_are_traced_where_that_is_wanted() {
+    let scheduler = Scheduler::attach(&[&RULES[..], &["--batch", "cgroup:/batch"]].concat());
+    let _ = fs::write(
+        format!("{TRACING}/events/bpf_trace/bpf_trace_printk/enable"),
+        "1",
+    );
+    trace("on");
+    let line = come_and_go("sidelane_promotion_done").expect("a promotion");
+    let cores = ["from_core", "to_core"].map(|key| number(&line, key));
+    assert!(cores == [0, 2] || cores == [2, 0], "{line}");
+    assert!(number(&line, "job_age_us") >= 500, "{line}");
+    assert!(number(&line, "pid") > 1, "{line}");
+    come_and_go("sidelane_promotion_begun").expect("one that begins");
+    let line = come_and_go("sidelane_eviction").expect("an eviction");
+    assert_eq!(
+        number(&line, "cpu") / 2 * 2,
+        number(&line, "core"),
+        "{line}"
+    );
+    trace("off");
+    let _ = traced("");
+    for _ in 0..3 {
+        drop(
+            (0..3)
+                .map(|_| Load::spin_in("critical"))
+                .collect::<Vec<_>>(),
+        );
+    }
+    assert_eq!(traced(""), [""; 0]);
     assert!(scheduler.stop().success(), "ejected");
 }

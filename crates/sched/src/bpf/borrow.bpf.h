@@ -33,6 +33,7 @@
 #include "account.bpf.h"
 #include "vector.bpf.h"
 #include "objective.bpf.h"
+#include "trace.bpf.h"
 
 /* May batch run on @core_id now? */
 static __always_inline bool borrow_allowed(u32 core_id)
@@ -47,6 +48,8 @@ static __always_inline void evict_lane(struct lane_ctx *lane, s32 cpu, u64 now_n
 		lane->evict_ns = now_ns;
 		count(evictions);
 		objective_evicted(lane->core);
+		if (settings.trace)
+			trace_eviction(lane->pid, cpu, lane->core);
 	}
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }

@@ -159,7 +159,7 @@ struct settings {
 	u32 smt_level; /* lanes of a core that critical and normal work may keep busy */
 	u32 nr_rules;
 	u32 has_cgroup_rules;
-	u32 pad;
+	u32 trace; /* 1: promotions and evictions write lines into the kernel's trace */
 	struct budget budget; /* beside tasks of rules without one */
 	u32 thread_perf[MAX_LANES_PER_CORE]; /* [n - 1]: speed of a lane when n run, of 1024 */
 };

@@ -35,6 +35,7 @@
 #include "borrow.bpf.h"
 #include "jobs.bpf.h"
 #include "place.bpf.h"
+#include "trace.bpf.h"
 #include "vector.bpf.h"
 
 /* Would the critical task of @lane run faster alone on @target_id? */
@@ -83,6 +84,19 @@ static __always_inline void core_release(u32 core_id)
 	core_reopen(core_id, -1);
 }
 
+/* Tells of a step of @p's promotion to core @to, if that is wanted. */
+static __always_inline void promote_trace(struct task_struct *p, const struct task_ctx *tctx,
+					  u32 step, u32 to)
+{
+	u64 began_ns, now_ns;
+
+	if (!settings.trace)
+		return;
+	began_ns = job_began_ns(p);
+	now_ns = scx_bpf_now();
+	trace_promotion(step, p->pid, tctx->core, to, now_ns > began_ns ? now_ns - began_ns : 0);
+}
+
 /* The task stays where it is. Whoever takes the mark off releases the core. */
 VERIFIED_ONCE int promote_drop(struct task_struct *p __arg_trusted)
 {
@@ -95,6 +109,7 @@ VERIFIED_ONCE int promote_drop(struct task_struct *p __arg_trusted)
 	if (!core)
 		return 0;
 	count(promotions_dropped);
+	promote_trace(p, tctx, PROMOTION_DROPPED, core - 1);
 	cpu = tctx->promote_lane;
 	tctx->promote_lane = 0;
 	core_release(core - 1);
@@ -202,6 +217,7 @@ VERIFIED_ONCE int promote_mark(s32 cpu, u32 core_id, u64 now_ns)
 	tctx = task_ctx(p);
 	if (tctx && !tctx->promote_to && core_reserve(core_id, now_ns)) {
 		tctx->promote_ns = now_ns;
+		promote_trace(p, tctx, PROMOTION_BEGUN, core_id);
 		if (__sync_val_compare_and_swap(&tctx->promote_to, 0, core_id + 1))
 			core_release(core_id);
 		else if (lane->state != LANE_CRITICAL || lane->pid != (u32)p->pid)
@@ -296,6 +312,7 @@ static __always_inline bool promote_send(struct task_struct *p, struct task_ctx 
 	}
 	core_id = __sync_lock_test_and_set(&tctx->promote_to, 0) - 1;
 	tctx->promote_lane = 0;
+	promote_trace(p, tctx, PROMOTION_DONE, core_id);
 	vector_left(tctx);
 	critical_gone(tctx);
 	tctx->core = core_id;

@@ -94,7 +94,7 @@ impl Settings {
         let (budget, speeds) = self.budget.native(&self.thread_perf);
         native::settings {
             budget,
-            pad: 0,
+            trace: 0,
             thread_perf: speeds,
             slice_ns: [self.slice_ns, self.slice_ns, self.batch_slice_ns],
             starvation_bound_ns: [0, self.normal_bound_ns, self.starvation_bound_ns],
