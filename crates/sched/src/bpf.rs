@@ -39,6 +39,7 @@ unsafe impl Plain for intf::budget {}
 unsafe impl Plain for intf::settings {}
 unsafe impl Plain for intf::counters {}
 unsafe impl Plain for intf::objective {}
+unsafe impl Plain for intf::budget_ipc {}
 unsafe impl Plain for intf::cgroup_event {}
 unsafe impl Plain for intf::lane_signal {}
 

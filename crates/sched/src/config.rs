@@ -1,6 +1,7 @@
 //! The configuration file: class rules and the scheduler's settings.
 
 use crate::borrow::{self, Borrow, Budget};
+use crate::counters::UseCounters;
 use crate::rules::{Class, ClassRule, Rule};
 use crate::{Error, bpf::intf};
 use serde::{Deserialize, Deserializer};
@@ -49,6 +50,8 @@ pub struct SchedulerConfig {
     /// Speeds of a lane when 1, 2, ... lanes of its core run; none: not known. Needed by the
     /// dynamic policy, and to compare lanes of cores that are not equally fast.
     pub thread_perf: Vec<f64>,
+    /// Whether counters of instructions and cycles say what a dynamic budget is charged.
+    pub counters: UseCounters,
     /// Shortest vector that another core may steal from, by distance.
     pub steal_min_queued: StealBarriers,
 }
@@ -91,6 +94,7 @@ impl Default for SchedulerConfig {
             budget_ms: 0.0,
             objective: None,
             thread_perf: Vec::new(),
+            counters: UseCounters::default(),
             steal_min_queued: StealBarriers::default(),
         }
     }
@@ -160,6 +164,11 @@ impl Config {
         })
     }
 
+    /// Is any budget dynamic?
+    pub(crate) fn is_dynamic(&self) -> bool {
+        is_dynamic(&self.rules, &self.scheduler)
+    }
+
     /// Parses a configuration; the error names line and column.
     pub fn parse(text: &str) -> Result<Config, String> {
         let file: File = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned())?;
@@ -195,10 +204,7 @@ impl Config {
 
 /// The dynamic policy needs the speeds of shared lanes, wherever it stands.
 fn check_dynamic(rules: &[ClassRule], scheduler: &SchedulerConfig) -> Result<(), String> {
-    let mut budgets = rules.iter().filter_map(|rule| rule.budget.as_ref());
-    let dynamic = scheduler.borrow == Borrow::Dynamic
-        || budgets.any(|budget| budget.borrow == Borrow::Dynamic);
-    if dynamic && scheduler.thread_perf.is_empty() {
+    if is_dynamic(rules, scheduler) && scheduler.thread_perf.is_empty() {
         return Err(
             "[scheduler] borrow = \"dynamic\" needs thread_perf: the speeds of 'sidelane \
              calibrate', such as [1, 0.6]"
@@ -206,6 +212,12 @@ fn check_dynamic(rules: &[ClassRule], scheduler: &SchedulerConfig) -> Result<(),
         );
     }
     Ok(())
+}
+
+/// Is any budget dynamic?
+fn is_dynamic(rules: &[ClassRule], scheduler: &SchedulerConfig) -> bool {
+    let mut budgets = rules.iter().filter_map(|rule| rule.budget.as_ref());
+    scheduler.borrow == Borrow::Dynamic || budgets.any(|budget| budget.borrow == Borrow::Dynamic)
 }
 
 /// "line L, column C" of a byte offset.
@@ -285,6 +297,7 @@ impl SchedulerConfig {
             smt_level: level,
             budget: self.budget().native(),
             trace: u32::from(self.trace),
+            counters: 0, // the loader opens them
             thread_perf: borrow::speeds(&self.thread_perf),
             nr_rules: 0,
             has_cgroup_rules: 0,

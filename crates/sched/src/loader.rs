@@ -7,6 +7,7 @@ use crate::bpf::{BpfSkel, BpfSkelBuilder, Plain, bytes_of, from_bytes, intf, zer
 use crate::carried::Carried;
 use crate::cgroups;
 use crate::config::Config;
+use crate::counters::{self, Counters, NoCounters};
 use crate::layout::Layout;
 use crate::resolve;
 use crate::signal;
@@ -40,6 +41,9 @@ pub enum Event {
         /// Class rules in force.
         rules: usize,
     },
+    /// Some budgets are dynamic. They are charged by counters once these have shown what is lost,
+    /// and by `thread_perf` until then; or always by that, for this reason.
+    Dynamic(Result<(), NoCounters>),
     /// Something that works less well than it could.
     Degraded(String),
     /// The kernel detached it and asked for a restart; it is being loaded again.
@@ -58,6 +62,14 @@ impl std::fmt::Display for Event {
                     f,
                     "attached: {cores} cores, {lanes} lanes, {rules} class rules"
                 )
+            }
+            Event::Dynamic(Ok(())) => write!(
+                f,
+                "dynamic budgets: charged by counters of instructions and cycles, by thread_perf \
+                 until these are known ('sidelane stat' tells)"
+            ),
+            Event::Dynamic(Err(reason)) => {
+                write!(f, "dynamic budgets: charged by thread_perf: {reason}")
             }
             Event::Degraded(what) => write!(f, "warning: {what}"),
             Event::Restarting(reason) => write!(f, "attaching again: {reason}"),
@@ -159,6 +171,8 @@ struct Scheduler<'a> {
     cgroup_events: Option<(RingBuffer<'a>, Receiver<intf::cgroup_event>)>,
     cgroup_mount: Option<PathBuf>,
     signal: Option<signal::Service>,
+    /// They count as long as they are open.
+    _counters: Option<Counters>,
 }
 
 impl<'a> Scheduler<'a> {
@@ -173,6 +187,8 @@ impl<'a> Scheduler<'a> {
         let rules = resolve::table(&config.rules)?;
         let mut settings = settings(config, &layout, &rules);
         carried.apply(&mut settings);
+        let counters = open_counters(config, &layout);
+        settings.counters = u32::from(counters.is_ok());
         let skel = load(&settings, &layout, object)?;
         let mut scheduler = Scheduler {
             skel,
@@ -182,6 +198,7 @@ impl<'a> Scheduler<'a> {
             cgroup_events: None,
             cgroup_mount: None,
             signal: None,
+            _counters: None,
         };
         scheduler.fill_lanes(&layout)?;
         signal::fill_lines(&scheduler.skel.maps.lane_signals, &topology)?;
@@ -189,6 +206,9 @@ impl<'a> Scheduler<'a> {
         carried.teach(&scheduler.skel.maps.sidelane_slo)?;
         if cgroups::needed(&config.rules) {
             scheduler.watch_cgroups(on_event)?;
+        }
+        if let Ok(counters) = &counters {
+            counters.lend(&scheduler.skel)?;
         }
         let skel = &mut scheduler.skel;
         let link = scx_ops_attach!(skel, sidelane_ops).map_err(load_error("attach"))?;
@@ -199,6 +219,11 @@ impl<'a> Scheduler<'a> {
             lanes: layout.core_lanes.len(),
             rules: config.rules.len(),
         });
+        if config.is_dynamic() {
+            let charged = counters.as_ref().map(|_| ()).map_err(Clone::clone);
+            on_event(Event::Dynamic(charged));
+        }
+        scheduler._counters = counters.ok();
         Ok(scheduler)
     }
 
@@ -354,6 +379,15 @@ fn settings(config: &Config, layout: &Layout, rules: &[intf::rule]) -> intf::set
     settings
 }
 
+/// Opens counters on all lanes if they are of use.
+fn open_counters(config: &Config, layout: &Layout) -> Result<Counters, NoCounters> {
+    if !config.is_dynamic() {
+        return Err(NoCounters::NotNeeded);
+    }
+    let cpus = layout.core_lanes.iter().copied();
+    Counters::open(config.scheduler.counters, cpus)
+}
+
 /// Opens, sizes and loads the BPF object.
 fn load<'a>(
     settings: &intf::settings,
@@ -383,6 +417,10 @@ fn load<'a>(
             .maps
             .lane_signals
             .set_max_entries(layout.lanes.len() as u32)),
+        (skel
+            .maps
+            .lane_counts
+            .set_max_entries(layout.lanes.len() as u32)),
     ];
     sizes
         .into_iter()
@@ -395,6 +433,11 @@ fn load<'a>(
     if let Some(data) = skel.maps.data_sidelane_data.as_mut() {
         copy_bytes(settings, &mut data.settings);
     }
+    let counted = settings.counters > 0;
+    let progs = &mut skel.progs;
+    progs.sidelane_count_switch.set_autoload(counted);
+    // without it intervals last from switch to switch, and few are of one kind
+    (progs.sidelane_count_tick).set_autoload(counted && counters::ticks_can_be_seen());
     skel.struct_ops.sidelane_ops_mut().flags |=
         *scx_utils::compat::SCX_OPS_ENQ_LAST | *scx_utils::compat::SCX_OPS_KEEP_BUILTIN_IDLE;
     scx_ops_load!(skel, sidelane_ops, uei).map_err(load_error("load"))

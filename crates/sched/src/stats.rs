@@ -1,6 +1,7 @@
 //! Counters of the running scheduler, read from its map by whoever may.
 
 use crate::bpf::{from_bytes, intf};
+use crate::charge::{ChargeState, Charges};
 use crate::{Class, Error, running};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
@@ -79,6 +80,7 @@ pub struct ObjectiveState {
 pub struct Reader {
     map: MapHandle,
     objectives: MapHandle,
+    charges: Charges,
 }
 
 impl Reader {
@@ -89,7 +91,20 @@ impl Reader {
     pub fn open() -> Result<Reader, Error> {
         let map = running::map(MAP_NAME, size_of::<intf::counters>())?;
         let objectives = running::map(OBJECTIVES, size_of::<intf::objective>())?;
-        Ok(Reader { map, objectives })
+        let charges = Charges::open()?;
+        Ok(Reader {
+            map,
+            objectives,
+            charges,
+        })
+    }
+
+    /// Dynamic budgets, and by what they are charged.
+    ///
+    /// # Errors
+    /// As [`Reader::read`].
+    pub fn charges(&self) -> Result<Vec<ChargeState>, Error> {
+        self.charges.read()
     }
 
     /// Objectives that have had a window.
@@ -227,6 +242,8 @@ pub struct Rates {
     pub marked_jobs_missed: f64,
     /// Objectives that have had a window, as they are at the end.
     pub objectives: Vec<ObjectiveState>,
+    /// Dynamic budgets, as they are charged at the end.
+    pub dynamic: Vec<ChargeState>,
 }
 
 impl Rates {
@@ -257,6 +274,7 @@ impl Rates {
             marked_jobs: rate(|c| c.marked_jobs),
             marked_jobs_missed: rate(|c| c.marked_jobs_missed),
             objectives: Vec::new(),
+            dynamic: Vec::new(),
         }
     }
 
@@ -274,6 +292,9 @@ impl Rates {
         );
         let line = self.objectives.iter().fold(line, |lines, objective| {
             format!("{lines}{}", objective.line())
+        });
+        let line = self.dynamic.iter().fold(line, |lines, budget| {
+            format!("{lines}  {}\n", budget.line())
         });
         if index.is_multiple_of(20) {
             format!("{HEADING}{line}")
@@ -341,6 +362,7 @@ impl Watch {
         let now = Instant::now();
         let rates = Rates {
             objectives: self.reader.objectives()?,
+            dynamic: self.reader.charges()?,
             ..Rates::between(&self.before, &after, now - self.at)
         };
         (self.before, self.at) = (after, now);

@@ -1,6 +1,7 @@
 //! Changes settings of the running scheduler.
 
 use crate::borrow::{Borrow, Budget, check_speeds};
+use crate::charge::{ChargeState, Charges};
 use crate::error::Error;
 use crate::running::Tuning;
 use serde::Serialize;
@@ -35,6 +36,8 @@ pub struct Tuned {
     pub objective: Option<String>,
     /// Promotions and evictions write lines into the kernel's trace.
     pub trace: bool,
+    /// With dynamic: by what the budget is charged.
+    pub charge: Option<ChargeState>,
 }
 
 impl Changes {
@@ -85,7 +88,9 @@ pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
         tuning.set_trace(trace);
     }
     let budget = tuning.budget();
+    let charges = Charges::open()?.read()?;
     Ok(Tuned {
+        charge: charges.into_iter().find(|charge| charge.rule == 0),
         smt_level: tuning.smt_level(),
         borrow: budget.borrow,
         budget_ms: budget.budget_ms,
@@ -101,6 +106,9 @@ impl fmt::Display for Tuned {
         match &self.objective {
             Some(objective) => writeln!(f, "objective = \"{objective}\"")?,
             None => writeln!(f, "budget_ms = {}", self.budget_ms)?,
+        }
+        if let Some(charge) = &self.charge {
+            writeln!(f, "# charged by {charge}")?;
         }
         writeln!(f, "trace = {}", self.trace)
     }

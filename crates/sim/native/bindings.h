@@ -17,6 +17,8 @@ void sidelane_tick(struct task_struct *p);
 void sidelane_running(struct task_struct *p);
 void sidelane_stopping(struct task_struct *p, bool runnable);
 void sidelane_update_idle(s32 cpu, bool idle);
+int sidelane_count_switch(bool preempt, struct task_struct *prev, struct task_struct *next);
+int sidelane_count_tick(void);
 s32 sidelane_init_task(struct task_struct *p, struct scx_init_task_args *args);
 void sidelane_enable(struct task_struct *p);
 void sidelane_disable(struct task_struct *p);

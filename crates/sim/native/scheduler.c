@@ -40,6 +40,10 @@ static __always_inline enum native_map table_of(const void *map)
 		return OBJECTIVES;
 	if (map == &job_board_of_all)
 		return JOB_SLOTS_OF_ALL;
+	if (map == &lane_counts)
+		return LANE_COUNTS;
+	if (map == &sidelane_ipc)
+		return BUDGET_IPCS;
 	return map == &rules ? RULES : NR_TABLES;
 }
 
@@ -84,6 +88,14 @@ long native_timer_start(const struct bpf_timer *timer, u64 after_ns)
 	size_t offset = (const char *)timer - tables[CORE_TIMERS].elements;
 
 	native_timer_set(offset / sizeof(struct core_timer), after_ns);
+	return 0;
+}
+
+u64 native_counter(bool cycles); /* of the simulated kernel */
+
+long native_perf_event_read(const void *map, struct bpf_perf_event_value *value)
+{
+	value->counter = native_counter(map == &cycle_events);
 	return 0;
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Lane {
     look_ns: Option<u64>,
     ticking: bool,
     pub totals: LaneTotals,
+    /// Work done here, ns of an unshared lane of the fastest core.
+    work_ns: f64,
 }
 
 /// What a lane's time went into, ns.
@@ -117,6 +119,7 @@ impl Engine {
             look_ns: None,
             ticking: false,
             totals: LaneTotals::default(),
+            work_ns: 0.0,
         };
         let mut lanes: Vec<Lane> = (0..machine.nr_lanes).map(|_| offline()).collect();
         let mut cores = Vec::new();
@@ -419,6 +422,7 @@ impl Engine {
             let mt1_ns = progress_ns as f64 * shared;
             totals.add(passed_ns, progress_ns, mt1_ns, mt1_ns * capacity);
             self.tasks[id.index()].work_ns -= mt1_ns * capacity;
+            self.lanes[cpu].work_ns += mt1_ns * capacity;
             done_ns += mt1_ns * capacity;
         }
         let totals = &mut self.cores[core];
@@ -427,6 +431,18 @@ impl Engine {
         if critical {
             totals.batch_beside_critical_ns += batch * passed_ns;
         }
+    }
+
+    /// For how long a lane has run anything, ns.
+    pub fn busy_ns(&mut self, cpu: u32) -> u64 {
+        self.account(self.lanes[cpu as usize].core);
+        self.lanes[cpu as usize].totals.class_ns.iter().sum()
+    }
+
+    /// Work done on a lane, ns of an unshared lane of the fastest core.
+    pub fn work_ns(&mut self, cpu: u32) -> f64 {
+        self.account(self.lanes[cpu as usize].core);
+        self.lanes[cpu as usize].work_ns
     }
 
     /// Brings everything up to now.

@@ -40,7 +40,7 @@ pub use record::{Record, Step};
 pub use results::{Measured, Replication};
 pub use run::{Outcome, Traced, run, trace};
 pub use scenario::{Configuration, Run, Scenario, ScenarioError};
-pub use sched_ext::{Budget, ObjectiveState, Settings};
+pub use sched_ext::{Budget, Counted, ObjectiveState, Settings};
 pub use scheduler::Counters;
 pub use simulation::{Kind, Occurrence, Simulation};
 pub use statistics::Estimate;

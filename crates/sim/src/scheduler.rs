@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::engine::Engine;
-use crate::sched_ext::ObjectiveState;
+use crate::sched_ext::{Counted, ObjectiveState};
 use crate::task::TaskId;
 
 /// Decides which task runs where. Each operation may start and stop tasks on lanes, and asks lanes
@@ -53,6 +53,11 @@ pub(crate) trait Scheduler {
 
     /// What became of the objective, if there is one.
     fn objective(&self) -> Option<ObjectiveState> {
+        None
+    }
+
+    /// What counters showed beside the budget of the settings, if there are counters.
+    fn counted(&self) -> Option<Counted> {
         None
     }
 

@@ -4,7 +4,8 @@ use crate::engine::{CoreTotals, Engine, Event, EventCounts, LaneTotals};
 use crate::record::{Record, Step};
 use crate::scheduler::{Counters, Scheduler};
 use crate::task::{Class, State, TaskId, TaskSpec, TaskTotals, cpu_bits};
-use crate::{Baseline, Error, Machine, ObjectiveState, Result, Settings, baseline, sched_ext};
+use crate::{Baseline, Counted, Error, Machine, ObjectiveState, Result, Settings};
+use crate::{baseline, sched_ext};
 
 /// More events at one moment, for each lane and task, than any machine has a use for.
 const EVENTS_AT_ONCE: usize = 1_000;
@@ -404,6 +405,11 @@ impl Simulation {
     /// What the scheduler counted.
     pub fn counters(&self) -> Counters {
         self.scheduler.counters()
+    }
+
+    /// What counters showed, with [`Settings::counters`](crate::Settings).
+    pub fn counted(&self) -> Option<Counted> {
+        self.scheduler.counted()
     }
 
     /// What became of the objective of `Budget::Objective`; none without one.

@@ -15,7 +15,8 @@ Columns: lanes busy with critical, normal and batch work; critical wake-ups a se
 they went (whole idle core, core taken back from batch, shared core, had to wait); batch evictions
 a second and their mean wait; runs by the starvation bound; steals a second; critical
 jobs that moved to a better core. With borrow = \"slo\" a line more: the tail of the last
-window, the budget, how many windows missed the objective.";
+window, the budget, how many windows missed the objective. With \"dynamic\" too: whether the
+budget is charged by counters or by thread_perf, and what counters have shown.";
 
 /// Print counters of the running scheduler, each interval.
 #[derive(clap::Args)]

@@ -17,7 +17,8 @@ const EXAMPLES: &str = "Examples:
                                                kernel's trace: /sys/kernel/tracing/trace_pipe
 
 Changes last until 'sidelane run' ends, also when lanes come or go meanwhile.
-Rules with a budget of their own keep it.";
+Rules with a budget of their own keep it. Counters are opened when the scheduler is attached, if a
+budget is dynamic then: one that becomes so later is charged by thread_perf.";
 
 /// Print or change settings of the running scheduler.
 #[derive(clap::Args)]

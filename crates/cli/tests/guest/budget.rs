@@ -166,3 +166,50 @@ fn the_budget_grows_while_the_objective_is_far_and_survives_hotplug() {
     await_budget(|windows| 63.0 * windows);
     assert!(scheduler.stop().success(), "ejected");
 }
+
+/// What a dynamic budget is charged by.
+fn charge() -> serde_json::Value {
+    rates("1")["dynamic"][0].clone()
+}
+
+const DYNAMIC: &str = "borrow = \"dynamic\"\nbudget_ms = 30\nthread_perf = [1, 0.7]";
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn without_counters_a_dynamic_budget_is_charged_by_thread_perf_and_says_so() {
+    // the emulated machine has none
+    let (mut scheduler, _batch) = attach(DYNAMIC);
+    scheduler.await_line("dynamic budgets: charged by thread_perf: CPU 0 has no counters");
+    let charge = charge();
+    assert_eq!(charge["charged_by"], "thread_perf", "{charge}");
+    assert_eq!(charge["counters"], false, "{charge}");
+    let tuned = sidelane(&["tune"]);
+    let said = String::from_utf8_lossy(&tuned.stdout);
+    assert!(
+        said.contains("charged by thread_perf, no counters"),
+        "{said}"
+    );
+    assert!(scheduler.stop().success(), "ejected");
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn counters_are_read_and_say_what_is_lost() {
+    // the kernel's clock stands for instructions and for cycles: one a cycle, and nothing is lost
+    let (mut scheduler, _batch) = attach(&format!("{DYNAMIC}\ncounters = \"clock\""));
+    scheduler.await_line("dynamic budgets: charged by counters");
+    let _critical = long_jobs();
+    eventually("enough intervals of both kinds", || {
+        let charge = charge();
+        println!("{charge}");
+        charge["charged_by"] == "counters"
+    });
+    let charge = charge();
+    for ipc in ["ipc_alone", "ipc_beside"] {
+        let ipc = charge[ipc].as_f64().unwrap();
+        assert!((0.95..1.05).contains(&ipc), "{charge}");
+    }
+    assert!(charge["loss"].as_f64().unwrap() < 0.05, "{charge}");
+    batch_lanes("with nothing lost");
+    assert!(scheduler.stop().success(), "ejected");
+}

@@ -96,6 +96,8 @@ VERIFIED_ONCE int core_refresh(u32 core_id)
 		if (lane && lane->state < NR_LANE_STATES)
 			states[lane->state]++;
 	}
+	if (settings.counters)
+		company_update(core_id, now_ns);
 	waiting = critical_expected(core_id, now_ns);
 	/* one on its way from the vector to a lane is still in this period */
 	if (!waiting && !states[LANE_CRITICAL] && !core->expected)

@@ -169,7 +169,7 @@ static __always_inline void critical_sent(struct task_ctx *tctx, u32 core_id, u6
 	if (!tctx->expected)
 		__sync_fetch_and_add(&core->expected, 1);
 	tctx->expected = 1;
-	budget_enter(core, tctx->budget);
+	budget_enter(core_id, tctx->budget);
 	core->claim_ns = now_ns;
 	core_refresh(core_id);
 }
@@ -192,10 +192,7 @@ static __always_inline void critical_gone(struct task_ctx *tctx)
  */
 static __always_inline void critical_arrived(struct task_ctx *tctx, u32 core_id)
 {
-	struct core_ctx *core = core_ctx(core_id);
-
-	if (core)
-		budget_enter(core, tctx->budget);
+	budget_enter(core_id, tctx->budget);
 	if (!tctx->expected)
 		return;
 	critical_gone(tctx);

@@ -13,7 +13,8 @@
  *            core, none waits there, and the budget is not used up: the job before it
  *            is served, and this one has all its time before it;
  *   dynamic  as refresh, but only time in which both run counts, by what critical work
- *            loses then: 1 - threadPerf[lanes that run].
+ *            loses then: 1 - IPC beside batch / IPC alone where counters have shown
+ *            both (counter.bpf.h), else 1 - threadPerf[lanes that run].
  * With an objective the budget follows the tail of the critical jobs (objective.bpf.h), and
  * is used up as with refresh. Without a budget (borrow-idle) a core with critical work is
  * closed at once; without a limit (off) it never is.
@@ -30,17 +31,14 @@
  * busy period.
  *
  * Source: Elfen (USENIX ATC 2016): fixed, refresh and dynamic budget. There a batch thread
- * decides at each of its checks, the core's one request lane has a queue, and the loss
- * is measured as IPC.
+ * decides at each of its checks, and the core's one request lane has a queue.
  */
 #ifndef SIDELANE_BUDGET_BPF_H
 #define SIDELANE_BUDGET_BPF_H
 
 #include "types.bpf.h"
 #include "classify.bpf.h"
-
-/* 1 in fixed point, as threadPerf is given. */
-#define SPEED_ONE 1024
+#include "counter.bpf.h"
 
 #define BUDGET_UNLIMITED_NS (~0ULL)
 
@@ -105,22 +103,33 @@ static __always_inline bool budget_limited(u64 limit_ns)
 	return limit_ns && limit_ns != BUDGET_UNLIMITED_NS;
 }
 
-/* A critical task with budget @index comes to the core: the strictest one counts. */
-static __always_inline void budget_enter(struct core_ctx *core, u32 index)
+/* A critical task with budget @index comes to @core_id: the strictest one counts. */
+VERIFIED_ONCE int budget_enter(u32 core_id, u32 index)
 {
-	if (core->period &&
-	    (core->strictest == index || budget_ns(core->strictest) <= budget_ns(index)))
-		return;
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (!core || (core->period &&
+		      (core->strictest == index || budget_ns(core->strictest) <= budget_ns(index))))
+		return 0;
 	core->strictest = index;
+	if (!core->period)
+		core->probe = probe_due(core, index);
 	core->period = 1;
+	return 0;
 }
 
-/* What critical work loses, of SPEED_ONE, while @busy lanes of its core run. */
-static __always_inline u64 budget_loss(u32 busy)
+/*
+ * What critical work with budget @index loses beside batch, of SPEED_ONE, while @busy lanes of
+ * its core run.
+ */
+static __always_inline u64 budget_loss(u32 index, u32 busy)
 {
 	u32 i = BOUNDED(busy ? busy - 1 : 0, MAX_LANES_PER_CORE);
 	u32 speed = settings.thread_perf[i];
+	u64 loss;
 
+	if (counted_loss(index, &loss))
+		return loss;
 	return speed < SPEED_ONE ? SPEED_ONE - speed : 0;
 }
 
@@ -142,10 +151,14 @@ static __always_inline bool budget_left(u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u64 limit_ns = core ? budget_ns(core->strictest) : 0;
+	u32 policy;
 
 	if (!core || !budget_limited(limit_ns))
 		return limit_ns;
-	return budget_used_ns(core, budget_policy(core->strictest), now_ns) < limit_ns;
+	policy = budget_policy(core->strictest);
+	if (policy == BUDGET_DYNAMIC && core->probe)
+		return false;
+	return budget_used_ns(core, policy, now_ns) < limit_ns;
 }
 
 /* A timer is not set for less: so late a core may close that was charged slowly at first. */
@@ -164,7 +177,7 @@ static __always_inline u64 budget_remaining_ns(const struct core_ctx *core, u64 
 	if (policy != BUDGET_DYNAMIC)
 		return left_ns;
 	/* more lanes may run before it rings */
-	loss = budget_loss(core->nr_lanes);
+	loss = budget_loss(core->strictest, core->nr_lanes);
 	if (loss)
 		left_ns = left_ns * SPEED_ONE / loss;
 	return left_ns > BUDGET_GRAIN_NS ? left_ns : BUDGET_GRAIN_NS;
@@ -189,7 +202,7 @@ static __always_inline void budget_charge(struct core_ctx *core, bool overlap, u
 	if (__sync_val_compare_and_swap(&core->charge_ns, since_ns, overlap ? now_ns : 0) !=
 	    since_ns)
 		return;
-	core->charge_rate = budget_loss(busy);
+	core->charge_rate = budget_loss(core->strictest, busy);
 	if (since_ns && now_ns > since_ns)
 		__sync_fetch_and_add(&core->charged_ns, (now_ns - since_ns) * rate / SPEED_ONE);
 }
@@ -213,6 +226,8 @@ static __always_inline void budget_refresh(struct core_ctx *core, u64 now_ns)
 
 	if (policy == BUDGET_FIXED)
 		return;
+	if (core->probe)
+		core->probe = 0;
 	if (!core->overlap_ns || budget_used_ns(core, policy, now_ns) >= budget_ns(core->strictest))
 		return;
 	core->overlap_ns = now_ns;

@@ -24,6 +24,9 @@ enum limits {
 	EXE_NAME_LEN = 64,
 };
 
+/* 1 in fixed point, as threadPerf is given. */
+#define SPEED_ONE 1024
+
 /* The task classes, highest first. */
 enum task_class {
 	CLASS_CRITICAL = 0,
@@ -87,6 +90,12 @@ struct core_ctx {
 	u64 charge_ns; /* dynamic budget: charged up to here; 0: batch does not run beside */
 	u64 charged_ns; /* dynamic budget: used up so far */
 	u64 charge_rate; /* dynamic budget: of SPEED_ONE, since charge_ns */
+	u64 company_ns; /* with counters: since when it has this company */
+	u64 beside_ns; /* how long it had company BATCH before that, in all */
+	u64 mixed_ns; /* the same for MIXED */
+	u32 company; /* enum company */
+	u32 periods; /* with counters: busy periods so far */
+	u32 probe; /* dynamic budget: 1 while batch stays away, to see critical work alone */
 } __attribute__((aligned(64)));
 
 /* How long batch may run beside critical work (budget.bpf.h). */
@@ -105,6 +114,41 @@ struct budget {
 	u32 beyond; /* objective: of 1000 jobs, how many may be later */
 	u64 budget_ns; /* fixed, refresh and dynamic */
 	u64 objective_ns;
+};
+
+/* Whom a core's one critical task has beside it (counter.bpf.h). */
+enum company {
+	COMPANY_NONE = 0, /* its siblings idle */
+	COMPANY_BATCH = 1, /* some run batch, none anything else */
+	NR_COMPANIES = 2,
+	COMPANY_MIXED = 2, /* anything else */
+};
+
+/* What the counters of a lane read last. */
+struct lane_count {
+	u64 instructions;
+	u64 cycles;
+	u64 read_ns; /* 0: they could not be read */
+	u64 core_beside_ns; /* of its core then: company BATCH and MIXED, in all */
+	u64 core_mixed_ns;
+	u64 span_ns; /* of the interval that ends with the next reading; 0: it is none */
+	u64 beside_ns; /* of that, beside batch */
+	u32 budget; /* of the task that ran in it */
+	u32 next_budget; /* of the task that runs */
+} __attribute__((aligned(64)));
+
+/* What critical work did in such intervals. */
+struct ipc_sum {
+	u64 instructions;
+	u64 cycles;
+	u64 intervals;
+};
+
+/* What critical work with one budget loses beside batch, measured. */
+struct budget_ipc {
+	struct ipc_sum sums[NR_COMPANIES];
+	u32 known; /* 1 once both are known well enough */
+	u32 loss; /* then, of SPEED_ONE */
 };
 
 /* Latencies are counted up to twice the objective. */
@@ -160,6 +204,7 @@ struct settings {
 	u32 nr_rules;
 	u32 has_cgroup_rules;
 	u32 trace; /* 1: promotions and evictions write lines into the kernel's trace */
+	u32 counters; /* 1: instructions and cycles of each lane are counted (counter.bpf.h) */
 	struct budget budget; /* beside tasks of rules without one */
 	u32 thread_perf[MAX_LANES_PER_CORE]; /* [n - 1]: speed of a lane when n run, of 1024 */
 };

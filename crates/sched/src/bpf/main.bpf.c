@@ -178,6 +178,7 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	lane->job_ns = tctx->job_ns;
 	lane->pid = p->pid;
 	lane->marks = tctx->job_tid > 0;
+	count_begins(cpu, tctx->budget);
 	was_critical = lane->was_critical;
 	lane->was_critical = class == CLASS_CRITICAL;
 	lane->rechecked = 0;
@@ -214,6 +215,7 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 		lane->evict_ns = 0;
 	}
 	lane->overdue = 0;
+	count_ends(cpu, now_ns);
 	/* the core sets follow when it is known what the lane does next */
 	lane_state_write(lane, LANE_OTHER, now_ns);
 	if (!runnable)
@@ -310,6 +312,26 @@ SEC("tp_btf/cgroup_rmdir")
 int BPF_PROG(sidelane_cgroup_rmdir, struct cgroup *cgrp, const char *path)
 {
 	return report_cgroup(cgrp, true);
+}
+
+/* Loaded where there are counters: the operations above may not read them. */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(sidelane_count_switch, bool preempt, struct task_struct *prev,
+	     struct task_struct *next)
+{
+	count_read(bpf_get_smp_processor_id(), scx_bpf_now());
+	return 0;
+}
+
+SEC("fentry/sched_tick")
+int BPF_PROG(sidelane_count_tick)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	u64 now_ns = scx_bpf_now();
+
+	count_ends(cpu, now_ns);
+	count_read(cpu, now_ns);
+	return 0;
 }
 
 /* clang-format off */

@@ -52,6 +52,7 @@ enum {
 	BPF_MAP_TYPE_TASK_STORAGE,
 	BPF_MAP_TYPE_RINGBUF,
 	BPF_MAP_TYPE_HASH_OF_MAPS,
+	BPF_MAP_TYPE_PERF_EVENT_ARRAY,
 	BPF_F_NO_PREALLOC = 1,
 	BPF_F_MMAPABLE = 1024,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
@@ -80,6 +81,14 @@ long native_timer_start(const struct bpf_timer *timer, u64 after_ns);
 #define bpf_timer_init(timer, map, clock) ((void)(timer), (void)(map), 0)
 #define bpf_timer_set_callback(timer, callback) ((void)(timer), (void)(callback), 0)
 #define bpf_timer_start(timer, after_ns, flags) native_timer_start((timer), (after_ns))
+
+/* Counters of this CPU: instructions, or cycles. In scheduler.c, which knows the maps. */
+struct bpf_perf_event_value {
+	u64 counter, enabled, running;
+};
+enum { BPF_F_CURRENT_CPU = -1 };
+long native_perf_event_read(const void *map, struct bpf_perf_event_value *value);
+#define bpf_perf_event_read_value(map, flags, value, size) native_perf_event_read((map), (value))
 
 static inline u64 bpf_ktime_get_ns(void)
 {

@@ -22,6 +22,7 @@ const SETTING_KEYS: &[&str] = &[
     "borrow",
     "budget_ms",
     "objective",
+    "counters",
 ];
 /// Most lanes of a core that `smt` can leave.
 const CORE_LANES_MAX: usize = 1024;
@@ -51,6 +52,7 @@ pub(super) const CONFIGURATION: Shape = Shape {
         ("borrow", IN_SETTINGS),
         ("budget_ms", IN_SETTINGS),
         ("objective", IN_SETTINGS),
+        ("counters", IN_SETTINGS),
     ],
 };
 
@@ -169,6 +171,7 @@ fn settings(value: Value, machine: &Machine) -> Result<Settings> {
             "starvation_bound_ms" => settings.starvation_bound_ns = time(10.0, 10_000.0)?,
             "overdue_slice_ms" => settings.overdue_slice_ns = time(0.1, 100.0)?,
             "borrow" | "budget_ms" | "objective" => {} // together, above
+            "counters" => settings.counters = value.boolean()?,
             "promote" => settings.promote = value.boolean()?,
             "promote_after_ms" => settings.promote_after_ns = time(0.0, 1000.0)?,
             _ => settings.smt_level = Some(value.integer(0..=u32::MAX)?).filter(|level| *level > 0),
@@ -214,14 +217,24 @@ fn budget(section: &Section, machine: &Machine) -> Result<Budget> {
                 budget_ns,
                 thread_perf: speeds.clone(),
             },
+            // all of it is charged until counters show what is lost
+            Interference::Kinds(_) if has_counters(section)? => Budget::Dynamic {
+                budget_ns,
+                thread_perf: Vec::new(),
+            },
             Interference::Kinds(_) => {
                 return Err(value.error(
-                    "borrow = \"dynamic\" needs a machine with thread_perf, not with interference",
+                    "borrow = \"dynamic\" needs a machine with thread_perf, or counters = true",
                 ));
             }
         },
         _ => Budget::Off,
     })
+}
+
+/// Have lanes counters of instructions and cycles?
+fn has_counters(section: &Section) -> Result<bool> {
+    (section.get("counters")).map_or(Ok(false), |value| value.boolean())
 }
 
 /// The objective, which stands with `borrow = "slo"` only.

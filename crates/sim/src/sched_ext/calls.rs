@@ -150,6 +150,18 @@ extern "C" fn native_timer_set(element: c_uint, after_ns: c_ulonglong) {
     });
 }
 
+/// Instructions are work done on the lane, cycles the time that it ran anything: one a nanosecond.
+#[unsafe(no_mangle)]
+extern "C" fn native_counter(cycles: bool) -> c_ulonglong {
+    with(0, |_, engine| {
+        let cpu = engine.this_lane;
+        match cycles {
+            true => engine.busy_ns(cpu),
+            false => engine.work_ns(cpu) as c_ulonglong,
+        }
+    })
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_task_cpu(p: *const native::task_struct) -> c_int {
     with(0, |_, engine| engine.task(id_of(p)).lane as c_int)

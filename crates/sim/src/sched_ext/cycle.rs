@@ -3,8 +3,8 @@
 use super::calls::operate;
 use super::entity::{Entity, Queue};
 use super::{
-    Budget, DSQ_LOCAL, DSQ_LOCAL_ON, ENQ_LAST, ENQ_PREEMPT, ENQ_WAKEUP, KICK_IDLE, KICK_PREEMPT,
-    ObjectiveState, SchedExt, WAKE_SYNC, native,
+    Budget, Counted, DSQ_LOCAL, DSQ_LOCAL_ON, ENQ_LAST, ENQ_PREEMPT, ENQ_WAKEUP, KICK_IDLE,
+    KICK_PREEMPT, ObjectiveState, SchedExt, WAKE_SYNC, native,
 };
 use crate::engine::Engine;
 use crate::record::Step;
@@ -72,8 +72,14 @@ impl Scheduler for SchedExt {
         };
         self.charge(engine, cpu);
         let p = self.pointer(id);
+        let counters = self.settings.counters;
         // SAFETY: see `wake`.
-        operate(self, engine, || unsafe { native::sidelane_tick(p) });
+        operate(self, engine, || unsafe {
+            if counters {
+                native::sidelane_count_tick();
+            }
+            native::sidelane_tick(p);
+        });
         if *self.slice_ns(id) == 0 {
             self.look(engine, cpu);
         }
@@ -186,6 +192,11 @@ impl Scheduler for SchedExt {
                 windows: objective.windows,
                 missed: objective.missed,
             })
+    }
+
+    fn counted(&self) -> Option<Counted> {
+        let ipc = self.tables.ipcs.first()?;
+        self.settings.counters.then(|| Counted::of(ipc))
     }
 
     fn check(&mut self, _engine: &Engine) -> Result<()> {
@@ -383,6 +394,7 @@ impl SchedExt {
         let Some(id) = next else {
             if !was_idle {
                 self.update_idle(engine, cpu, true);
+                self.switched(engine);
             }
             // What was put back may have gone to this lane's own queue.
             if !self.local[cpu as usize].is_empty() {
@@ -405,6 +417,17 @@ impl SchedExt {
         let p = self.pointer(id);
         // SAFETY: see `wake`.
         operate(self, engine, || unsafe { native::sidelane_running(p) });
+        self.switched(engine);
+    }
+
+    /// The tracepoint of context switches, on this lane.
+    fn switched(&mut self, engine: &mut Engine) {
+        if self.settings.counters {
+            // SAFETY: the tracing program reads neither task.
+            operate(self, engine, || unsafe {
+                native::sidelane_count_switch(false, null_mut(), null_mut())
+            });
+        }
     }
 
     fn update_idle(&mut self, engine: &mut Engine, cpu: u32, idle: bool) {

@@ -17,7 +17,7 @@ mod queues;
 mod settings;
 mod tables;
 
-pub use settings::{Budget, ObjectiveState, Settings};
+pub use settings::{Budget, Counted, ObjectiveState, Settings};
 
 use crate::engine::{Engine, Event};
 use crate::record::Step;

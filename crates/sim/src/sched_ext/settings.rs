@@ -28,6 +28,9 @@ pub struct Settings {
     pub thread_perf: Vec<f64>,
     /// How long batch may run beside critical work.
     pub budget: Budget,
+    /// Lanes have counters of instructions and cycles: what critical work loses beside batch is
+    /// measured by them, for the dynamic policy.
+    pub counters: bool,
 }
 
 /// How long batch may run beside critical work, ns: the policies of `budget.bpf.h`.
@@ -71,6 +74,32 @@ pub struct ObjectiveState {
     pub missed: u64,
 }
 
+/// What counters showed of critical work beside batch and alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Counted {
+    /// Instructions a cycle with idle siblings; NaN before there was any.
+    pub ipc_alone: f64,
+    /// The same beside batch.
+    pub ipc_beside: f64,
+    /// Of 1, what is lost beside batch; none: not known well enough yet.
+    pub loss: Option<f64>,
+}
+
+impl Counted {
+    /// As the scheduler keeps it.
+    pub(super) fn of(ipc: &native::budget_ipc) -> Counted {
+        let of = |company: u32| {
+            let sum = &ipc.sums[company as usize];
+            sum.instructions as f64 / sum.cycles as f64
+        };
+        Counted {
+            ipc_alone: of(native::company_COMPANY_NONE),
+            ipc_beside: of(native::company_COMPANY_BATCH),
+            loss: (ipc.known != 0).then(|| f64::from(ipc.loss) / f64::from(native::SPEED_ONE)),
+        }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Settings {
@@ -84,6 +113,7 @@ impl Default for Settings {
             smt_level: None,
             thread_perf: Vec::new(),
             budget: Budget::default(),
+            counters: false,
         }
     }
 }
@@ -95,6 +125,7 @@ impl Settings {
         native::settings {
             budget,
             trace: 0,
+            counters: u32::from(self.counters),
             thread_perf: speeds,
             slice_ns: [self.slice_ns, self.slice_ns, self.batch_slice_ns],
             starvation_bound_ns: [0, self.normal_bound_ns, self.starvation_bound_ns],

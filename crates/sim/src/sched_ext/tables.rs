@@ -13,6 +13,8 @@ pub(super) struct Tables {
     /// The simulator's timers have no state of their own.
     core_timers: Vec<u64>,
     pub objectives: Vec<native::objective>,
+    lane_counts: Vec<native::lane_count>,
+    pub ipcs: Vec<native::budget_ipc>,
     /// Most online lanes of any core.
     pub widest: u32,
 }
@@ -28,6 +30,8 @@ impl Tables {
             rules: rules(),
             core_timers: Vec::new(),
             objectives: vec![native::objective::default(); native::limits_NR_BUDGETS as usize],
+            lane_counts: vec![native::lane_count::default(); engine.machine.nr_lanes],
+            ipcs: vec![native::budget_ipc::default(); native::limits_NR_BUDGETS as usize],
             widest: 1,
         };
         for core in &engine.machine.cores {
@@ -78,5 +82,7 @@ impl Tables {
         lend(native::native_map_RULES, &mut self.rules);
         lend(native::native_map_CORE_TIMERS, &mut self.core_timers);
         lend(native::native_map_OBJECTIVES, &mut self.objectives);
+        lend(native::native_map_LANE_COUNTS, &mut self.lane_counts);
+        lend(native::native_map_BUDGET_IPCS, &mut self.ipcs);
     }
 }

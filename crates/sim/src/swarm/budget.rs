@@ -47,8 +47,9 @@ impl Watch {
         let clock = &core.clock;
         let spent_ns = match &self.settings.budget {
             Budget::BorrowIdle => return Some(closed_ns),
-            // what the controller allows is not seen from outside
+            // what the controller allows, or counters show, is not seen from outside
             Budget::Off | Budget::Objective { .. } => return None,
+            Budget::Dynamic { .. } if self.settings.counters => return None,
             Budget::Fixed(ns) | Budget::Refresh(ns) => clock.start_ns? + ns,
             Budget::Dynamic { budget_ns, .. } => {
                 let spent_ns = clock.spent_ns.or_else(|| clock.spends_ns(*budget_ns));

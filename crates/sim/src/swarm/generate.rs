@@ -169,6 +169,7 @@ fn settings(draws: &mut Draws, widest: u64) -> Settings {
         },
         promote: draws.percent(85),
         promote_after_ns: draws.magnitude(1, 5 * MS),
+        counters: draws.percent(30),
     }
 }
 

@@ -1,0 +1,152 @@
+//! Counters of instructions and cycles on each lane: what `bpf/counter.bpf.h` reads.
+
+use crate::Error;
+use crate::bpf::BpfSkel;
+use crate::loader::load_error;
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Func;
+use libbpf_rs::{MapCore, MapFlags};
+use perf_event::events::{Event, Hardware, Software};
+use perf_event::{Builder, Counter};
+use serde::Deserialize;
+use std::fmt;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Whether to count, `counters` in the `[scheduler]` table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UseCounters {
+    /// Where they exist and the dynamic policy can use them.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+    /// The kernel's clock in place of both: everything is lost or nothing. For tests on
+    /// machines without hardware counters.
+    Clock,
+}
+
+/// Why nothing is counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoCounters {
+    /// No budget is dynamic.
+    NotNeeded,
+    /// The configuration says so.
+    Off,
+    /// The machine has none for us.
+    Missing(String),
+}
+
+impl fmt::Display for NoCounters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoCounters::NotNeeded => write!(f, "no budget was dynamic at the start"),
+            NoCounters::Off => write!(f, "counters = \"off\""),
+            NoCounters::Missing(reason) => write!(f, "{reason}"),
+        }
+    }
+}
+
+/// Two counters on each lane, which count as long as this lives.
+pub(crate) struct Counters {
+    /// CPU number, instructions, cycles.
+    lanes: Vec<(u32, Counter, Counter)>,
+}
+
+impl Counters {
+    /// Opens them for all these lanes.
+    pub(crate) fn open(
+        which: UseCounters,
+        cpus: impl IntoIterator<Item = u32>,
+    ) -> Result<Counters, NoCounters> {
+        let lanes = cpus.into_iter().map(|cpu| {
+            let pair = match which {
+                UseCounters::Off => return Err(NoCounters::Off),
+                UseCounters::Auto => [
+                    count(cpu, Hardware::INSTRUCTIONS),
+                    count(cpu, Hardware::CPU_CYCLES),
+                ],
+                UseCounters::Clock => [
+                    count(cpu, Software::CPU_CLOCK),
+                    count(cpu, Software::CPU_CLOCK),
+                ],
+            };
+            let [instructions, cycles] = pair.map(|counter| counter.map_err(|e| missing(cpu, &e)));
+            Ok((cpu, instructions?, cycles?))
+        });
+        Ok(Counters {
+            lanes: lanes.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Hands them to the loaded scheduler.
+    pub(crate) fn lend(&self, skel: &BpfSkel) -> Result<(), Error> {
+        for (cpu, instructions, cycles) in &self.lanes {
+            let maps = [
+                (&skel.maps.instruction_events, instructions),
+                (&skel.maps.cycle_events, cycles),
+            ];
+            for (map, counter) in maps {
+                let fd = counter.as_raw_fd().to_ne_bytes();
+                map.update(&cpu.to_ne_bytes(), &fd, MapFlags::ANY)
+                    .map_err(load_error("hand counters to"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts an event on a CPU, whoever runs there. Pinned: it does not take turns with others,
+/// so that both counters always count at the same time, or cannot be read.
+fn count<E: Event>(cpu: u32, event: E) -> io::Result<Counter> {
+    Builder::new(event)
+        .any_pid()
+        .one_cpu(cpu as usize)
+        .include_kernel()
+        .pinned(true)
+        .enabled(true)
+        .build()
+}
+
+fn missing(cpu: u32, error: &io::Error) -> NoCounters {
+    NoCounters::Missing(match error.raw_os_error() {
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENOSYS) => format!(
+            "CPU {cpu} has no counters of instructions and cycles, or its hypervisor shows none"
+        ),
+        _ => format!("those of CPU {cpu} cannot be opened: {error}"),
+    })
+}
+
+/// Has the kernel the function at which a tick of a lane can be seen?
+pub(crate) fn ticks_can_be_seen() -> bool {
+    let Ok(btf) = Btf::from_vmlinux() else {
+        return false;
+    };
+    btf.type_by_name::<Func<'_>>("sched_tick").is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_opened_or_it_is_said_why_not() {
+        match Counters::open(UseCounters::Auto, [0]) {
+            Ok(counters) => assert_eq!(counters.lanes.len(), 1),
+            Err(NoCounters::Missing(reason)) => assert!(reason.contains("CPU 0"), "{reason}"),
+            Err(other) => panic!("{other}"),
+        }
+        assert_eq!(
+            Counters::open(UseCounters::Off, [0]).err(),
+            Some(NoCounters::Off)
+        );
+    }
+
+    #[test]
+    fn reasons_are_told_apart() {
+        let of = |number| missing(3, &io::Error::from_raw_os_error(number)).to_string();
+        assert!(of(libc::ENOENT).contains("hypervisor"));
+        assert!(of(libc::EACCES).contains("CPU 3 cannot be opened"));
+    }
+}
