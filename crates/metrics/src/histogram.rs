@@ -5,6 +5,7 @@
 //! shifts only, hence equal on every machine. Memory and text are proportional to the number of
 //! buckets in use.
 
+use crate::latency::Quantile;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -43,6 +44,35 @@ impl LogHistogram {
     /// Counts one value.
     pub fn record(&mut self, value: u64) {
         *self.counts.entry(bucket_of(value)).or_default() += 1;
+    }
+
+    /// Counts a value several times.
+    pub fn record_many(&mut self, value: u64, count: u64) {
+        if count > 0 {
+            *self.counts.entry(bucket_of(value)).or_default() += count;
+        }
+    }
+
+    /// What was counted after `before`, an earlier state; none if it counted more.
+    pub fn since(&self, before: &LogHistogram) -> Option<LogHistogram> {
+        let mut counts = self.counts.clone();
+        for (bucket, earlier) in &before.counts {
+            let count = counts.get_mut(bucket)?;
+            *count = count.checked_sub(*earlier)?;
+        }
+        counts.retain(|_, count| *count > 0);
+        Some(LogHistogram { counts })
+    }
+
+    /// The q-quantile by nearest rank, as the largest value of its bucket; none of nothing.
+    pub fn quantile(&self, q: Quantile) -> Option<u64> {
+        let rank = q.rank(usize::try_from(self.count()).ok()?) as u64;
+        let mut so_far = 0;
+        let at = self.counts.iter().find(|(_, count)| {
+            so_far += **count;
+            so_far >= rank
+        });
+        at.map(|(bucket, _)| largest_in(*bucket))
     }
 
     /// Adds the counts of another histogram.
@@ -144,6 +174,21 @@ mod tests {
             expected
         );
         assert!(LogHistogram::default().cumulative().is_empty());
+    }
+
+    #[test]
+    fn what_came_after_an_earlier_state() {
+        let before = LogHistogram::of([10, 20]);
+        let mut after = before.clone();
+        after.record_many(20, 3);
+        after.record_many(99, 0);
+        assert_eq!(after.since(&before), Some(LogHistogram::of([20, 20, 20])));
+        assert_eq!(before.since(&after), None);
+        assert_eq!(before.since(&LogHistogram::of([11])), None);
+        assert_eq!(before.since(&before), Some(LogHistogram::default()));
+        assert_eq!(after.quantile(Quantile::P50), Some(20));
+        assert_eq!(after.quantile(Quantile::percent(20)), Some(10));
+        assert_eq!(LogHistogram::default().quantile(Quantile::P50), None);
     }
 
     #[test]

@@ -5,6 +5,9 @@
 //! - [`latency`]: percentiles by nearest rank, medians over repetitions.
 //! - [`histogram`]: counts in logarithmic buckets, for distributions that have to travel or be drawn.
 //! - [`trace`]: what a trace of scheduling events says about batch beside critical tasks.
+//! - [`smt`]: density, capacity, productivity, MT1-equivalent time.
+//! - [`recording`]: a file of such intervals.
+//! - [`snapshot`]: totals that a collector counted, and what lies between two readings.
 //! - [`thread_perf`]: what makes threadPerf valid, and the nearest valid one to measured speeds.
 //! - [`online::rates`]: threadPerf from work done and time at each density, while the machine works.
 //!
@@ -19,5 +22,8 @@ pub mod histogram;
 pub mod latency;
 pub mod online;
 pub mod proc_stat;
+pub mod recording;
+pub mod smt;
+pub mod snapshot;
 pub mod thread_perf;
 pub mod trace;

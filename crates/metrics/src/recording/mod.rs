@@ -1,0 +1,91 @@
+//! Recordings: intervals of a collector in a compact file.
+//!
+//! A file is [`MAGIC`] and the version, then frames: a marker, the payload's length and its CRC-32
+//! (little-endian), the payload: a [`Frame`] in postcard's encoding, compressed by deflate. A frame that
+//! is damaged is left out, and reading goes on at the next marker: intervals do not build on each other.
+
+mod read;
+mod write;
+
+pub use read::{Fault, Frames, open};
+pub use write::Writer;
+
+use crate::snapshot::Interval;
+use serde::{Deserialize, Serialize};
+
+/// How a recording begins.
+pub const MAGIC: &[u8; 8] = b"SIDELREC";
+/// The version that is written and read.
+pub const VERSION: u32 = 1;
+
+/// How a frame begins.
+const MARKER: &[u8; 4] = b"\xf5SLF";
+/// Longest payload, compressed or not: hostile lengths cost no memory.
+const PAYLOAD_MAX: usize = 256 << 20;
+
+/// What a file holds, one after the other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Frame {
+    /// The first.
+    Header(Header),
+    /// An interval.
+    Interval(Interval),
+    /// The collector was started anew; what passed between is not recorded.
+    Restarted(String),
+    /// The last, unless the recorder was killed.
+    End(End),
+}
+
+/// What was recorded.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// The version of the program.
+    pub program: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The scheduler that was attached at the beginning, if any.
+    pub scheduler: Option<String>,
+    /// Lanes that were online at the beginning.
+    pub lanes: u32,
+    /// When it began, ms since 1970.
+    pub wall_ms: i64,
+    /// Length of an interval, ms.
+    pub interval_ms: u64,
+    /// The command that was run meanwhile.
+    pub command: Option<Vec<String>>,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Exit status of the command; none without one, or if a signal ended it.
+    pub status: Option<i32>,
+    /// Frames before this one.
+    pub frames: u64,
+}
+
+/// Why a file cannot be written, or is no recording.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The system says so.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// It begins otherwise.
+    #[error("it is no recording of 'sidelane record'")]
+    NoRecording,
+    /// It was written by another version.
+    #[error("it has version {found} of the format, and this program reads version {VERSION}")]
+    Version {
+        /// That version.
+        found: u32,
+    },
+    /// Nothing tells what was recorded.
+    #[error("its beginning is damaged: {0}")]
+    NoHeader(String),
+    /// Something that cannot be encoded.
+    #[error("cannot encode a frame: {0}")]
+    Encode(String),
+}
+
+#[cfg(test)]
+mod tests;
