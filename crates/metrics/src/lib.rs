@@ -7,6 +7,7 @@
 //! - [`trace`]: what a trace of scheduling events says about batch beside critical tasks.
 //! - [`smt`]: density, capacity, productivity, MT1-equivalent time.
 //! - [`recording`]: a file of such intervals.
+//! - [`report`]: what a recording says, and two of them compared.
 //! - [`snapshot`]: totals that a collector counted, and what lies between two readings.
 //! - [`thread_perf`]: what makes threadPerf valid, and the nearest valid one to measured speeds.
 //! - [`online::rates`]: threadPerf from work done and time at each density, while the machine works.
@@ -23,6 +24,7 @@ pub mod latency;
 pub mod online;
 pub mod proc_stat;
 pub mod recording;
+pub mod report;
 pub mod smt;
 pub mod snapshot;
 pub mod thread_perf;

@@ -165,7 +165,7 @@ impl Notes {
             (self.lost, "changes were lost; times of tasks are too low"),
             (
                 self.inconsistent,
-                "totals of tasks or cgroups changed while read, and are left out",
+                "totals of tasks were read while they changed; they count an interval later",
             ),
             (
                 self.unknown_lanes,

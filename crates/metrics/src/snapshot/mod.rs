@@ -152,7 +152,7 @@ pub struct Notes {
     pub unknown_lanes: u64,
     /// Changes that could not be counted: too many lanes at once, no memory.
     pub lost: u64,
-    /// Totals that were read while they changed, or went back: not counted in that interval.
+    /// Totals that were read while they changed, or went back: they count an interval later.
     pub inconsistent: u64,
     /// Tasks that ended and are counted only in their cgroups.
     pub unlisted_tasks: u64,
