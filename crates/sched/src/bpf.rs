@@ -24,6 +24,16 @@ pub mod lanes {
     include!(concat!(env!("OUT_DIR"), "/lanes_skel.rs"));
 }
 
+/// The collector of metrics (`bpf/metrics.bpf.c`).
+pub mod metrics {
+    include!(concat!(env!("OUT_DIR"), "/metrics_skel.rs"));
+}
+
+/// Layouts of the collector of metrics (`bpf/metrics_intf.h`).
+pub mod metrics_intf {
+    include!(concat!(env!("OUT_DIR"), "/metrics_intf.rs"));
+}
+
 /// C structures of which any bytes are a valid value.
 ///
 /// # Safety
@@ -42,6 +52,13 @@ unsafe impl Plain for intf::objective {}
 unsafe impl Plain for intf::budget_ipc {}
 unsafe impl Plain for intf::cgroup_event {}
 unsafe impl Plain for intf::lane_signal {}
+unsafe impl Plain for u64 {}
+unsafe impl Plain for metrics_intf::metrics_core {}
+unsafe impl Plain for metrics_intf::metrics_lane {}
+unsafe impl Plain for metrics_intf::density_record {}
+unsafe impl Plain for metrics_intf::metrics_reading {}
+unsafe impl Plain for metrics_intf::metrics_ended {}
+unsafe impl Plain for metrics_intf::metrics_cgroup {}
 
 /// A structure of zeros.
 pub fn zeroed<T: Plain>() -> T {

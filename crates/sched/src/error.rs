@@ -57,7 +57,7 @@ pub enum Error {
     NoSchedExt,
     /// Loading BPF needs privileges.
     #[error(
-        "loading a scheduler needs root (CAP_SYS_ADMIN, or CAP_BPF with CAP_PERFMON); run as root"
+        "loading BPF programs needs root (CAP_SYS_ADMIN, or CAP_BPF with CAP_PERFMON); run as root"
     )]
     NotPrivileged,
     /// The kernel refused the scheduler.
@@ -79,6 +79,9 @@ pub enum Error {
     /// The lane signal cannot be kept or served.
     #[error("the lane signal: cannot go on: {0}")]
     Signal(String),
+    /// Metrics cannot be collected.
+    #[error("the metrics: {0}")]
+    Metrics(String),
     /// No running scheduler to read counters from.
     #[error("no Sidelane scheduler is attached; start one with 'sidelane run'")]
     NotRunning,

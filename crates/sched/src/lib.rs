@@ -17,6 +17,7 @@ mod error;
 mod exit_reason;
 mod layout;
 mod loader;
+pub mod metrics;
 mod resolve;
 pub mod rules;
 pub mod running;

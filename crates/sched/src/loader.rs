@@ -141,7 +141,7 @@ fn hush_libbpf() {
 }
 
 /// The end of what libbpf warned of: the verifier's verdict comes last.
-fn libbpf_warnings() -> String {
+pub(crate) fn libbpf_warnings() -> String {
     const LINES: usize = 40;
     let kept = LIBBPF_WARNINGS
         .lock()

@@ -24,6 +24,14 @@ pub fn is_attached() -> bool {
         .is_ok_and(|name| name.trim().starts_with("sidelane"))
 }
 
+/// How many schedulers were attached since boot; 0 where the kernel does not tell.
+pub(crate) fn enable_seq() -> u64 {
+    let text = std::fs::read_to_string("/sys/kernel/sched_ext/enable_seq");
+    text.ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
+}
+
 /// The running scheduler's map of this name, whose values have this size.
 pub(crate) fn map(name: &[u8], value_size: usize) -> Result<MapHandle, Error> {
     if !nix::unistd::geteuid().is_root() {

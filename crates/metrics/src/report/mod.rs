@@ -232,13 +232,15 @@ impl Sum {
     fn tell_clocks(&mut self, interval: &Interval) {
         // below it, it is the clock's steady adjustment
         const SET_MS: i64 = 100;
+        // below it, it is the time between two looks at clocks
+        const SUSPENDED_NS: u64 = 100_000_000;
         if interval.clock_set_ms.abs() >= SET_MS {
             let ms = interval.clock_set_ms;
             self.warn(&format!(
                 "the wall clock was set by {ms} ms; lengths are not affected"
             ));
         }
-        if interval.suspended_ns >= 1_000_000 {
+        if interval.suspended_ns >= SUSPENDED_NS {
             let seconds = interval.suspended_ns as f64 / 1e9;
             self.warn(&format!(
                 "the machine was suspended for {seconds:.1} s, which count as no time"

@@ -55,17 +55,19 @@ fn core_between(before: &CoreTotals, after: &CoreTotals) -> Result<CoreTotals, D
         return Err(DeltaError::OtherCores);
     }
     let core = after.core;
-    let between = |before: u64, after: u64| {
-        (after.checked_sub(before)).ok_or(DeltaError::CoreBackwards { core })
+    let between = |what: &'static str, before: u64, after: u64| {
+        (after.checked_sub(before)).ok_or(DeltaError::CoreBackwards { core, what })
     };
     let times = before.by_density_ns.iter().zip(&after.by_density_ns);
-    let times: Result<_, _> = times.map(|(b, a)| between(*b, *a)).collect();
+    let times: Result<_, _> = times
+        .map(|(b, a)| between("time at a density", *b, *a))
+        .collect();
     let lanes = before.lanes.iter().zip(&after.lanes);
     let lanes: Result<_, _> = lanes
         .map(|(before, after)| {
             let counted = before.instructions.zip(after.instructions);
             Ok(LaneTotals {
-                busy_ns: between(before.busy_ns, after.busy_ns)?,
+                busy_ns: between("lanes' busy time", before.busy_ns, after.busy_ns)?,
                 // a lane that was offline meanwhile counts anew
                 instructions: counted.and_then(|(before, after)| after.checked_sub(before)),
                 ..*after
@@ -74,7 +76,7 @@ fn core_between(before: &CoreTotals, after: &CoreTotals) -> Result<CoreTotals, D
         .collect();
     Ok(CoreTotals {
         core,
-        elapsed_ns: between(before.elapsed_ns, after.elapsed_ns)?,
+        elapsed_ns: between("time", before.elapsed_ns, after.elapsed_ns)?,
         by_density_ns: times?,
         lanes: lanes?,
     })

@@ -197,10 +197,12 @@ pub enum DeltaError {
     #[error("the second reading was taken before the first")]
     Backwards,
     /// A total of a core became less.
-    #[error("a total of core {core} went back")]
+    #[error("core {core}: its {what} went back")]
     CoreBackwards {
         /// The core's number.
         core: u32,
+        /// Which total.
+        what: &'static str,
     },
     /// Cores came or went within a run.
     #[error("the readings have different cores")]

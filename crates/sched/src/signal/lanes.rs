@@ -101,7 +101,7 @@ impl<'a> Tracer<'a> {
 }
 
 /// Makes every lane switch once: the tracer has not seen what began to run before it came.
-fn switch_everywhere(topology: &Topology) {
+pub(crate) fn switch_everywhere(topology: &Topology) {
     let cpus: Vec<u32> = topology.online().iter().collect();
     let visit = move || {
         for cpu in cpus {

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Collects what SMT metrics are made of, on any scheduler, by tracing: time at each density
+ * (density.bpf.h), what tasks and cgroups used (usage.bpf.h).
+ *
+ * Source: z/VM for z13: thread density, MT1-equivalent time.
+ * Does not: count instructions; the reader does.
+ */
+#include <scx/common.bpf.h>
+
+#include "usage.bpf.h"
+
+#define TASK_DEAD 0x80
+
+char _license[] SEC("license") = "GPL";
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(metrics_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	u32 cpu = bpf_get_smp_processor_id(), busy = next->pid != 0;
+	struct metrics_lane *lane = lane_of(cpu);
+	struct density_record *record = NULL;
+	u64 now_ns, mt1;
+	bool began = READ_ONCE(control.began_ns) != 0;
+
+	if (!lane || lane->core == METRICS_NO_CORE)
+		__sync_fetch_and_add(&control.unknown_lanes, 1);
+	if (!lane)
+		return 0;
+	lane->changes++;
+	fence(lane);
+	if (lane->busy != busy) {
+		lane->busy = busy;
+		fence(lane);
+		record = record_of(core_changed(lane->core, cpu * 2));
+	}
+	now_ns = record ? record->at_ns : bpf_ktime_get_ns();
+	mt1 = core_mt1(lane->core, cpu, now_ns);
+	/* another lane's change may have been earlier than it became visible */
+	if (mt1 < lane->start_mt1)
+		mt1 = lane->start_mt1;
+	if (began && prev->pid && lane->start_ns)
+		task_leaves(prev, lane, now_ns, mt1, preempt || !prev_state,
+			    prev_state & TASK_DEAD);
+	if (began && next->pid)
+		task_enters(next, now_ns);
+	lane->start_ns = now_ns;
+	lane->start_mt1 = mt1;
+	lane->pid = next->pid;
+	fence(lane);
+	lane->changes++;
+	return 0;
+}
+
+/*
+ * A lane has gone offline: the kernel does not trace its last switch, to idle. What ran last
+ * there, the kernel's own thread, is not charged for it.
+ */
+SEC("tp_btf/cpuhp_exit")
+int BPF_PROG(metrics_offline, unsigned int cpu, int state, int step, int result)
+{
+	struct metrics_lane *lane = lane_of(cpu);
+
+	if (!lane || result || step != bpf_core_enum_value(enum cpuhp_state, CPUHP_TEARDOWN_CPU))
+		return 0;
+	if (lane->pid && lane->start_ns)
+		lane->busy_ns += counted_ns(lane->start_ns, bpf_ktime_get_ns());
+	lane->busy = 0;
+	lane->pid = 0;
+	lane->start_ns = 0;
+	fence(lane);
+	core_changed(lane->core, cpu * 2);
+	return 0;
+}
+
+/* @p may run, and its job begins. */
+static __always_inline int task_wakes(struct task_struct *p)
+{
+	u64 now_ns = bpf_ktime_get_ns();
+	struct metrics_task *task;
+
+	if (!READ_ONCE(control.began_ns))
+		return 0;
+	task = task_of(p);
+	if (!task)
+		return 0;
+	if (!task->job_ns)
+		task->job_ns = now_ns;
+	if (!task->queued_ns && !p->on_cpu)
+		task->queued_ns = now_ns;
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(metrics_wakeup, struct task_struct *p)
+{
+	return task_wakes(p);
+}
+
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(metrics_wakeup_new, struct task_struct *p)
+{
+	return task_wakes(p);
+}
+
+/* The reader asks for a view. Returns how many cores and lanes could not be read. */
+SEC("syscall")
+int metrics_read(void *ctx)
+{
+	int missed = 0;
+	u32 i;
+
+	bpf_for(i, 0, nr_cores)
+		missed += view_core(i);
+	bpf_for(i, 0, nr_lanes)
+		missed += view_lane(i);
+	return missed;
+}
+
+/* What the task that runs on @lane used since it was charged last; read on @cpu. */
+static __always_inline void running_task(struct metrics_reading *reading, struct metrics_lane *lane,
+					 u32 cpu, u64 mt1_rest)
+{
+	u64 now_ns = bpf_ktime_get_ns(), mt1 = core_mt1(lane->core, cpu, now_ns);
+
+	reading->run_ns = lane->start_ns;
+	reading->pending.raw_ns = counted_ns(lane->start_ns, now_ns);
+	if (mt1 > lane->start_mt1)
+		reading->pending.mt1_ns = (mt1 - lane->start_mt1 + mt1_rest) >> METRICS_SPEED_SHIFT;
+}
+
+/* Tells the reader what a living task used: a reading, then its jobs. */
+SEC("iter/task")
+int metrics_tasks_read(struct bpf_iter__task *ctx)
+{
+	struct task_struct *p = ctx->task;
+	struct metrics_reading reading = {};
+	u32 try, own = bpf_get_smp_processor_id();
+	struct metrics_task *task;
+	struct metrics_lane *lane;
+
+	if (!p)
+		return 0;
+	task = bpf_task_storage_get(&metrics_tasks, p, 0, 0);
+	if (!task)
+		return 0;
+	describe(&reading, p);
+	reading.cpu = BPF_CORE_READ(p, thread_info.cpu);
+	lane = lane_of(reading.cpu);
+	if (!lane)
+		return 0;
+	reading.torn = 1;
+	bpf_for(try, 0, TRIES) {
+		u64 changes = READ_ONCE(lane->changes);
+
+		fence(lane);
+		reading.times = task->times;
+		reading.run_ns = 0;
+		__builtin_memset(&reading.pending, 0, sizeof(reading.pending));
+		if (lane->pid == reading.pid && lane->start_ns)
+			running_task(&reading, lane, own, task->mt1_rest);
+		else if (task->queued_ns)
+			reading.pending.waiting_ns = counted_ns(task->queued_ns,
+								bpf_ktime_get_ns());
+		fence(lane);
+		if (!(changes & 1) && READ_ONCE(lane->changes) == changes) {
+			reading.torn = 0;
+			break;
+		}
+	}
+	bpf_seq_write(ctx->meta->seq, &reading, sizeof(reading));
+	bpf_seq_write(ctx->meta->seq, task->jobs, sizeof(task->jobs));
+	return 0;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Layouts shared by the collector of metrics and its reader (Rust, through bindgen).
+ */
+#ifndef SIDELANE_METRICS_INTF_H
+#define SIDELANE_METRICS_INTF_H
+
+#ifndef __VMLINUX_H__
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef int s32;
+typedef unsigned long long u64;
+#endif
+
+enum metrics_limits {
+	METRICS_LANES_MAX = 64, /* of a core */
+	METRICS_CORES_MAX = 4096,
+	METRICS_ENDED_MAX = 4096, /* ended tasks that are listed */
+	METRICS_CGROUPS_MAX = 2048,
+	METRICS_NO_CORE = 0x7fffffff,
+	METRICS_NAME_LEN = 16,
+	METRICS_SPEED_SHIFT = 14, /* speeds are of 1 << this */
+};
+
+/*
+ * Latencies: the first bucket is all below 1 << FIRST ns, then four an octave, the last one
+ * all from 1 << LAST on.
+ */
+enum metrics_jobs {
+	METRICS_JOB_FIRST = 10,
+	METRICS_JOB_LAST = 36,
+	METRICS_JOB_BUCKETS = 4 * (METRICS_JOB_LAST - METRICS_JOB_FIRST) + 2,
+};
+
+/* What a core did up to a moment at which the number of its busy lanes changed. */
+struct density_record {
+	u64 at_ns;
+	u64 mt1; /* MT1 clock: sum of time x speed of a lane, in ns << METRICS_SPEED_SHIFT */
+	u32 busy; /* lanes that are busy from then on */
+	u32 speed; /* of each of them, of 1 << METRICS_SPEED_SHIFT */
+	u64 by_density_ns[METRICS_LANES_MAX + 1]; /* by lanes busy, from 0 */
+};
+
+/* One core. The loader fills it. */
+struct metrics_core {
+	u32 first_lane; /* its lanes are metrics_core_lanes[first_lane .. +nr_lanes] */
+	u32 nr_lanes;
+	u64 current; /* changes << 32 | index of the record that holds */
+	u64 pad[6];
+} __attribute__((aligned(64)));
+
+/* One lane. The loader fills in its core. */
+struct metrics_lane {
+	u32 core; /* index, or METRICS_NO_CORE */
+	u32 busy; /* 1: a task runs */
+	u32 pid; /* of the task that runs; 0: none */
+	u32 fence; /* written for the order of memory accesses only */
+	u64 changes; /* odd while a switch is counted */
+	u64 start_ns; /* when that task began to run; 0: nothing was seen yet */
+	u64 start_mt1; /* the core's MT1 clock then */
+	u64 busy_ns; /* total */
+	u64 pad[2];
+} __attribute__((aligned(64)));
+
+struct metrics_times {
+	u64 raw_ns;
+	u64 mt1_ns;
+	u64 waiting_ns;
+	u64 runs;
+};
+
+/* What a task used so far. */
+struct metrics_task {
+	struct metrics_times times;
+	u64 mt1_rest; /* below a nanosecond */
+	u64 queued_ns; /* since when it could run and does not; 0: it runs or sleeps */
+	u64 job_ns; /* when its job began; 0: it sleeps, or began before all this */
+	u32 jobs[METRICS_JOB_BUCKETS]; /* by latency */
+};
+
+/* The same as told to the reader: of a living task followed by its jobs, as u32. */
+struct metrics_reading {
+	u32 pid;
+	u32 tgid;
+	u64 start_ns;
+	u64 cgroup;
+	char comm[METRICS_NAME_LEN];
+	u32 class; /* enum task_class + 1; 0: unknown */
+	u32 torn; /* 1: it changed while it was read */
+	u32 cpu; /* of its lane */
+	u32 pad;
+	u64 run_ns; /* when it began to run there; 0: it does not run */
+	struct metrics_times times; /* what it was charged for */
+	struct metrics_times pending; /* what not yet: it runs, or waits */
+};
+
+struct metrics_ended {
+	struct metrics_reading reading;
+	u32 jobs[METRICS_JOB_BUCKETS];
+};
+
+struct metrics_ended_key {
+	u32 pid;
+	u32 pad;
+	u64 start_ns;
+};
+
+struct metrics_cgroup {
+	struct metrics_times times;
+	u64 jobs[METRICS_JOB_BUCKETS];
+};
+
+/* What reader and collector tell each other. */
+struct metrics_control {
+	u64 began_ns; /* nothing is counted before; 0: not yet */
+	u64 lost; /* changes that could not be counted */
+	u64 unknown_lanes; /* switches on lanes without a core */
+	u64 ended; /* tasks that ended and were listed */
+	u64 unlisted_cgroups; /* switches counted for cgroup 0 */
+	/* of a lane, by lanes busy; a change holds for a core from its next record on */
+	u32 speeds[METRICS_LANES_MAX + 1];
+	u32 pad;
+};
+
+#endif /* SIDELANE_METRICS_INTF_H */

@@ -1,0 +1,340 @@
+//! The collector of SMT metrics: traces context switches, beside any scheduler.
+//!
+//! Nothing is pinned: when this process ends, the kernel forgets the collector and its totals.
+
+mod instructions;
+mod rates;
+mod reading;
+pub mod record;
+mod tables;
+mod watch;
+
+pub use watch::Watch;
+
+use crate::Error;
+use crate::bpf::metrics::types::metrics_control;
+use crate::bpf::metrics::{MetricsSkel, MetricsSkelBuilder};
+use crate::bpf::metrics_intf as intf;
+use crate::{cgroups, running};
+use instructions::Instructions;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, OpenObject, ProgramInput};
+use nix::time::{ClockId, clock_gettime};
+use reading::{CgroupTable, TaskTable};
+use sidelane_metrics::snapshot::{Notes, RateSource, Rates, Snapshot};
+use sidelane_topology::{CpuList, Topology};
+use std::collections::HashMap;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often a reading is tried anew because something changed under it.
+const TRIES: u32 = 4;
+
+/// How long a lane may be within a switch. That takes moments, unless a hypervisor steps in.
+const SWITCH_MAX: Duration = Duration::from_millis(200);
+
+/// The scheduler's contexts of tasks: what they hold first is the class.
+const SCHEDULER_TASKS: &[u8] = b"tasks";
+const _: () = assert!(std::mem::offset_of!(crate::bpf::types::task_ctx, class) == 0);
+
+/// By what work is to be counted.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// threadPerf and where it is from; nothing: one that is typical, as assumed. Of fewer lanes than
+    /// the cores have, it is continued as if further lanes added nothing.
+    pub rates: Option<Rates>,
+    /// Learn the rates from instructions where the machine counts them.
+    pub counters: bool,
+}
+
+/// Memory in which a [`Collector`] lives.
+pub struct Place(MaybeUninit<OpenObject>);
+
+impl Default for Place {
+    fn default() -> Place {
+        Place(MaybeUninit::uninit())
+    }
+}
+
+/// A running collector.
+pub struct Collector<'a> {
+    _links: Vec<Link>,
+    task_reader: Link,
+    skel: MetricsSkel<'a>,
+    topology: Topology,
+    rates: Rates,
+    instructions: Option<Instructions>,
+    begun_ns: u64,
+    /// Schedulers that were attached since boot, when the collector began: classes are of that one.
+    attached: u64,
+    /// Lanes that were online at the last reading.
+    online: CpuList,
+    hotplug: u64,
+    inconsistent: u64,
+    messages: Vec<String>,
+    cgroup_mount: Option<PathBuf>,
+    cgroup_paths: HashMap<u64, String>,
+    cgroups: CgroupTable,
+    /// As told last.
+    tasks: reading::Tasks,
+    /// Busy time of lanes as told last, by CPU number.
+    lanes: HashMap<u32, u64>,
+    /// Ended tasks that were not listed, as told last.
+    unlisted: u64,
+}
+
+impl<'a> Collector<'a> {
+    /// Starts to collect.
+    ///
+    /// # Errors
+    /// No privilege, a kernel without what is needed, a machine beyond the limits, no valid threadPerf.
+    pub fn start(settings: &Settings, place: &'a mut Place) -> Result<Collector<'a>, Error> {
+        if !nix::unistd::geteuid().is_root() {
+            return Err(Error::NotPrivileged);
+        }
+        crate::loader::prepare_libbpf();
+        let topology = Topology::read(Path::new("/"))?;
+        let rates = rates::rates(settings, topology.lanes_per_core_max())?;
+        let tables = tables::Tables::new(&topology)?;
+        let builder = MetricsSkelBuilder::default();
+        let mut open = builder.open(&mut place.0).map_err(failed("open"))?;
+        tables.size(&mut open)?;
+        let attached = running::enable_seq();
+        if let Ok(map) = running::map(SCHEDULER_TASKS, size_of::<crate::bpf::types::task_ctx>()) {
+            let shared = open.maps.tasks.reuse_fd(map.as_fd());
+            shared.map_err(failed("share the scheduler's tasks with"))?;
+        }
+        let mut skel = open.load().map_err(failed("load"))?;
+        tables.fill(&skel)?;
+        set_speeds(&mut skel, &rates.thread_perf);
+        let progs = &skel.progs;
+        let tracers = [
+            &progs.metrics_switch,
+            &progs.metrics_wakeup,
+            &progs.metrics_wakeup_new,
+            &progs.metrics_offline,
+        ];
+        let links: Result<Vec<Link>, _> = tracers.map(|p| p.attach_trace()).into_iter().collect();
+        let task_reader = progs.metrics_tasks_read.attach();
+        let task_reader = task_reader.map_err(failed("attach"))?;
+        crate::signal::lanes::switch_everywhere(&topology);
+        let begun_ns = now_ns(ClockId::CLOCK_MONOTONIC)?;
+        if let Some(data) = skel.maps.data_metrics_data.as_mut() {
+            // SAFETY: one aligned word of a mapping that the kernel reads, too
+            unsafe { std::ptr::write_volatile(&raw mut data.control.began_ns, begun_ns) };
+        }
+        let mut messages = Vec::new();
+        let instructions = (settings.counters)
+            .then(|| Instructions::start(&topology))
+            .and_then(|counted| counted.map_err(|e| messages.push(e.to_string())).ok());
+        Ok(Collector {
+            _links: links.map_err(failed("attach"))?,
+            task_reader,
+            skel,
+            online: topology.online().clone(),
+            topology,
+            rates,
+            instructions,
+            begun_ns,
+            attached,
+            hotplug: 0,
+            inconsistent: 0,
+            messages,
+            cgroup_mount: cgroups::mount_point(Path::new("/")).ok().flatten(),
+            cgroup_paths: HashMap::new(),
+            cgroups: CgroupTable::default(),
+            tasks: reading::Tasks::new(),
+            lanes: HashMap::new(),
+            unlisted: 0,
+        })
+    }
+
+    /// Reads the totals.
+    ///
+    /// # Errors
+    /// The kernel refuses to tell them, or they change too fast to be read.
+    pub fn read(&mut self) -> Result<Snapshot, Error> {
+        self.ask_for_view()?;
+        let taken_ns = now_ns(ClockId::CLOCK_MONOTONIC)?;
+        let wall_ms = wall_ms();
+        let suspended_ns = suspended_ns()?;
+        self.look_at_online()?;
+        let mut cores = reading::cores(&self.skel, &self.topology, &self.online)?;
+        // clocks of lanes may differ, above all where lanes come online
+        for lane in cores.iter_mut().flat_map(|core| &mut core.lanes) {
+            let told = self.lanes.entry(lane.cpu).or_default();
+            *told = lane.busy_ns.max(*told);
+            lane.busy_ns = *told;
+        }
+        self.count_instructions(&mut cores);
+        // before the table is read: what ends meanwhile may be in it, and is not missing
+        let ended = self.control(|control| &control.ended);
+        let (tasks, groups) = self.read_tasks()?;
+        self.inconsistent += tasks.torn;
+        self.unlisted = self.unlisted.max(ended.saturating_sub(tasks.ended));
+        Ok(Snapshot {
+            begun_ns: self.begun_ns,
+            taken_ns,
+            wall_ms,
+            suspended_ns,
+            rates: self.rates.clone(),
+            cores,
+            tasks: tasks.into_totals(&mut self.tasks),
+            cgroups: self.cgroups.update(groups, &self.cgroup_paths),
+            notes: self.notes(),
+        })
+    }
+
+    /// Why it does not see all of the machine any more, by the last reading, and should be started anew.
+    pub fn outdated(&self) -> Option<&'static str> {
+        let known = self.topology.lanes().map(|lane| lane.cpu).collect();
+        if !self.online.is_subset(&known) {
+            return Some(LANES_CAME);
+        }
+        let other = running::enable_seq() != self.attached;
+        other.then_some("a scheduler was attached, whose classes it does not know")
+    }
+
+    /// Has the kernel write down what cores and lanes did until now.
+    fn ask_for_view(&self) -> Result<(), Error> {
+        let begin = Instant::now();
+        loop {
+            let run = (self.skel.progs.metrics_read).test_run(ProgramInput::default());
+            if run.map_err(failed("read"))?.return_value == 0 {
+                return Ok(());
+            }
+            if begin.elapsed() > SWITCH_MAX {
+                let reason = "cores change faster than they can be read";
+                return Err(Error::Metrics(reason.to_owned()));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Tasks and cgroups that belong together: what a running task has not been charged for yet is
+    /// added to its cgroup, unless it was charged between the two readings.
+    fn read_tasks(&mut self) -> Result<(TaskTable, reading::Cgroups), Error> {
+        let mut tries = 0;
+        loop {
+            let tasks = TaskTable::read(&self.skel, &self.task_reader)?;
+            let mut groups = reading::cgroups(&self.skel)?;
+            let unsure_ns = tasks.add_pending(&self.skel, &mut groups)?;
+            tries += 1;
+            if unsure_ns < reading::PENDING_MATTERS_NS || tries == TRIES {
+                self.look_for_paths(&groups);
+                return Ok((tasks, groups));
+            }
+        }
+    }
+
+    fn look_for_paths(&mut self, groups: &reading::Cgroups) {
+        let unknown = |id: &u64| *id != 0 && !self.cgroup_paths.contains_key(id);
+        if let Some(mount) = &self.cgroup_mount
+            && groups.keys().any(unknown)
+        {
+            // removed ones keep the path that they had
+            self.cgroup_paths.extend(cgroups::list(mount));
+            for id in groups.keys() {
+                self.cgroup_paths.entry(*id).or_default();
+            }
+        }
+    }
+
+    fn look_at_online(&mut self) -> Result<(), Error> {
+        let online = tables::online(Path::new("/"))?;
+        if online != self.online {
+            self.hotplug += 1;
+            self.online = online;
+        }
+        Ok(())
+    }
+
+    fn count_instructions(&mut self, cores: &mut [sidelane_metrics::snapshot::CoreTotals]) {
+        let Some(instructions) = &mut self.instructions else {
+            return;
+        };
+        match instructions.count(cores, &self.rates.thread_perf) {
+            Ok(Some(thread_perf)) => {
+                set_speeds(&mut self.skel, &thread_perf);
+                self.rates = Rates {
+                    source: RateSource::Counters,
+                    thread_perf,
+                };
+            }
+            Ok(None) => {}
+            Err(reason) => {
+                self.messages.push(reason);
+                self.instructions = None;
+            }
+        }
+    }
+
+    /// A word that the kernel counts.
+    fn control(&self, word: fn(&metrics_control) -> &u64) -> u64 {
+        let data = self.skel.maps.data_metrics_data.as_ref();
+        // SAFETY: an aligned word of a mapping that the kernel writes
+        data.map_or(0, |data| unsafe {
+            std::ptr::read_volatile(word(&data.control))
+        })
+    }
+
+    fn notes(&self) -> Notes {
+        Notes {
+            hotplug: self.hotplug,
+            unknown_lanes: self.control(|c| &c.unknown_lanes),
+            lost: self.control(|c| &c.lost),
+            inconsistent: self.inconsistent,
+            unlisted_tasks: self.unlisted,
+            unlisted_cgroups: self.control(|c| &c.unlisted_cgroups),
+            messages: self.messages.clone(),
+        }
+    }
+}
+
+/// Why a collector does not see the whole machine any more.
+const LANES_CAME: &str = "lanes came online that were not there before";
+
+/// The error of a step.
+fn failed<E: std::fmt::Display>(step: &'static str) -> impl Fn(E) -> Error {
+    move |error| {
+        let details = crate::loader::libbpf_warnings();
+        Error::Metrics(format!("cannot {step} the collector: {error}\n{details}"))
+    }
+}
+
+/// Sets the speeds of lanes by which MT1 clocks go.
+fn set_speeds(skel: &mut MetricsSkel<'_>, thread_perf: &[f64]) {
+    let Some(data) = skel.maps.data_metrics_data.as_mut() else {
+        return;
+    };
+    let one = f64::from(1u32 << intf::metrics_limits_METRICS_SPEED_SHIFT);
+    let speeds = data.control.speeds.iter_mut().skip(1);
+    for (word, speed) in speeds.zip(thread_perf) {
+        // SAFETY: one aligned word of a mapping that the kernel reads, too
+        unsafe { std::ptr::write_volatile(word, (speed * one).round() as u32) };
+    }
+}
+
+fn now_ns(clock: ClockId) -> Result<u64, Error> {
+    let time = clock_gettime(clock).map_err(|e| Error::Metrics(e.to_string()))?;
+    Ok(Duration::from(time).as_nanos() as u64)
+}
+
+/// How long the machine was suspended since boot.
+fn suspended_ns() -> Result<u64, Error> {
+    // between two clocks anything may happen: the least is nearest
+    let mut least_ns = u64::MAX;
+    for _ in 0..5 {
+        let running_ns = now_ns(ClockId::CLOCK_MONOTONIC)?;
+        let ns = now_ns(ClockId::CLOCK_BOOTTIME)?.saturating_sub(running_ns);
+        least_ns = least_ns.min(ns);
+    }
+    Ok(least_ns)
+}
+
+fn wall_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as i64)
+}

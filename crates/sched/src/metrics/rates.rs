@@ -1,0 +1,59 @@
+//! By what work is counted to begin with.
+
+use super::Settings;
+use crate::Error;
+use sidelane_metrics::snapshot::{RateSource, Rates};
+use sidelane_metrics::thread_perf;
+
+/// The rates to begin with, for cores of so many lanes.
+pub(super) fn rates(settings: &Settings, lanes: usize) -> Result<Rates, Error> {
+    let given = settings.rates.clone().unwrap_or_else(|| Rates {
+        source: RateSource::Assumed,
+        thread_perf: typical(lanes),
+    });
+    if let Some(fault) = thread_perf::fault(&given.thread_perf) {
+        return Err(Error::Metrics(format!("threadPerf is not valid: {fault}")));
+    }
+    let known = given.thread_perf.len();
+    let last = given.thread_perf.last().copied().unwrap_or(1.0);
+    // further lanes add nothing: the core's rate stays
+    let further = (known + 1..=lanes).map(|n| last * known as f64 / n as f64);
+    let speeds = given.thread_perf.iter().copied().chain(further);
+    Ok(Rates {
+        source: given.source,
+        thread_perf: speeds.collect(),
+    })
+}
+
+/// Published values: of a Xeon with two lanes, of POWER7 with four.
+fn typical(lanes: usize) -> Vec<f64> {
+    match lanes {
+        1 | 2 => vec![1.0, 0.6],
+        _ => vec![1.0, 0.75, 0.57, 0.45],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_continued_and_labelled() {
+        let given = |source, thread_perf: &[f64]| Settings {
+            rates: Some(Rates {
+                source,
+                thread_perf: thread_perf.to_vec(),
+            }),
+            counters: false,
+        };
+        let assumed = rates(&Settings::default(), 2).unwrap();
+        assert_eq!(assumed.source, RateSource::Assumed);
+        assert_eq!(assumed.thread_perf, [1.0, 0.6]);
+        let eight = rates(&Settings::default(), 8).unwrap();
+        assert_eq!(thread_perf::fault(&eight.thread_perf), None);
+        assert_eq!((eight.thread_perf.len(), eight.thread_perf[7]), (8, 0.225));
+        let calibrated = rates(&given(RateSource::Calibrated, &[1.0, 0.7]), 2).unwrap();
+        assert_eq!(calibrated.source, RateSource::Calibrated);
+        assert!(rates(&given(RateSource::Given, &[1.0, 1.7]), 2).is_err());
+    }
+}

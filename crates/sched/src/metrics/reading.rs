@@ -1,0 +1,317 @@
+//! What the collector tells, as totals of cores, tasks and cgroups.
+
+use super::failed;
+use crate::Error;
+use crate::bpf::metrics::MetricsSkel;
+use crate::bpf::{Plain, from_bytes, metrics_intf as intf};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags};
+use sidelane_metrics::histogram::LogHistogram;
+use sidelane_metrics::snapshot::{CgroupTotals, Class, CoreTotals, LaneTotals, TaskTotals, Usage};
+use sidelane_topology::{CpuList, Topology};
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
+
+/// So much time of a task that may or may not be in its cgroup's total is worth another reading.
+pub(super) const PENDING_MATTERS_NS: u64 = 5_000_000;
+
+/// Entries that are read from a map at once.
+const BATCH: u32 = 512;
+
+const JOB_BUCKETS: usize = intf::metrics_jobs_METRICS_JOB_BUCKETS as usize;
+
+/// Cgroups by id.
+pub(super) type Cgroups = BTreeMap<u64, Usage>;
+
+/// Tasks by key.
+pub(super) type Tasks = BTreeMap<(u32, u64), Usage>;
+
+/// Totals of all cores, as of the view that was asked for last.
+pub(super) fn cores(
+    skel: &MetricsSkel<'_>,
+    topology: &Topology,
+    online: &CpuList,
+) -> Result<Vec<CoreTotals>, Error> {
+    let lane = |cpu: u32| {
+        let busy_ns: u64 = entry(&skel.maps.metrics_lane_view, cpu)?;
+        Ok(LaneTotals {
+            cpu,
+            online: online.contains(cpu),
+            busy_ns,
+            instructions: None,
+        })
+    };
+    let core = |core: &sidelane_topology::Core| {
+        let index = core.index as u32;
+        let record: intf::density_record = entry(&skel.maps.metrics_view, index)?;
+        let times = &record.by_density_ns[..=core.lanes.len().min(LANES_MAX)];
+        let lanes: Result<_, Error> = core.lanes.iter().map(|l| lane(l.cpu)).collect();
+        Ok(CoreTotals {
+            core: index,
+            elapsed_ns: times.iter().sum(),
+            by_density_ns: times.iter().skip(1).copied().collect(),
+            lanes: lanes?,
+        })
+    };
+    topology.cores().iter().map(core).collect()
+}
+
+const LANES_MAX: usize = intf::metrics_limits_METRICS_LANES_MAX as usize;
+
+fn entry<T: Plain>(map: &impl MapCore, key: u32) -> Result<T, Error> {
+    let bytes = map.lookup(&key.to_ne_bytes(), MapFlags::ANY);
+    let bytes = bytes.map_err(failed("read"))?;
+    let value = bytes.and_then(|bytes| from_bytes(&bytes));
+    value.ok_or_else(|| Error::Metrics(format!("no entry {key} in a table of the collector")))
+}
+
+/// All entries of a hash map.
+fn entries<T: Plain>(map: &impl MapCore) -> Result<Vec<(Vec<u8>, T)>, Error> {
+    let batches = map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+    let parse = |(key, value): (Vec<u8>, Vec<u8>)| from_bytes(&value).map(|value| (key, value));
+    Ok(batches.map_err(failed("read"))?.filter_map(parse).collect())
+}
+
+/// Totals of cgroups, as charged so far.
+pub(super) fn cgroups(skel: &MetricsSkel<'_>) -> Result<Cgroups, Error> {
+    let entries = entries::<intf::metrics_cgroup>(&skel.maps.metrics_cgroups)?;
+    let id = |key: &[u8]| key.try_into().map_or(0, u64::from_ne_bytes);
+    Ok((entries.iter())
+        .map(|(key, group)| (id(key), usage(&group.times, group.jobs.iter().copied())))
+        .collect())
+}
+
+fn usage(times: &intf::metrics_times, jobs: impl Iterator<Item = u64>) -> Usage {
+    let mut histogram = LogHistogram::default();
+    for (bucket, count) in (0..JOB_BUCKETS).zip(jobs) {
+        histogram.record_many(job_ns(bucket), count);
+    }
+    Usage {
+        raw_ns: times.raw_ns,
+        mt1_ns: times.mt1_ns,
+        waiting_ns: times.waiting_ns,
+        runs: times.runs,
+        jobs: histogram,
+    }
+}
+
+/// The longest latency of a bucket; of the last one, the shortest.
+fn job_ns(bucket: usize) -> u64 {
+    let first = 1u64 << intf::metrics_jobs_METRICS_JOB_FIRST;
+    match bucket.checked_sub(1) {
+        None => first - 1,
+        Some(_) if bucket == JOB_BUCKETS - 1 => 1 << intf::metrics_jobs_METRICS_JOB_LAST,
+        Some(index) => ((first / 4 * (index as u64 % 4 + 5)) << (index / 4)) - 1,
+    }
+}
+
+/// A task that runs while it is read.
+struct Running {
+    pid: u32,
+    cgroup: u64,
+    /// What it was not charged for yet.
+    pending: Usage,
+    start_ns: u64,
+    cpu: u32,
+}
+
+/// Tasks as told.
+#[derive(Default)]
+pub(super) struct TaskTable {
+    tasks: BTreeMap<(u32, u64), TaskTotals>,
+    running: Vec<Running>,
+    /// Tasks that changed while they were read.
+    pub(super) torn: u64,
+    /// Those in the table of ended ones.
+    pub(super) ended: u64,
+}
+
+impl TaskTable {
+    /// Reads living tasks, then those that have ended.
+    pub(super) fn read(skel: &MetricsSkel<'_>, reader: &Link) -> Result<TaskTable, Error> {
+        let mut bytes = Vec::new();
+        let mut living = Iter::new(reader).map_err(failed("read"))?;
+        (living.read_to_end(&mut bytes)).map_err(failed("read"))?;
+        let mut table = TaskTable::default();
+        let size = size_of::<intf::metrics_ended>();
+        for one in bytes.chunks_exact(size) {
+            if let Some(one) = from_bytes::<intf::metrics_ended>(one) {
+                table.add_living(&one);
+            }
+        }
+        for (_, one) in entries::<intf::metrics_ended>(&skel.maps.metrics_ended)? {
+            let task = totals(&one, true);
+            table.ended += 1;
+            table.tasks.insert(task.key(), task);
+        }
+        Ok(table)
+    }
+
+    fn add_living(&mut self, one: &intf::metrics_ended) {
+        let reading = &one.reading;
+        self.torn += u64::from(reading.torn);
+        let task = totals(one, false);
+        if reading.torn == 0 && reading.pending.raw_ns + reading.pending.waiting_ns > 0 {
+            self.running.push(Running {
+                pid: reading.pid,
+                cgroup: reading.cgroup,
+                pending: usage(&reading.pending, std::iter::empty()),
+                start_ns: reading.run_ns,
+                cpu: reading.cpu,
+            });
+        }
+        if !task.usage.is_empty() {
+            self.tasks.insert(task.key(), task);
+        }
+    }
+
+    /// Adds to cgroups what their running tasks were not charged for yet. Returns how much time may or
+    /// may not be in them already, because the task left its lane after it was read.
+    pub(super) fn add_pending(
+        &self,
+        skel: &MetricsSkel<'_>,
+        groups: &mut Cgroups,
+    ) -> Result<u64, Error> {
+        let mut lanes = HashMap::new();
+        let mut unsure_ns = 0;
+        for running in &self.running {
+            let lane = match lanes.get(&running.cpu) {
+                Some(lane) => lane,
+                None => {
+                    let read: intf::metrics_lane = entry(&skel.maps.metrics_lanes, running.cpu)?;
+                    lanes.entry(running.cpu).or_insert(read)
+                }
+            };
+            // a waiting task was not charged as long as it does not run
+            let runs = lane.pid == running.pid;
+            let still = match running.start_ns {
+                0 => !runs,
+                start_ns => runs && lane.start_ns == start_ns,
+            };
+            match still {
+                true => groups
+                    .entry(running.cgroup)
+                    .or_default()
+                    .add(&running.pending),
+                false => unsure_ns += running.pending.raw_ns,
+            }
+        }
+        Ok(unsure_ns)
+    }
+
+    /// The tasks, ascending. One that was read while it changed is told as it was `told` before, so that
+    /// nothing counts twice.
+    pub(super) fn into_totals(self, told: &mut Tasks) -> Vec<TaskTotals> {
+        let mut tasks: Vec<TaskTotals> = self.tasks.into_values().collect();
+        for task in &mut tasks {
+            if let Some(before) = told.get(&task.key()) {
+                not_back(&mut task.usage, before);
+            }
+        }
+        *told = tasks
+            .iter()
+            .map(|task| (task.key(), task.usage.clone()))
+            .collect();
+        tasks
+    }
+}
+
+/// Raises times to what they were before.
+fn not_back(usage: &mut Usage, before: &Usage) {
+    usage.raw_ns = usage.raw_ns.max(before.raw_ns);
+    usage.mt1_ns = usage.mt1_ns.max(before.mt1_ns);
+    usage.waiting_ns = usage.waiting_ns.max(before.waiting_ns);
+}
+
+fn totals(one: &intf::metrics_ended, ended: bool) -> TaskTotals {
+    let reading = &one.reading;
+    let comm: Vec<u8> = (reading.comm.iter().map(|&c| c as u8))
+        .take_while(|&c| c != 0)
+        .collect();
+    let mut usage = usage(
+        &reading.times,
+        one.jobs.iter().map(|&count| u64::from(count)),
+    );
+    if reading.torn == 0 {
+        usage.raw_ns += reading.pending.raw_ns;
+        usage.mt1_ns += reading.pending.mt1_ns;
+        usage.waiting_ns += reading.pending.waiting_ns;
+    }
+    TaskTotals {
+        pid: reading.pid,
+        tgid: reading.tgid,
+        start_ns: reading.start_ns,
+        comm: String::from_utf8_lossy(&comm).into_owned(),
+        cgroup: reading.cgroup,
+        class: match reading.class {
+            1 => Some(Class::Critical),
+            2 => Some(Class::Normal),
+            3 => Some(Class::Batch),
+            _ => None,
+        },
+        ended,
+        usage,
+    }
+}
+
+/// Cgroups over the readings: what was told once does not go back.
+#[derive(Default)]
+pub(super) struct CgroupTable {
+    told: Cgroups,
+}
+
+impl CgroupTable {
+    /// The totals now, with paths where known.
+    pub(super) fn update(
+        &mut self,
+        now: Cgroups,
+        paths: &HashMap<u64, String>,
+    ) -> Vec<CgroupTotals> {
+        for (id, mut usage) in now {
+            let told = self.told.entry(id).or_default();
+            not_back(&mut usage, told);
+            *told = usage;
+        }
+        let told = self.told.iter().filter(|(_, usage)| !usage.is_empty());
+        told.map(|(id, usage)| CgroupTotals {
+            id: *id,
+            path: paths.get(id).filter(|path| !path.is_empty()).cloned(),
+            usage: usage.clone(),
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_of_latencies_ascend_and_meet() {
+        assert_eq!(job_ns(0), 1023);
+        assert_eq!(job_ns(1), 1279);
+        assert_eq!(job_ns(4), 2047);
+        assert_eq!(job_ns(5), 2559);
+        assert_eq!(job_ns(JOB_BUCKETS - 2), (1 << 36) - 1);
+        assert_eq!(job_ns(JOB_BUCKETS - 1), 1 << 36);
+        assert!((1..JOB_BUCKETS).all(|bucket| job_ns(bucket) > job_ns(bucket - 1)));
+    }
+
+    #[test]
+    fn what_was_told_of_a_cgroup_does_not_go_back() {
+        let of = |raw_ns| {
+            let usage = Usage {
+                raw_ns,
+                ..Usage::default()
+            };
+            Cgroups::from([(7, usage), (0, Usage::default())])
+        };
+        let mut table = CgroupTable::default();
+        let paths = HashMap::from([(7, "/a".to_owned())]);
+        for (now, told) in [(10, 10), (8, 10), (12, 12)] {
+            let groups = table.update(of(now), &paths);
+            assert_eq!(groups.len(), 1);
+            assert_eq!(groups[0].usage.raw_ns, told);
+            assert_eq!(groups[0].path.as_deref(), Some("/a"));
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Records intervals of the collector in a file.
+
+use super::{Collector, Place, Settings};
+use crate::Error;
+use sidelane_metrics::recording::{Frame, Header, Writer};
+use sidelane_metrics::snapshot::delta;
+use std::io::Write;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether the end has come.
+const POLL: Duration = Duration::from_millis(20);
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// By what work is counted.
+    pub settings: Settings,
+    /// Length of an interval.
+    pub interval: Duration,
+    /// How long; nothing: until stopped or the command ends.
+    pub length: Option<Duration>,
+    /// A program and its arguments, to run meanwhile.
+    pub command: Option<Vec<String>>,
+    /// The version of the program, for the header.
+    pub program: String,
+}
+
+/// How it went.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recorded {
+    /// Intervals in the file.
+    pub intervals: u64,
+    /// Times the collector was started anew, and why.
+    pub restarts: Vec<String>,
+    /// Exit status of the command; none without one, or if a signal ended it.
+    pub status: Option<i32>,
+}
+
+/// Records until the plan's end, the command's, or `stop`. A command that still runs then is asked to
+/// end by SIGTERM.
+///
+/// # Errors
+/// The collector cannot be started, the command neither, or the file cannot be written.
+pub fn record<W: Write>(plan: &Plan, out: W, stop: &AtomicBool) -> Result<Recorded, Error> {
+    let mut writer: Option<Writer<W>> = None;
+    let mut out = Some(out);
+    let mut recorded = Recorded::default();
+    let mut running = None;
+    loop {
+        let mut place = Place::default();
+        let collector = Collector::start(&plan.settings, &mut place)?;
+        if let Some(out) = out.take() {
+            writer = Some(Writer::new(out, header(plan)).map_err(writing)?);
+            running = Some(Running::start(plan)?);
+        }
+        let (Some(writer_now), Some(running_now)) = (writer.as_mut(), running.as_mut()) else {
+            break;
+        };
+        match intervals(
+            plan,
+            collector,
+            writer_now,
+            running_now,
+            stop,
+            &mut recorded,
+        )? {
+            None => break,
+            Some(reason) => {
+                let frame = Frame::Restarted(reason.clone());
+                writer_now.write(&frame).map_err(writing)?;
+                recorded.restarts.push(reason);
+            }
+        }
+    }
+    recorded.status = running.and_then(Running::end);
+    if let Some(writer) = writer {
+        writer.finish(recorded.status).map_err(writing)?;
+    }
+    Ok(recorded)
+}
+
+fn writing(error: sidelane_metrics::recording::Error) -> Error {
+    Error::Metrics(format!("cannot write the recording: {error}"))
+}
+
+/// Writes intervals of one collector. Returns why another one is needed, or nothing at the end.
+fn intervals<W: Write>(
+    plan: &Plan,
+    mut collector: Collector<'_>,
+    writer: &mut Writer<W>,
+    running: &mut Running,
+    stop: &AtomicBool,
+    recorded: &mut Recorded,
+) -> Result<Option<String>, Error> {
+    let mut before = collector.read()?;
+    loop {
+        let over = running.wait(plan.interval, stop);
+        let after = match collector.read() {
+            Ok(after) => after,
+            Err(error) if over => return Err(error),
+            Err(error) => return Ok(Some(error.to_string())),
+        };
+        match delta(&before, &after) {
+            Ok(interval) => {
+                writer.write(&Frame::Interval(interval)).map_err(writing)?;
+                recorded.intervals += 1;
+            }
+            Err(error) if over => return Err(Error::Metrics(error.to_string())),
+            Err(error) => return Ok(Some(error.to_string())),
+        }
+        if over {
+            return Ok(None);
+        }
+        if let Some(reason) = collector.outdated() {
+            return Ok(Some(reason.to_owned()));
+        }
+        before = after;
+    }
+}
+
+fn header(plan: &Plan) -> Header {
+    let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned());
+    let lanes = super::tables::online(std::path::Path::new("/"));
+    Header {
+        program: plan.program.clone(),
+        kernel: read("/proc/sys/kernel/osrelease").unwrap_or_default(),
+        scheduler: read("/sys/kernel/sched_ext/root/ops").ok(),
+        lanes: lanes.map_or(0, |lanes| lanes.len() as u32),
+        wall_ms: super::wall_ms(),
+        interval_ms: plan.interval.as_millis() as u64,
+        command: plan.command.clone(),
+    }
+}
+
+/// The time and the command that bound the recording.
+struct Running {
+    child: Option<Child>,
+    end: Option<Instant>,
+    next: Instant,
+    /// Its status once it has ended; within, none if a signal ended it.
+    status: Option<Option<i32>>,
+}
+
+impl Running {
+    fn start(plan: &Plan) -> Result<Running, Error> {
+        let mut child = None;
+        if let Some([program, args @ ..]) = plan.command.as_deref() {
+            let spawned = Command::new(program).args(args).spawn();
+            let failed = |e| Error::Metrics(format!("cannot start {program}: {e}"));
+            child = Some(spawned.map_err(failed)?);
+        }
+        let now = Instant::now();
+        Ok(Running {
+            child,
+            end: plan.length.and_then(|length| now.checked_add(length)),
+            next: now,
+            status: None,
+        })
+    }
+
+    /// Waits for the end of the interval; true at the end of all.
+    fn wait(&mut self, interval: Duration, stop: &AtomicBool) -> bool {
+        // an interval that took too long does not shorten those that follow
+        self.next = (self.next + interval).max(Instant::now());
+        loop {
+            let now = Instant::now();
+            let ended = self.end.is_some_and(|end| now >= end) || self.child_ended();
+            if ended || stop.load(Ordering::Relaxed) {
+                return true;
+            }
+            let until = self.end.map_or(self.next, |end| end.min(self.next));
+            match until.checked_duration_since(now) {
+                Some(left) if !left.is_zero() => std::thread::sleep(left.min(POLL)),
+                _ => return self.end.is_some_and(|end| now >= end),
+            }
+        }
+    }
+
+    fn child_ended(&mut self) -> bool {
+        if let Some(child) = &mut self.child
+            && let Ok(Some(status)) = child.try_wait()
+        {
+            self.status = Some(status.code());
+        }
+        self.status.is_some()
+    }
+
+    /// Ends the command if it still runs; its exit status.
+    fn end(mut self) -> Option<i32> {
+        if !self.child_ended()
+            && let Some(child) = &mut self.child
+        {
+            let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
+            // it may end at this very moment
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+            self.status = child.wait().ok().map(|status| status.code());
+        }
+        self.status.flatten()
+    }
+}

@@ -1,0 +1,141 @@
+//! The machine as the collector's tables.
+
+use super::failed;
+use crate::Error;
+use crate::bpf::metrics::{MetricsSkel, OpenMetricsSkel};
+use crate::bpf::{Plain, bytes_of, metrics_intf as intf, zeroed};
+use libbpf_rs::{MapCore, MapFlags};
+use sidelane_topology::{CpuList, Topology};
+use std::path::Path;
+
+/// Records of a lane, and of the reader for a core: the one that holds, and the next.
+const RECORDS: u32 = 2;
+
+/// What the collector is told of cores and lanes, offline ones included.
+pub(super) struct Tables {
+    lanes: Vec<intf::metrics_lane>,
+    cores: Vec<intf::metrics_core>,
+    core_lanes: Vec<u32>,
+}
+
+impl Tables {
+    /// Lays out a machine.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] beyond the limits of `bpf/metrics_intf.h`.
+    pub(super) fn new(topology: &Topology) -> Result<Tables, Error> {
+        let no_core = intf::metrics_lane {
+            core: intf::metrics_limits_METRICS_NO_CORE,
+            ..zeroed()
+        };
+        let mut tables = Tables {
+            lanes: vec![no_core; topology.nr_cpu_ids()],
+            cores: Vec::new(),
+            core_lanes: Vec::new(),
+        };
+        for core in topology.cores() {
+            let first_lane = core.lanes.first().map_or(0, |lane| lane.cpu);
+            check_limit("lanes in one core", core.lanes.len(), LANES_MAX)?;
+            tables.cores.push(intf::metrics_core {
+                first_lane: tables.core_lanes.len() as u32,
+                nr_lanes: core.lanes.len() as u32,
+                current: u64::from(first_lane * RECORDS),
+                ..zeroed()
+            });
+            for lane in &core.lanes {
+                tables.core_lanes.push(lane.cpu);
+                if let Some(entry) = tables.lanes.get_mut(lane.cpu as usize) {
+                    entry.core = core.index as u32;
+                }
+            }
+        }
+        check_limit("cores", tables.cores.len(), CORES_MAX)?;
+        Ok(tables)
+    }
+
+    /// Sizes the maps.
+    pub(super) fn size(&self, open: &mut OpenMetricsSkel<'_>) -> Result<(), Error> {
+        let lanes = self.lanes.len() as u32;
+        let cores = self.cores.len() as u32;
+        let maps = &mut open.maps;
+        let sized = [
+            maps.metrics_lanes.set_max_entries(lanes),
+            maps.metrics_lane_view.set_max_entries(lanes),
+            (maps.metrics_records).set_max_entries((lanes + cores) * RECORDS),
+            maps.metrics_cores.set_max_entries(cores),
+            maps.metrics_view.set_max_entries(cores),
+            (maps.metrics_core_lanes).set_max_entries(self.core_lanes.len() as u32),
+        ];
+        let sized: Result<(), _> = sized.into_iter().collect();
+        sized.map_err(failed("size the tables of"))?;
+        if let Some(rodata) = maps.rodata_data.as_mut() {
+            rodata.nr_cores = cores;
+            rodata.nr_lanes = lanes;
+        }
+        Ok(())
+    }
+
+    /// Fills them. All lanes count as idle until they are seen.
+    pub(super) fn fill(&self, skel: &MetricsSkel<'_>) -> Result<(), Error> {
+        fill(&skel.maps.metrics_lanes, &self.lanes)?;
+        fill(&skel.maps.metrics_cores, &self.cores)?;
+        fill(&skel.maps.metrics_core_lanes, &self.core_lanes)?;
+        // the group of all those for which there is no room has to be there
+        let nothing: intf::metrics_cgroup = zeroed();
+        let map = &skel.maps.metrics_cgroups;
+        let made = map.update(&0u64.to_ne_bytes(), bytes_of(&nothing), MapFlags::ANY);
+        made.map_err(failed("fill the tables of"))
+    }
+}
+
+const LANES_MAX: u32 = intf::metrics_limits_METRICS_LANES_MAX;
+const CORES_MAX: u32 = intf::metrics_limits_METRICS_CORES_MAX;
+
+fn fill<T: Plain>(map: &impl MapCore, table: &[T]) -> Result<(), Error> {
+    for (entry, key) in table.iter().zip(0u32..) {
+        let filled = map.update(&key.to_ne_bytes(), bytes_of(entry), MapFlags::ANY);
+        filled.map_err(failed("fill the tables of"))?;
+    }
+    Ok(())
+}
+
+fn check_limit(what: &'static str, found: usize, limit: u32) -> Result<(), Error> {
+    let limit = limit as usize;
+    match found <= limit {
+        true => Ok(()),
+        false => Err(Error::TooLarge { what, found, limit }),
+    }
+}
+
+/// Lanes that are online, below a root.
+pub(super) fn online(root: &Path) -> Result<CpuList, Error> {
+    let path = root.join("sys/devices/system/cpu/online");
+    let text = std::fs::read_to_string(&path);
+    let list = text.map_err(|e| e.to_string());
+    let list = list.and_then(|text| text.trim().parse().map_err(|e| format!("{e}")));
+    list.map_err(|e| Error::Metrics(format!("{}: {e}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sidelane_topology::{Builder, CoreSpec};
+
+    #[test]
+    fn all_lanes_have_their_core() {
+        let machine = Builder::new()
+            .core(CoreSpec::new([0, 3]))
+            .core(CoreSpec::new([1, 4, 5]))
+            .build()
+            .unwrap();
+        let tables = Tables::new(&machine).unwrap();
+        assert_eq!(tables.core_lanes, [0, 3, 1, 4, 5]);
+        let cores: Vec<_> = tables.lanes.iter().map(|lane| lane.core).collect();
+        let none = intf::metrics_limits_METRICS_NO_CORE;
+        assert_eq!(cores, [0, 1, none, 0, 1, 1]);
+        let ranges: Vec<_> = (tables.cores.iter())
+            .map(|core| (core.first_lane, core.nr_lanes, core.current))
+            .collect();
+        assert_eq!(ranges, [(0, 2, 0), (2, 3, 2)]);
+    }
+}
