@@ -11,6 +11,8 @@ mod doctor;
 mod lanes;
 mod man;
 mod model;
+mod record;
+mod report;
 mod reproduce;
 mod run;
 mod sim;
@@ -37,6 +39,8 @@ pub enum Command {
     #[command(hide = true)]
     Man(man::Args),
     Model(model::Args),
+    Record(record::Args),
+    Report(report::Args),
     Reproduce(reproduce::Args),
     Run(run::Args),
     Sim(sim::Args),
@@ -57,6 +61,8 @@ impl Command {
             Command::Lanes(args) => lanes::run(args),
             Command::Man(args) => man::run(args),
             Command::Model(args) => model::run(args),
+            Command::Record(args) => record::run(args),
+            Command::Report(args) => report::run(args),
             Command::Reproduce(args) => reproduce::run(args),
             Command::Run(args) => run::run(args),
             Command::Sim(args) => sim::run(args),

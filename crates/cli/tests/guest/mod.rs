@@ -5,6 +5,7 @@ mod control;
 mod jobs;
 mod lanes;
 mod lifecycle;
+mod metrics;
 mod promote;
 mod protection;
 mod rules;

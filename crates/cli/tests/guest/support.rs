@@ -205,6 +205,10 @@ impl Load {
         self.0.wait().unwrap()
     }
 
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
     /// CPU time it used, in clock ticks.
     pub fn ticks(&self) -> u64 {
         self.stat(11) + self.stat(12)

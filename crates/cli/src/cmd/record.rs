@@ -1,0 +1,118 @@
+//! `sidelane record`: SMT metrics of a time or of a command, in a file.
+
+use super::seconds;
+use crate::exit::BadInput;
+use crate::interrupt;
+use anyhow::Context;
+use sidelane_metrics::calibrate::Calibration;
+use sidelane_metrics::snapshot::{RateSource, Rates};
+use sidelane_sched::metrics::Settings;
+use sidelane_sched::metrics::record::{Plan, record};
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const ABOUT: &str = "\
+Records what the lanes of each core did, and what tasks and cgroups used and waited for, with any
+scheduler. 'sidelane report' reads the file. docs/metrics.md says what is measured and what is not.";
+
+const EXAMPLES: &str = "Examples:
+  sidelane record smt.rec --seconds 60
+  sidelane record build.rec --calibration machine.json -- make -j8
+  sidelane report smt.rec
+
+Needs root and BTF. Ctrl-C ends the recording; so does the end of the command, whose exit status is
+this one's. Without --calibration and --thread-perf typical values are assumed, and said to be.";
+
+/// Record SMT metrics in a file.
+#[derive(clap::Args)]
+#[command(long_about = ABOUT, after_help = EXAMPLES)]
+pub struct Args {
+    /// The file; one of this name is replaced.
+    file: PathBuf,
+    /// How long; without it, until Ctrl-C or the end of the command.
+    #[arg(long, value_name = "S", value_parser = |text: &str| seconds(text, 0.01))]
+    seconds: Option<f64>,
+    /// Length of an interval, ms.
+    #[arg(long, value_name = "MS", default_value_t = 1000,
+        value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
+    interval_ms: u64,
+    #[command(flatten)]
+    rates: RateArgs,
+    /// A command to run meanwhile.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// By what work is counted.
+#[derive(clap::Args)]
+pub struct RateArgs {
+    /// threadPerf from a file of 'sidelane calibrate'.
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
+    /// threadPerf: speeds of a lane when 1, 2, ... lanes of its core run, as in 1,0.6.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        conflicts_with = "calibration"
+    )]
+    thread_perf: Option<Vec<f64>>,
+    /// Do not count instructions where the machine could.
+    #[arg(long)]
+    no_counters: bool,
+}
+
+impl RateArgs {
+    /// As the collector wants them.
+    pub fn settings(&self) -> anyhow::Result<Settings> {
+        let rates = |source, thread_perf| Rates {
+            source,
+            thread_perf,
+        };
+        let rates = match (&self.calibration, &self.thread_perf) {
+            (Some(path), _) => {
+                let read = Calibration::read(path)?;
+                Some(rates(RateSource::Calibrated, read.thread_perf))
+            }
+            (None, Some(speeds)) => {
+                if let Some(fault) = sidelane_metrics::thread_perf::fault(speeds) {
+                    return Err(BadInput(format!("--thread-perf: {fault}")).into());
+                }
+                Some(rates(RateSource::Given, speeds.clone()))
+            }
+            (None, None) => None,
+        };
+        Ok(Settings {
+            rates,
+            counters: !self.no_counters,
+        })
+    }
+}
+
+/// Runs `sidelane record`.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let plan = Plan {
+        settings: args.rates.settings()?,
+        interval: Duration::from_millis(args.interval_ms),
+        length: args.seconds.map(Duration::from_secs_f64),
+        command: Some(args.command).filter(|command| !command.is_empty()),
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let stop = interrupt::flag()?;
+    let file = File::create(&args.file);
+    let file = file.with_context(|| format!("cannot write {}", args.file.display()))?;
+    let recorded = record(&plan, file, stop)?;
+    for reason in &recorded.restarts {
+        eprintln!("sidelane: the collector was started anew: {reason}");
+    }
+    let (intervals, file) = (recorded.intervals, args.file.display());
+    eprintln!("sidelane: {intervals} intervals in {file}");
+    Ok(match (plan.command, recorded.status) {
+        (None, _) => ExitCode::SUCCESS,
+        (Some(_), status) => status
+            .and_then(|status| u8::try_from(status).ok())
+            .map_or(ExitCode::FAILURE, ExitCode::from),
+    })
+}

@@ -1,0 +1,321 @@
+//! The collector of metrics, with and without the scheduler.
+
+use super::support::*;
+use sidelane_metrics::recording::{Frame, open};
+use sidelane_metrics::snapshot::{Class, Interval, TaskTotals};
+use std::fs;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+const FILE: &str = "/run/test.rec";
+/// Spinners run so long.
+const LOAD: Duration = Duration::from_secs(2);
+
+/// A running `sidelane record`.
+struct Recorder(Child);
+
+impl Recorder {
+    /// Starts it and waits until it collects.
+    fn start() -> Recorder {
+        let _ = fs::remove_file(FILE);
+        let child = Command::new(SIDELANE)
+            .args(["record", FILE, "--interval-ms", "250"])
+            .args(["--thread-perf", "1,0.6,0.5,0.4"])
+            .spawn()
+            .unwrap();
+        let recorder = Recorder(child);
+        eventually("it records", || {
+            fs::metadata(FILE).is_ok_and(|file| file.len() > 500)
+        });
+        recorder
+    }
+
+    /// Stops it and adds the intervals up.
+    fn stop(mut self) -> Interval {
+        signal(self.0.id(), "INT");
+        assert!(self.0.wait().unwrap().success());
+        let bytes = fs::read(FILE).unwrap();
+        let (_, frames) = open(&bytes).unwrap();
+        let mut total: Option<Interval> = None;
+        for frame in frames {
+            match (frame.unwrap(), &mut total) {
+                (Frame::Interval(interval), None) => total = Some(interval),
+                (Frame::Interval(interval), Some(total)) => total.add(&interval).unwrap(),
+                _ => {}
+            }
+        }
+        total.unwrap()
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn spin_on(cpu: usize) -> Load {
+    Load::spin(&Traits {
+        cpu: Some(cpu),
+        cgroup: Some("spin"),
+        ..Traits::default()
+    })
+}
+
+fn task<'a>(interval: &'a Interval, load: &Load) -> &'a TaskTotals {
+    let mut tasks = interval.tasks.iter();
+    tasks.find(|task| task.pid == load.pid()).unwrap()
+}
+
+fn close(of: &str, found: u64, expected: u64, tolerance: f64) {
+    let difference = found.abs_diff(expected) as f64;
+    println!("{of}: {found} for {expected}");
+    assert!(
+        difference <= tolerance * expected as f64 + 1e6,
+        "{of}: {found} ns, not {expected} ns"
+    );
+}
+
+/// Stops loads at once and waits until they do not run any more: their times stay then.
+fn stop(loads: &[Load]) {
+    for load in loads {
+        // SAFETY: plain system call; the child is there, since it was not waited for
+        unsafe { libc::kill(load.pid().cast_signed(), libc::SIGSTOP) };
+    }
+    eventually("they have stopped", || {
+        let told: Vec<_> = loads.iter().map(schedstat).collect();
+        std::thread::sleep(Duration::from_millis(100));
+        loads.iter().map(schedstat).eq(told)
+    });
+}
+
+/// Time on lanes and time waiting, as the kernel counts them.
+fn schedstat(load: &Load) -> (u64, u64) {
+    let text = fs::read_to_string(format!("/proc/{}/schedstat", load.pid())).unwrap();
+    let mut words = text.split_whitespace().map(|word| word.parse().unwrap());
+    (words.next().unwrap(), words.next().unwrap())
+}
+
+/// Leaves the first core to the load: this thread and what it starts stay on the others.
+fn leave_the_first_core() {
+    let mine: Vec<usize> = (2..nr_cpus()).collect();
+    // SAFETY: plain system call on this thread
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        mine.iter().for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
+        assert_eq!(
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set),
+            0
+        );
+    }
+}
+
+/// What spinners on these lanes of the first core have to show. At most two, or two on one lane.
+fn check_load(cpus: &[usize], thread_perf: f64) {
+    let recorder = Recorder::start();
+    let loads: Vec<Load> = cpus.iter().map(|&cpu| spin_on(cpu)).collect();
+    std::thread::sleep(LOAD);
+    stop(&loads);
+    let told: Vec<_> = loads.iter().map(schedstat).collect();
+    let interval = recorder.stop();
+    println!("{:?}\n{:?}", interval.notes, interval.cores);
+    let shared = cpus.len() > 1 && cpus[0] == cpus[1];
+    // the kernel counts no task for the time in which it picks the next: much, under emulation
+    let tolerance = if shared { 0.06 } else { 0.01 };
+    for (load, (raw_ns, waiting_ns)) in loads.iter().zip(&told) {
+        let usage = &task(&interval, load).usage;
+        close("raw time", usage.raw_ns, *raw_ns, tolerance);
+        close(
+            "MT1 time",
+            usage.mt1_ns,
+            (usage.raw_ns as f64 * thread_perf) as u64,
+            0.05, // one begins a little before the other
+        );
+        if shared {
+            close("waiting", usage.waiting_ns, *waiting_ns, tolerance);
+        }
+    }
+    let raw_ns: u64 = (loads.iter())
+        .map(|load| task(&interval, load).usage.raw_ns)
+        .sum();
+    let core = &interval.cores[0];
+    let of_core = core.smt(&interval.rates).unwrap().metrics().mt1_ns as u64;
+    let mt1_ns: u64 = (loads.iter())
+        .map(|load| task(&interval, load).usage.mt1_ns)
+        .sum();
+    close("work of the core", mt1_ns, of_core, 0.03);
+    match (shared, cpus.len()) {
+        (false, 2) => close("both lanes", core.by_density_ns[1], raw_ns / 2, 0.02),
+        // moments of others' work on the other lane do not matter
+        _ => close("busy", core.by_density_ns.iter().sum(), raw_ns, 0.02),
+    }
+    let group = (interval.cgroups.iter()).find(|g| g.path.as_deref() == Some("/spin"));
+    // before it moves there, each is in another cgroup
+    close("the cgroup", group.unwrap().usage.raw_ns, raw_ns, 0.02);
+    sums_agree(&interval);
+}
+
+/// Lanes, cores, tasks and cgroups say the same.
+fn sums_agree(interval: &Interval) {
+    for core in &interval.cores {
+        let lanes: u64 = core.lanes.iter().map(|lane| lane.busy_ns).sum();
+        let densities = core.by_density_ns[0] + 2 * core.by_density_ns[1];
+        close("lanes", lanes, densities, 0.01);
+        close("elapsed", core.elapsed_ns, interval.elapsed_ns(), 0.01);
+    }
+    let work = interval.metrics().unwrap().mt1_ns as u64;
+    let tasks: u64 = (interval.tasks.iter()).map(|t| t.usage.mt1_ns).sum();
+    let groups: u64 = (interval.cgroups.iter()).map(|g| g.usage.mt1_ns).sum();
+    // read one after the other, which takes time under emulation
+    close("MT1 time of tasks", tasks, work, 0.015);
+    close("MT1 time of cgroups", groups, work, 0.015);
+    assert_eq!((interval.notes.lost, interval.notes.unknown_lanes), (0, 0));
+}
+
+/// Alone, beside each other, and in turns on one lane.
+fn densities_and_times_are_as_expected() {
+    leave_the_first_core();
+    check_load(&[0], 1.0);
+    check_load(&[0, 1], 0.6);
+    check_load(&[1, 1], 1.0);
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn densities_and_times_with_the_kernel_s_scheduler() {
+    densities_and_times_are_as_expected();
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn densities_and_times_with_the_scheduler() {
+    let scheduler = Scheduler::attach(&[]);
+    densities_and_times_are_as_expected();
+    assert!(scheduler.stop().success());
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn classes_and_jobs_of_the_scheduler_make_throughput() {
+    let scheduler = Scheduler::attach(&["--critical", "cgroup:/critical"]);
+    let recorder = Recorder::start();
+    let script = "i=0; while [ $i -lt 20 ]; do i=$((i+1)); sleep 0.05; done";
+    let critical = Load::spawn(
+        "sh",
+        &["-c", script],
+        &Traits {
+            cgroup: Some("critical"),
+            ..Traits::default()
+        },
+    );
+    let pid = critical.pid();
+    assert!(critical.wait().success());
+    let interval = recorder.stop();
+    let shell = interval.tasks.iter().find(|task| task.pid == pid).unwrap();
+    assert_eq!((shell.class, shell.ended), (Some(Class::Critical), true));
+    assert!(shell.usage.jobs.count() >= 20, "{:?}", shell.usage);
+    let report = sidelane(&["report", FILE]);
+    let text = String::from_utf8_lossy(&report.stdout);
+    println!("{text}");
+    assert!(text.contains("jobs of critical tasks") && text.contains("/critical"));
+    assert!(scheduler.stop().success());
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn stat_has_the_metrics_too() {
+    let scheduler = Scheduler::attach(&[]);
+    let _load = [spin_on(0), spin_on(1)];
+    let line = rates("1");
+    println!("{line}");
+    let of = |what: &str| line["smt"][what].as_f64().unwrap();
+    assert!(of("thread_density") > 1.4 && of("mt_utilization") > 0.4);
+    assert!(of("productivity") > 0.85 && line["busy_lanes"][1].as_f64().unwrap() > 1.5);
+    assert_eq!(line["smt_rates"], "assumed");
+    let interval_s = line["interval_s"].as_f64().unwrap();
+    assert!((0.5..2.5).contains(&(of("busy_ns") / 1e9 / interval_s)));
+    let text = sidelane(&["stat", "0.5", "1", "--thread-perf", "1,0.7"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    println!("{text}");
+    assert!(text.contains("capacity factor") && text.contains("of 1.40"));
+    assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+    let text = sidelane(&["stat", "0.2", "1", "--no-smt"]);
+    assert!(!String::from_utf8_lossy(&text.stdout).contains("density"));
+    assert!(scheduler.stop().success());
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn more_short_tasks_than_are_listed() {
+    const THREADS: usize = 6_000;
+    let recorder = Recorder::start();
+    let start = |_| std::thread::spawn(std::thread::yield_now);
+    for _ in 0..THREADS / 10 {
+        let ten: Vec<_> = (0..10).map(start).collect();
+        ten.into_iter().for_each(|one| one.join().unwrap());
+    }
+    let interval = recorder.stop();
+    println!("{:?}, {} tasks", interval.notes, interval.tasks.len());
+    let ended = interval.tasks.iter().filter(|task| task.ended).count();
+    assert!(interval.notes.unlisted_tasks as usize + ended >= THREADS);
+    assert!(interval.notes.unlisted_tasks as usize <= THREADS + 500);
+    assert_eq!(interval.notes.lost, 0);
+    // their time is in the cgroup nevertheless, and nothing counts twice
+    let work = interval.metrics().unwrap().mt1_ns as u64;
+    let groups: u64 = (interval.cgroups.iter()).map(|g| g.usage.mt1_ns).sum();
+    close("MT1 time of cgroups", groups, work, 0.005);
+    let size = fs::metadata(FILE).unwrap().len();
+    assert!(size < 40 << 20, "{size} bytes");
+}
+
+fn set_smt(wanted: &str) {
+    fs::write("/sys/devices/system/cpu/smt/control", wanted).unwrap();
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn lanes_that_go_and_come_are_told() {
+    let all = online();
+    let recorder = Recorder::start();
+    let _load = spin_on(0);
+    std::thread::sleep(Duration::from_millis(600));
+    set_smt("off");
+    std::thread::sleep(Duration::from_millis(900));
+    set_smt("on");
+    eventually("all lanes are back", || online() == all);
+    std::thread::sleep(Duration::from_millis(600));
+    let interval = recorder.stop();
+    println!(
+        "{}",
+        String::from_utf8_lossy(&sidelane(&["report", FILE]).stdout)
+    );
+    assert!(interval.notes.hotplug >= 2, "{:?}", interval.notes);
+    sums_agree(&interval);
+
+    // lanes that it does not know: it starts anew
+    set_smt("off");
+    let recorder = Recorder::start();
+    set_smt("on");
+    eventually("all lanes are back", || online() == all);
+    std::thread::sleep(Duration::from_secs(2));
+    signal(recorder.0.id(), "INT");
+    eventually("it ends", || {
+        let report = sidelane(&["report", FILE]);
+        let text = String::from_utf8_lossy(&report.stdout).replace("\n  ", " ");
+        text.contains("anew: lanes came online") && !text.contains("its end is missing")
+    });
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn a_command_is_recorded_and_its_status_handed_on() {
+    let output = sidelane(&["record", FILE, "--", "sh", "-c", "sleep 0.3; exit 7"]);
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    let report = sidelane(&["report", FILE, FILE, "--transactions", "10,20"]);
+    let text = String::from_utf8_lossy(&report.stdout);
+    println!("{text}");
+    assert!(text.contains("ETR") && text.contains("100.0"), "{text}");
+    let report = sidelane(&["report", "/etc/passwd"]);
+    assert_eq!(report.status.code(), Some(4));
+}
