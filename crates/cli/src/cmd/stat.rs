@@ -1,8 +1,13 @@
 //! `sidelane stat`: counters of the running scheduler, each interval.
 
 use super::Format;
+use super::record::RateArgs;
 use crate::interrupt;
-use sidelane_sched::stats::{Reader, Watch};
+use serde::Serialize;
+use sidelane_metrics::smt::SmtMetrics;
+use sidelane_metrics::snapshot::RateSource;
+use sidelane_sched::metrics::{Place, Watch as SmtWatch};
+use sidelane_sched::stats::{Rates, Reader, Watch};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,13 +15,16 @@ const EXAMPLES: &str = "Examples:
   sidelane stat              one line a second until Ctrl-C
   sidelane stat 5 3          three lines, five seconds each
   sidelane stat 1 10 --format json
+  sidelane stat --calibration machine.json
 
 Columns: lanes busy with critical, normal and batch work; critical wake-ups a second by where
 they went (whole idle core, core taken back from batch, shared core, had to wait); batch evictions
 a second and their mean wait; runs by the starvation bound; steals a second; critical
 jobs that moved to a better core. With borrow = \"slo\" a line more: the tail of the last
 window, the budget, how many windows missed the objective. With \"dynamic\" too: whether the
-budget is charged by counters or by thread_perf, and what counters have shown.";
+budget is charged by counters or by thread_perf, and what counters have shown. A last line has the
+SMT metrics of all cores together (docs/metrics.md); a tracer of context switches collects them
+meanwhile.";
 
 /// Print counters of the running scheduler, each interval.
 #[derive(clap::Args)]
@@ -31,6 +39,45 @@ pub struct Args {
     /// How the lines are printed; JSON is one document a line.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+    /// Leave the SMT metrics out.
+    #[arg(long)]
+    no_smt: bool,
+    #[command(flatten)]
+    rates: RateArgs,
+}
+
+/// What is printed for an interval.
+#[derive(Serialize)]
+struct Line {
+    #[serde(flatten)]
+    rates: Rates,
+    /// None where they cannot be collected.
+    smt: Option<SmtMetrics>,
+    /// Where the work rates of those are from.
+    smt_rates: Option<RateSource>,
+}
+
+impl Line {
+    fn text(&self, index: u64) -> String {
+        let ratio = |of: Option<f64>| of.map_or("-".to_owned(), |of| format!("{of:.2}"));
+        let share =
+            |of: Option<f64>| of.map_or("-".to_owned(), |of| format!("{:.1} %", of * 100.0));
+        let smt = self.smt.as_ref().map_or(String::new(), |smt| {
+            let assumed = match self.smt_rates {
+                Some(RateSource::Assumed) => " (threadPerf assumed)",
+                _ => "",
+            };
+            format!(
+                "  density {}, capacity factor {} of {}, productivity {}, MT utilisation {}{assumed}\n",
+                ratio(smt.thread_density),
+                ratio(smt.capacity_factor),
+                ratio(smt.max_capacity_factor),
+                ratio(smt.productivity),
+                share(smt.mt_utilization),
+            )
+        });
+        self.rates.line(index) + &smt
+    }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -41,13 +88,30 @@ fn seconds(text: &str) -> Result<f64, String> {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag()?;
     let interval = Duration::from_secs_f64(args.interval);
-    let mut watch = Watch::new(Reader::open()?, interval)?;
+    let reader = Reader::open()?;
+    let mut place = Place::default();
+    let settings = args.rates.settings()?;
+    let mut smt = None;
+    if !args.no_smt {
+        match SmtWatch::start(&settings, &mut place) {
+            Ok(started) => smt = Some(started),
+            Err(error) => eprintln!("sidelane: no SMT metrics: {error}"),
+        }
+    }
+    // last, because to load the collector takes time
+    let mut watch = Watch::new(reader, interval)?;
     let mut printed = 0;
     while args.count.is_none_or(|count| printed < count) {
         let Some(rates) = watch.next(stop)? else {
             break;
         };
-        args.format.print_line(|| rates.line(printed), &rates)?;
+        let metrics = smt.as_mut().and_then(SmtWatch::since_last);
+        let line = Line {
+            rates,
+            smt_rates: metrics.as_ref().map(|(_, source)| *source),
+            smt: metrics.map(|(metrics, _)| metrics),
+        };
+        args.format.print_line(|| line.text(printed), &line)?;
         printed += 1;
     }
     Ok(ExitCode::SUCCESS)
