@@ -4,6 +4,7 @@
 //!
 //! - [`latency`]: percentiles by nearest rank, medians over repetitions.
 //! - [`histogram`]: counts in logarithmic buckets, for distributions that have to travel or be drawn.
+//! - [`advise`]: what to do about what was measured.
 //! - [`trace`]: what a trace of scheduling events says about batch beside critical tasks.
 //! - [`smt`]: density, capacity, productivity, MT1-equivalent time.
 //! - [`recording`]: a file of such intervals.
@@ -18,6 +19,7 @@
 //! - [`proc_stat`]: how busy each lane is.
 //! - [`online::counters`]: instructions of each lane, by hardware counters.
 
+pub mod advise;
 pub mod calibrate;
 pub mod histogram;
 pub mod latency;

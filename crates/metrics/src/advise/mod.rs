@@ -1,0 +1,274 @@
+//! What to do about what was measured: advice with its evidence, and how sure it is.
+//!
+//! Source: z/VM SMT-2 performance report: a single point of serialization is what makes SMT slow a
+//! workload down (Tables 4 to 6), and pools limited in raw time lose entitlement (Table 7). The rules
+//! and their thresholds are ours; each says where it stands.
+
+mod rules;
+
+use crate::smt::{self, SmtMetrics};
+use crate::snapshot::{DeltaError, Interval, RateSource};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// An advice.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Advice {
+    /// What was found.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// Why it is not surer; each a sentence.
+    pub doubts: Vec<String>,
+}
+
+/// What was found. Shares are of 1.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "finding", rename_all = "snake_case")]
+pub enum Finding {
+    /// Several threads run nearly all the time while cores have room: the stage they are has too few
+    /// workers.
+    SerialStage {
+        /// Its threads, by process.
+        threads: Vec<BusyThread>,
+        /// Share of core time during which no lane ran.
+        idle_cores: f64,
+    },
+    /// One thread runs nearly all the time while cores have room: all wait for it.
+    MasterThread {
+        /// It.
+        thread: BusyThread,
+        /// Share of core time during which no lane ran.
+        idle_cores: f64,
+    },
+    /// All lanes together do more than one lane of each core.
+    SmtUseful {
+        /// How much more, as a share of what one lane does.
+        gain: f64,
+    },
+    /// All lanes together do less than one lane of each core, or no more.
+    SmtHarmful {
+        /// How much less, as a share of what one lane does; 0: the same.
+        loss: f64,
+    },
+    /// Work that the cores could do besides.
+    Headroom {
+        /// As a share of what all lanes, always busy, would do.
+        share: f64,
+        /// Thread density, 1 to T.
+        thread_density: f64,
+    },
+    /// A cgroup limited in raw time got less work done for it than alone on its cores.
+    LostEntitlement {
+        /// Its path, or its id.
+        cgroup: String,
+        /// Lanes that it may use on the mean.
+        limit_lanes: f64,
+        /// Lanes that it used on the mean.
+        used_lanes: f64,
+        /// Share of its raw time that was lost to siblings.
+        lost: f64,
+    },
+}
+
+/// A thread that runs nearly all the time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BusyThread {
+    /// Thread id.
+    pub pid: u32,
+    /// Process id.
+    pub tgid: u32,
+    /// Its name.
+    pub comm: String,
+    /// Share of the time during which it ran.
+    pub lane_share: f64,
+    /// Its speed, relative to running alone on its core.
+    pub speed: f64,
+}
+
+/// How sure an advice is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// Look closer before you act.
+    Low,
+    /// Likely.
+    Medium,
+    /// What was measured leaves little doubt.
+    High,
+}
+
+/// Why there is no advice.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// Too little was measured.
+    #[error("{what}: measure for longer, while the machine does its usual work")]
+    TooLittle {
+        /// What there is.
+        what: String,
+    },
+    /// The intervals do not belong together.
+    #[error("the intervals do not belong together: {0}")]
+    Intervals(#[from] DeltaError),
+    /// The times or rates make no sense.
+    #[error("the times cannot be evaluated: {0}")]
+    Times(#[from] smt::Error),
+}
+
+/// Below this there is no advice: short intervals say more about the moment than about the work.
+pub const SHORTEST_NS: u64 = 2_000_000_000;
+
+/// What the rules look at.
+struct Measured<'a> {
+    whole: &'a Interval,
+    parts: &'a [Interval],
+    metrics: SmtMetrics,
+    limits: &'a BTreeMap<u64, f64>,
+}
+
+/// Advice on consecutive intervals, surest first. `limits` has, by cgroup id, how many lanes a cgroup may
+/// use on the mean (`cpu.max`: quota ÷ period), where it is limited.
+///
+/// # Errors
+/// Too little was measured, or it makes no sense.
+pub fn advise(intervals: &[Interval], limits: &BTreeMap<u64, f64>) -> Result<Vec<Advice>, Error> {
+    let too_little = |what: &str| Error::TooLittle { what: what.into() };
+    let (first, others) = intervals
+        .split_first()
+        .ok_or_else(|| too_little("nothing was measured"))?;
+    let mut whole = first.clone();
+    for interval in others {
+        whole.add(interval)?;
+    }
+    let seconds = whole.elapsed_ns() as f64 / 1e9;
+    if whole.elapsed_ns() < SHORTEST_NS {
+        return Err(too_little(&format!("only {seconds:.1} s were measured")));
+    }
+    let metrics = whole.metrics()?;
+    if metrics.core_utilization.unwrap_or(0.0) < rules::IDLE_BELOW {
+        return Err(too_little("nearly nothing ran"));
+    }
+    let measured = Measured {
+        whole: &whole,
+        parts: intervals,
+        metrics,
+        limits,
+    };
+    let mut all: Vec<Advice> = rules::ALL.iter().flat_map(|rule| rule(&measured)).collect();
+    all.sort_by_key(|advice| std::cmp::Reverse(advice.confidence));
+    Ok(all)
+}
+
+impl Measured<'_> {
+    /// An advice that is as sure as the least of `limits` allows; each with the reason for it.
+    fn advice(&self, finding: Finding, limits: Vec<Option<(Confidence, String)>>) -> Advice {
+        let mut limits: Vec<_> = limits.into_iter().flatten().collect();
+        if self.whole.notes.lost > 0 {
+            let why = format!("{} changes were lost", self.whole.notes.lost);
+            limits.push((Confidence::Medium, why));
+        }
+        Advice {
+            finding,
+            confidence: (limits.iter().map(|limit| limit.0).min()).unwrap_or(Confidence::High),
+            doubts: limits.into_iter().map(|limit| limit.1).collect(),
+        }
+    }
+
+    /// What rests on how fast lanes are is no surer than that is known.
+    fn by_rates(&self) -> Option<(Confidence, String)> {
+        match self.whole.rates.source {
+            RateSource::Calibrated => None,
+            RateSource::Counters if self.metrics.hardly_seen.is_empty() => None,
+            RateSource::Counters => Some((
+                Confidence::Low,
+                format!(
+                    "cores hardly ever ran {} lanes, so the rates there are uncertain",
+                    list(&self.metrics.hardly_seen)
+                ),
+            )),
+            RateSource::Given => Some((
+                Confidence::Medium,
+                "the speeds of lanes were given, not measured".into(),
+            )),
+            RateSource::Assumed => Some((
+                Confidence::Low,
+                "the speeds of lanes are assumed; 'sidelane calibrate' measures them".into(),
+            )),
+        }
+    }
+}
+
+fn list(numbers: &[usize]) -> String {
+    let words: Vec<String> = numbers.iter().map(usize::to_string).collect();
+    words.join(" and ")
+}
+
+impl Finding {
+    /// What was found, with its evidence, and what to do: two sentences or three.
+    pub fn sentences(&self) -> [String; 2] {
+        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        let threads = |threads: &[BusyThread]| {
+            let words = threads.iter().map(|thread| {
+                let BusyThread { comm, pid, .. } = thread;
+                format!("{comm} ({pid}) {}", percent(thread.lane_share))
+            });
+            words.collect::<Vec<_>>().join(", ")
+        };
+        match self {
+            Finding::SerialStage {
+                threads: busy,
+                idle_cores,
+            } => [
+                format!(
+                    "Serial stage: {} of their lane, while cores are idle {} of the time.",
+                    threads(busy),
+                    percent(*idle_cores)
+                ),
+                "Give this stage more workers; until then mark it critical, so that it shares no core.".into(),
+            ],
+            Finding::MasterThread { thread, idle_cores } => [
+                format!(
+                    "Master thread: {} of its lane at {} of a whole core's speed, while cores are idle {} of the time.",
+                    threads(std::slice::from_ref(thread)),
+                    percent(thread.speed),
+                    percent(*idle_cores)
+                ),
+                "Everything waits for this thread: spread its work, or mark it critical, so that it has a core to itself.".into(),
+            ],
+            Finding::SmtUseful { gain } => [
+                format!("SMT is worth having: all lanes do {} more than one of each core.", percent(*gain)),
+                "Leave it on; keep what answers people unshared.".into(),
+            ],
+            Finding::SmtHarmful { loss } => [
+                format!("SMT is not worth having: all lanes do {} less than one of each core.", percent(*loss)),
+                "Switch to SMT level 1 ('sidelane control' does it by load).".into(),
+            ],
+            Finding::Headroom {
+                share,
+                thread_density,
+            } => [
+                format!(
+                    "Room: {} of what all lanes could do is unused; thread density is {thread_density:.2}.",
+                    percent(*share)
+                ),
+                "Batch can have it ('sidelane run' lends idle lanes).".into(),
+            ],
+            Finding::LostEntitlement {
+                cgroup,
+                limit_lanes,
+                used_lanes,
+                lost,
+            } => [
+                format!(
+                    "Lost entitlement: {cgroup} uses {used_lanes:.2} of the {limit_lanes:.2} lanes it may, and {} of that time is lost to siblings.",
+                    percent(*lost)
+                ),
+                "A limit in raw time buys less work with SMT on: raise it, or charge MT1-equivalent time.".into(),
+            ],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
