@@ -21,6 +21,7 @@
 
 pub mod advise;
 pub mod calibrate;
+pub mod export;
 pub mod histogram;
 pub mod latency;
 pub mod online;
