@@ -5,6 +5,9 @@
 //! and their thresholds are ours; each says where it stands.
 
 mod rules;
+mod text;
+
+pub use text::text;
 
 use crate::smt::{self, SmtMetrics};
 use crate::snapshot::{DeltaError, Interval, RateSource};
@@ -61,7 +64,7 @@ pub enum Finding {
     },
     /// A cgroup limited in raw time got less work done for it than alone on its cores.
     LostEntitlement {
-        /// Its path, or its id.
+        /// Its path.
         cgroup: String,
         /// Lanes that it may use on the mean.
         limit_lanes: f64,
@@ -124,15 +127,18 @@ struct Measured<'a> {
     whole: &'a Interval,
     parts: &'a [Interval],
     metrics: SmtMetrics,
-    limits: &'a BTreeMap<u64, f64>,
+    limits: &'a BTreeMap<String, f64>,
 }
 
-/// Advice on consecutive intervals, surest first. `limits` has, by cgroup id, how many lanes a cgroup may
-/// use on the mean (`cpu.max`: quota ÷ period), where it is limited.
+/// Advice on consecutive intervals, surest first. `limits` has, by cgroup path, how many lanes a
+/// cgroup and those below it may use on the mean (`cpu.max`: quota ÷ period), where they are limited.
 ///
 /// # Errors
 /// Too little was measured, or it makes no sense.
-pub fn advise(intervals: &[Interval], limits: &BTreeMap<u64, f64>) -> Result<Vec<Advice>, Error> {
+pub fn advise(
+    intervals: &[Interval],
+    limits: &BTreeMap<String, f64>,
+) -> Result<Vec<Advice>, Error> {
     let too_little = |what: &str| Error::TooLittle { what: what.into() };
     let (first, others) = intervals
         .split_first()
@@ -202,72 +208,6 @@ impl Measured<'_> {
 fn list(numbers: &[usize]) -> String {
     let words: Vec<String> = numbers.iter().map(usize::to_string).collect();
     words.join(" and ")
-}
-
-impl Finding {
-    /// What was found, with its evidence, and what to do: two sentences or three.
-    pub fn sentences(&self) -> [String; 2] {
-        let percent = |share: f64| format!("{:.0} %", share * 100.0);
-        let threads = |threads: &[BusyThread]| {
-            let words = threads.iter().map(|thread| {
-                let BusyThread { comm, pid, .. } = thread;
-                format!("{comm} ({pid}) {}", percent(thread.lane_share))
-            });
-            words.collect::<Vec<_>>().join(", ")
-        };
-        match self {
-            Finding::SerialStage {
-                threads: busy,
-                idle_cores,
-            } => [
-                format!(
-                    "Serial stage: {} of their lane, while cores are idle {} of the time.",
-                    threads(busy),
-                    percent(*idle_cores)
-                ),
-                "Give this stage more workers; until then mark it critical, so that it shares no core.".into(),
-            ],
-            Finding::MasterThread { thread, idle_cores } => [
-                format!(
-                    "Master thread: {} of its lane at {} of a whole core's speed, while cores are idle {} of the time.",
-                    threads(std::slice::from_ref(thread)),
-                    percent(thread.speed),
-                    percent(*idle_cores)
-                ),
-                "Everything waits for this thread: spread its work, or mark it critical, so that it has a core to itself.".into(),
-            ],
-            Finding::SmtUseful { gain } => [
-                format!("SMT is worth having: all lanes do {} more than one of each core.", percent(*gain)),
-                "Leave it on; keep what answers people unshared.".into(),
-            ],
-            Finding::SmtHarmful { loss } => [
-                format!("SMT is not worth having: all lanes do {} less than one of each core.", percent(*loss)),
-                "Switch to SMT level 1 ('sidelane control' does it by load).".into(),
-            ],
-            Finding::Headroom {
-                share,
-                thread_density,
-            } => [
-                format!(
-                    "Room: {} of what all lanes could do is unused; thread density is {thread_density:.2}.",
-                    percent(*share)
-                ),
-                "Batch can have it ('sidelane run' lends idle lanes).".into(),
-            ],
-            Finding::LostEntitlement {
-                cgroup,
-                limit_lanes,
-                used_lanes,
-                lost,
-            } => [
-                format!(
-                    "Lost entitlement: {cgroup} uses {used_lanes:.2} of the {limit_lanes:.2} lanes it may, and {} of that time is lost to siblings.",
-                    percent(*lost)
-                ),
-                "A limit in raw time buys less work with SMT on: raise it, or charge MT1-equivalent time.".into(),
-            ],
-        }
-    }
 }
 
 #[cfg(test)]

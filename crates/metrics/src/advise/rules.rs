@@ -1,7 +1,7 @@
 //! The rules, each for one finding.
 
 use super::{Advice, BusyThread, Confidence, Finding, Measured};
-use crate::snapshot::{Interval, TaskTotals};
+use crate::snapshot::{Class, Interval, TaskTotals, Usage};
 
 /// Below this share of core time nothing is worth an advice.
 pub(super) const IDLE_BELOW: f64 = 0.02;
@@ -56,8 +56,7 @@ fn serial(measured: &Measured<'_>) -> Vec<Advice> {
         return Vec::new();
     };
     let busy = |task: &&TaskTotals| {
-        lane_share(task, measured.whole) >= BUSY_SHARE
-            && task.class != Some(crate::snapshot::Class::Batch)
+        lane_share(task, measured.whole) >= BUSY_SHARE && task.class != Some(Class::Batch)
     };
     let found: Vec<&TaskTotals> = measured.whole.tasks.iter().filter(busy).collect();
     let most = (measured.whole.cores.len() as f64 * STAGE_SHARE).max(1.0);
@@ -144,18 +143,16 @@ fn headroom(measured: &Measured<'_>) -> Vec<Advice> {
 fn entitlement(measured: &Measured<'_>) -> Vec<Advice> {
     let elapsed_ns = measured.whole.elapsed_ns().max(1) as f64;
     let mut all = Vec::new();
-    for group in &measured.whole.cgroups {
-        let Some(&limit_lanes) = measured.limits.get(&group.id) else {
-            continue;
-        };
-        let raw_ns = group.usage.raw_ns as f64;
+    for (cgroup, &limit_lanes) in measured.limits {
+        let usage = usage_below(measured.whole, cgroup);
+        let raw_ns = usage.raw_ns as f64;
         let used_lanes = raw_ns / elapsed_ns;
-        let lost = 1.0 - group.usage.mt1_ns as f64 / raw_ns.max(1.0);
+        let lost = 1.0 - usage.mt1_ns as f64 / raw_ns.max(1.0);
         if used_lanes < LIMITED_SHARE * limit_lanes || lost <= WORTH {
             continue;
         }
         let finding = Finding::LostEntitlement {
-            cgroup: (group.path.clone()).unwrap_or_else(|| format!("cgroup {}", group.id)),
+            cgroup: cgroup.clone(),
             limit_lanes,
             used_lanes,
             lost,
@@ -163,4 +160,16 @@ fn entitlement(measured: &Measured<'_>) -> Vec<Advice> {
         all.push(measured.advice(finding, vec![measured.by_rates()]));
     }
     all
+}
+
+/// Of the cgroup at `path` and all below it: a limit holds for them together.
+fn usage_below(interval: &Interval, path: &str) -> Usage {
+    let mut sum = Usage::default();
+    for group in &interval.cgroups {
+        let rest = group.path.as_deref().and_then(|p| p.strip_prefix(path));
+        if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+            sum.add(&group.usage);
+        }
+    }
+    sum
 }

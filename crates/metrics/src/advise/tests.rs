@@ -1,5 +1,5 @@
 use super::*;
-use crate::snapshot::{CgroupTotals, CoreTotals, LaneTotals, Rates, TaskTotals, Usage};
+use crate::snapshot::{CgroupTotals, Class, CoreTotals, LaneTotals, Rates, TaskTotals, Usage};
 
 const S: u64 = 1_000_000_000;
 
@@ -24,7 +24,7 @@ fn second(from_s: u64, cores: u32, alone: f64, both: f64, tasks: &[(u32, f64)]) 
         tgid: pid,
         comm: format!("t{pid}"),
         cgroup: 7,
-        class: Some(crate::snapshot::Class::Normal),
+        class: Some(Class::Normal),
         usage: usage(ns(share)),
         ..TaskTotals::default()
     };
@@ -41,7 +41,7 @@ fn second(from_s: u64, cores: u32, alone: f64, both: f64, tasks: &[(u32, f64)]) 
         tasks,
         cgroups: vec![CgroupTotals {
             id: 7,
-            path: Some("/pool".into()),
+            path: Some("/pool/below".into()),
             usage: usage(raw_ns),
         }],
         ..Interval::default()
@@ -144,7 +144,7 @@ fn a_pool_at_its_limit_loses_what_siblings_take() {
         .map(|s| second(s, 2, 0.2, 0.7, &[(1, 0.5), (2, 0.5)]))
         .collect();
     let lost = |limit: f64| {
-        let all = advise(&intervals, &BTreeMap::from([(7, limit)])).unwrap();
+        let all = advise(&intervals, &BTreeMap::from([("/pool".to_owned(), limit)])).unwrap();
         let mut found = all.into_iter().map(|advice| advice.finding);
         found.find(|finding| matches!(finding, Finding::LostEntitlement { .. }))
     };
@@ -156,6 +156,12 @@ fn a_pool_at_its_limit_loses_what_siblings_take() {
     );
     assert!(found.sentences()[0].contains("/pool"));
     assert_eq!(lost(2.0), None, "it does not use what it may");
+    let other = advise(&intervals, &BTreeMap::from([("/poo".to_owned(), 1.0)])).unwrap();
+    assert!(
+        !other
+            .iter()
+            .any(|a| matches!(a.finding, Finding::LostEntitlement { .. }))
+    );
 }
 
 #[test]

@@ -42,6 +42,9 @@ impl Collector for Reading {
     }
 }
 
+/// One of a cgroup's times, ns.
+type Time = fn(&Usage) -> u64;
+
 /// Samples of one metric: labels and value.
 type Samples<'a> = Vec<(Vec<(&'a str, String)>, f64)>;
 
@@ -191,7 +194,7 @@ impl Reading {
 
     fn encode_cgroups(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let groups = named(&self.now.cgroups);
-        let times: [(&str, &str, fn(&Usage) -> u64); 3] = [
+        let times: [(&str, &str, Time); 3] = [
             (
                 "cgroup_raw",
                 "Time that the cgroup's tasks ran on a lane",

@@ -7,7 +7,7 @@
 mod read;
 mod write;
 
-pub use read::{Fault, Frames, open};
+pub use read::{Fault, Frames, intervals, open};
 pub use write::Writer;
 
 use crate::snapshot::Interval;

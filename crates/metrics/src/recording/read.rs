@@ -1,6 +1,7 @@
 //! Reading recordings, damaged ones included.
 
 use super::{Error, Frame, Header, MAGIC, MARKER, PAYLOAD_MAX, VERSION};
+use crate::snapshot::Interval;
 use flate2::read::DeflateDecoder;
 use std::io::Read;
 
@@ -53,6 +54,38 @@ pub fn open(bytes: &[u8]) -> Result<(Header, Frames<'_>), Error> {
         Some(Ok(_)) => Err(Error::NoHeader("another frame is first".to_owned())),
         Some(Err(fault)) => Err(Error::NoHeader(fault.to_string())),
         None => Err(Error::NoHeader("the file ends".to_owned())),
+    }
+}
+
+/// The intervals of a recording, and notes on what is missing. Where the collector was started anew, the
+/// longest stretch in between: intervals of two collectors do not add up.
+///
+/// # Errors
+/// As [`open`].
+pub fn intervals(bytes: &[u8]) -> Result<(Vec<Interval>, Vec<String>), Error> {
+    let (_, frames) = open(bytes)?;
+    let (mut longest, mut stretch, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    for frame in frames {
+        match frame {
+            Ok(Frame::Interval(interval)) => stretch.push(interval),
+            Ok(Frame::Restarted(reason)) => {
+                notes.push(format!(
+                    "the collector was started anew: {reason}; only the longest stretch counts"
+                ));
+                keep_longer(&mut longest, std::mem::take(&mut stretch));
+            }
+            Ok(Frame::Header(_) | Frame::End(_)) => {}
+            Err(fault) => notes.push(fault.to_string()),
+        }
+    }
+    keep_longer(&mut longest, stretch);
+    Ok((longest, notes))
+}
+
+fn keep_longer(longest: &mut Vec<Interval>, stretch: Vec<Interval>) {
+    let length = |all: &[Interval]| all.iter().map(Interval::elapsed_ns).sum::<u64>();
+    if length(&stretch) > length(longest) {
+        *longest = stretch;
     }
 }
 

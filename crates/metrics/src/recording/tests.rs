@@ -137,3 +137,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn of_two_collectors_the_longer_stretch_counts() {
+    let interval = |from_ns, to_ns| {
+        Frame::Interval(Interval {
+            from_ns,
+            to_ns,
+            ..Interval::default()
+        })
+    };
+    let mut file = Vec::new();
+    let mut writer = Writer::new(&mut file, Header::default()).unwrap();
+    for frame in [
+        interval(0, 5),
+        Frame::Restarted("why".to_owned()),
+        interval(6, 10),
+        interval(10, 14),
+    ] {
+        writer.write(&frame).unwrap();
+    }
+    writer.finish(None).unwrap();
+    let (all, notes) = intervals(&file).unwrap();
+    assert_eq!(all.iter().map(|i| i.from_ns).collect::<Vec<_>>(), [6, 10]);
+    assert!(notes.len() == 1 && notes[0].contains("why"), "{notes:?}");
+    let (all, notes) = intervals(&file[..file.len() - 9]).unwrap();
+    assert_eq!((all.len(), notes.len()), (2, 2), "the end is missing");
+}

@@ -5,6 +5,8 @@ mod html;
 mod svg;
 mod text;
 
+pub(crate) use text::wrapped;
+
 pub use compare::{Comparison, Row, Unit};
 
 use crate::histogram::LogHistogram;

@@ -201,7 +201,7 @@ fn shortened(name: &str, longest: usize) -> String {
 }
 
 /// Lines of at most 100 columns, further ones indented.
-fn wrapped(text: &str) -> String {
+pub(crate) fn wrapped(text: &str) -> String {
     let mut lines = String::new();
     let mut columns = 0;
     for word in text.split_whitespace() {
