@@ -331,6 +331,26 @@ mod tests {
     }
 
     #[test]
+    fn the_dashboard_asks_for_what_is_exported() {
+        let dashboard = include_str!("../../../../packaging/grafana/sidelane.json");
+        let json: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        let (before, now) = (reading(10, 3), reading(20, 3));
+        let text = text(&now, Some(&delta(&before, &now).unwrap())).unwrap();
+        let mut asked = 0;
+        for panel in json["panels"].as_array().unwrap() {
+            for target in panel["targets"].as_array().unwrap() {
+                let query = target["expr"].as_str().unwrap();
+                let start = query.find("sidelane_").unwrap();
+                let metric = query[start..].split('{').next().unwrap();
+                let sample = |line: &str| line.split(['{', ' ']).next() == Some(metric);
+                assert!(text.lines().any(sample), "{metric} in\n{text}");
+                asked += 1;
+            }
+        }
+        assert!(asked > 9);
+    }
+
+    #[test]
     fn no_name_ends_its_label() {
         assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
     }
