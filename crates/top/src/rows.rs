@@ -1,0 +1,101 @@
+//! Rows of the table.
+
+use crate::state::Table;
+use sidelane_metrics::latency::Quantile;
+use sidelane_metrics::snapshot::{Class, Interval, Usage};
+use std::cmp::Ordering;
+
+/// A task or a cgroup.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Thread id, or the cgroup's.
+    pub id: u64,
+    /// Name, or path.
+    pub name: String,
+    /// Class, if it is known.
+    pub class: Option<Class>,
+    /// Lanes that it used on the mean.
+    pub lanes: f64,
+    /// Work it got done, as lanes that run alone.
+    pub work: f64,
+    /// Tasks that waited on the mean.
+    pub waiting: f64,
+    /// 99th percentile of its jobs, ns.
+    pub tail_ns: Option<u64>,
+}
+
+/// By what rows are sorted: most first, names from A.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// Lanes used.
+    #[default]
+    Lanes,
+    /// Work done.
+    Work,
+    /// Waiting.
+    Waiting,
+    /// 99th percentile of jobs.
+    Tail,
+    /// Thread id.
+    Id,
+    /// Name.
+    Name,
+}
+
+impl Sort {
+    /// All, in the order of the columns.
+    pub const ALL: [Sort; 6] = [
+        Sort::Id,
+        Sort::Lanes,
+        Sort::Work,
+        Sort::Waiting,
+        Sort::Tail,
+        Sort::Name,
+    ];
+
+    /// The next one.
+    pub fn next(self) -> Sort {
+        let at = Sort::ALL.iter().position(|sort| *sort == self).unwrap_or(0);
+        Sort::ALL[(at + 1) % Sort::ALL.len()]
+    }
+
+    /// The order of two rows; equal ones by id.
+    pub(crate) fn compare(self, a: &Row, b: &Row) -> Ordering {
+        let order = match self {
+            Sort::Lanes => b.lanes.total_cmp(&a.lanes),
+            Sort::Work => b.work.total_cmp(&a.work),
+            Sort::Waiting => b.waiting.total_cmp(&a.waiting),
+            Sort::Tail => b.tail_ns.cmp(&a.tail_ns),
+            Sort::Name => a.name.cmp(&b.name),
+            Sort::Id => Ordering::Equal,
+        };
+        order.then(a.id.cmp(&b.id))
+    }
+}
+
+/// All rows of a table.
+pub(crate) fn rows(interval: &Interval, table: Table) -> Vec<Row> {
+    let elapsed_ns = interval.elapsed_ns().max(1) as f64;
+    let row = |id, name, class, usage: &Usage| Row {
+        id,
+        name,
+        class,
+        lanes: usage.raw_ns as f64 / elapsed_ns,
+        work: usage.mt1_ns as f64 / elapsed_ns,
+        waiting: usage.waiting_ns as f64 / elapsed_ns,
+        tail_ns: usage.jobs.quantile(Quantile::P99),
+    };
+    let tasks = interval.tasks.iter();
+    let groups = interval.cgroups.iter();
+    match table {
+        Table::Tasks => tasks
+            .map(|task| row(task.pid.into(), task.comm.clone(), task.class, &task.usage))
+            .collect(),
+        Table::Cgroups => groups
+            .map(|group| {
+                let name = group.path.clone().unwrap_or_else(|| "(unknown)".into());
+                row(group.id, name, None, &group.usage)
+            })
+            .collect(),
+    }
+}

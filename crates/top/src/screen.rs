@@ -1,0 +1,220 @@
+//! The screen.
+
+use crate::keys::HELP;
+use crate::map;
+use crate::rows::{Row, Sort};
+use crate::state::{Sample, State, Table};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Cell, Clear, Paragraph, RenderDirection, Sparkline};
+use sidelane_metrics::snapshot::{Class, RateSource};
+
+/// Draws everything.
+pub fn draw(state: &State, frame: &mut Frame<'_>) {
+    let area = frame.area();
+    let Some(sample) = &state.sample else {
+        let text = match state.message.is_empty() {
+            true => "waiting for the first interval …",
+            false => &state.message,
+        };
+        frame.render_widget(Paragraph::new(text), area);
+        return;
+    };
+    let lines = map::lines(sample, area.width, (area.height / 3).max(1));
+    let [head, map, legend, tail, table, foot] = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Length(lines.len() as u16),
+        Constraint::Length(1),
+        Constraint::Length(2),
+        Constraint::Min(2),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    frame.render_widget(Paragraph::new(heading(sample)), head);
+    frame.render_widget(Paragraph::new(lines), map);
+    frame.render_widget(Paragraph::new(legend_line()), legend);
+    draw_tail(state, frame, tail);
+    draw_table(state, frame, table);
+    frame.render_widget(Paragraph::new(foot_line(state)), foot);
+    if state.help {
+        draw_help(frame, area);
+    }
+}
+
+fn heading(sample: &Sample) -> Vec<Line<'static>> {
+    let interval = &sample.interval;
+    let metrics = interval.metrics().unwrap_or_default();
+    let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
+    let percent =
+        |value: Option<f64>| value.map_or("-".into(), |value| format!("{:.0} %", value * 100.0));
+    let rates = match interval.rates.source {
+        RateSource::Counters => "counted",
+        RateSource::Calibrated => "calibrated",
+        RateSource::Given => "given",
+        RateSource::Assumed => "assumed",
+    };
+    let first = format!(
+        "cores {}  density {}  capacity {} of {}  productivity {}",
+        percent(metrics.core_utilization),
+        number(metrics.thread_density),
+        number(metrics.capacity_factor),
+        number(metrics.max_capacity_factor),
+        percent(metrics.productivity),
+    );
+    let utilization = percent(metrics.mt_utilization);
+    let notes = interval.notes.sentences();
+    let second = match notes.first() {
+        Some(note) => Line::from(format!("note: {note}")).yellow(),
+        None => Line::from(format!(
+            "MT utilisation {utilization}; speeds of lanes: {rates}"
+        )),
+    };
+    vec![Line::from(first).bold(), second]
+}
+
+fn legend_line() -> Line<'static> {
+    let classes = [Class::Critical, Class::Normal, Class::Batch];
+    let mut spans: Vec<Span<'static>> = classes
+        .into_iter()
+        .map(|class| {
+            let style = Style::new().fg(map::color(Some(class)));
+            Span::styled(format!("█ {}  ", name(Some(class))), style)
+        })
+        .collect();
+    spans.push(Span::styled("· idle  x offline", Color::DarkGray));
+    Line::from(spans)
+}
+
+fn name(class: Option<Class>) -> &'static str {
+    match class {
+        Some(Class::Critical) => "critical",
+        Some(Class::Normal) => "normal",
+        Some(Class::Batch) => "batch",
+        None => "-",
+    }
+}
+
+fn draw_tail(state: &State, frame: &mut Frame<'_>, area: Rect) {
+    let now_us = state.tail_us.back().copied().unwrap_or(0);
+    let most_us = state.tail_us.iter().copied().max().unwrap_or(0);
+    let jobs = match state.tail_critical {
+        true => "critical jobs",
+        false => "all jobs",
+    };
+    let ms = |us: u64| us as f64 / 1000.0;
+    let [text, picture] = Layout::vertical([Constraint::Length(1); 2]).areas(area);
+    let said = format!(
+        "p99 of {jobs}: {:.1} ms now, at most {:.1} ms",
+        ms(now_us),
+        ms(most_us)
+    );
+    frame.render_widget(Paragraph::new(said), text);
+    let newest_first: Vec<u64> = state.tail_us.iter().rev().copied().collect();
+    let sparkline = Sparkline::default()
+        .data(&newest_first)
+        .direction(RenderDirection::RightToLeft)
+        .style(Color::Red);
+    frame.render_widget(sparkline, picture);
+}
+
+fn draw_table(state: &State, frame: &mut Frame<'_>, area: Rect) {
+    let rows = state.rows();
+    let shown = rows.iter().skip(state.first).map(cells);
+    let heads = Sort::ALL.map(|sort| head(state, sort));
+    let [id, lanes, work, waiting, tail, name] = heads;
+    let class = Cell::new("CLASS");
+    let header = [id, class, lanes, work, waiting, tail, name];
+    let header = ratatui::widgets::Row::new(header).style(Style::new().reversed());
+    let widths = [
+        Constraint::Length(10),
+        Constraint::Length(8),
+        Constraint::Length(7),
+        Constraint::Length(7),
+        Constraint::Length(7),
+        Constraint::Length(10),
+        Constraint::Min(16),
+    ];
+    frame.render_widget(
+        ratatui::widgets::Table::new(shown, widths).header(header),
+        area,
+    );
+}
+
+fn head(state: &State, sort: Sort) -> Cell<'static> {
+    let name = match (sort, state.table) {
+        (Sort::Id, Table::Tasks) => "PID",
+        (Sort::Id, Table::Cgroups) => "ID",
+        (Sort::Lanes, _) => "LANES",
+        (Sort::Work, _) => "WORK",
+        (Sort::Waiting, _) => "WAIT",
+        (Sort::Tail, _) => "P99 ms",
+        (Sort::Name, Table::Tasks) => "NAME",
+        (Sort::Name, Table::Cgroups) => "CGROUP",
+    };
+    let arrow = match (state.sort == sort, state.ascending) {
+        (false, _) => "",
+        (true, false) => "▾",
+        (true, true) => "▴",
+    };
+    Cell::new(format!("{name}{arrow}"))
+}
+
+fn cells(row: &Row) -> ratatui::widgets::Row<'static> {
+    let tail = row
+        .tail_ns
+        .map_or("-".into(), |ns| format!("{:.2}", ns as f64 / 1e6));
+    let cells = [
+        row.id.to_string(),
+        name(row.class).to_owned(),
+        format!("{:.2}", row.lanes),
+        format!("{:.2}", row.work),
+        format!("{:.2}", row.waiting),
+        tail,
+        row.name.clone(),
+    ];
+    ratatui::widgets::Row::new(cells).style(Style::new().fg(map::color(row.class)))
+}
+
+fn foot_line(state: &State) -> Line<'static> {
+    if state.typing {
+        return Line::from(format!(
+            "names with: {}▏ (Enter: keep, Esc: all)",
+            state.filter
+        ));
+    }
+    let mut text = "F1 help  F4 filter  F6 sort  t tasks/cgroups  Space stop  F10 quit".to_owned();
+    if !state.filter.is_empty() {
+        text += &format!("  names with {}", state.filter);
+    }
+    if state.paused {
+        text += "  STOPPED";
+    }
+    if !state.message.is_empty() {
+        text = state.message.clone();
+    }
+    Line::from(text).style(Style::new().add_modifier(Modifier::DIM))
+}
+
+fn draw_help(frame: &mut Frame<'_>, area: Rect) {
+    let lines: Vec<Line<'_>> = HELP
+        .iter()
+        .map(|(keys, what)| Line::from(format!(" {keys:14} {what}")))
+        .collect();
+    let (width, height) = (
+        62.min(area.width),
+        (lines.len() as u16 + 2).min(area.height),
+    );
+    let window = Rect {
+        x: (area.width - width) / 2,
+        y: (area.height - height) / 2,
+        width,
+        height,
+    };
+    frame.render_widget(Clear, window);
+    frame.render_widget(
+        Paragraph::new(lines).block(Block::bordered().title("keys")),
+        window,
+    );
+}
