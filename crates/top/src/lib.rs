@@ -2,7 +2,7 @@
 //! the tail of critical jobs goes.
 //!
 //! [`State`] holds what is shown, [`draw`] draws it, [`key`] changes it; none of them knows where samples
-//! come from or does I/O. [`run`] is the loop around them on a real terminal.
+//! come from or does I/O. [`Screen`] is a real terminal with them.
 
 mod keys;
 mod map;
@@ -14,8 +14,8 @@ mod terminal;
 pub use keys::{After, key};
 pub use rows::{Row, Sort};
 pub use screen::draw;
-pub use state::{LaneState, Sample, State, Table};
-pub use terminal::{Error, run};
+pub use state::{Sample, State, Table};
+pub use terminal::{Error, Screen};
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
 //! The map: a character a lane, how busy it was by its height, what it runs by its colour.
 
-use crate::state::{LaneState, Sample};
+use crate::state::Sample;
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
-use sidelane_metrics::snapshot::{Class, CoreTotals, LaneTotals};
+use sidelane_metrics::snapshot::{Class, CoreTotals, LaneState, LaneTotals};
 
 const HEIGHTS: [&str; 9] = ["·", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 

@@ -2,22 +2,11 @@
 
 use crate::rows::{Row, Sort, rows};
 use sidelane_metrics::latency::Quantile;
-use sidelane_metrics::snapshot::{Class, Interval};
+use sidelane_metrics::snapshot::{Class, Interval, LaneState};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Samples whose tail is kept for the sparkline.
 pub const TREND_MAX: usize = 200;
-
-/// What a lane does at the end of an interval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LaneState {
-    /// It runs a task of this class.
-    Runs(Class),
-    /// It runs nothing.
-    Idle,
-    /// It is between two tasks, or nothing tells.
-    Unknown,
-}
 
 /// What passed, and what every lane does now, by CPU number, where that is known.
 #[derive(Debug, Clone)]

@@ -3,6 +3,7 @@
 use crate::keys::{After, key};
 use crate::screen::draw;
 use crate::state::{Sample, State};
+use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,47 +12,62 @@ use std::time::{Duration, Instant};
 /// How long a key waits at most.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Why it ended.
+/// The terminal cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum Error<E: std::error::Error> {
-    /// The terminal cannot be used.
-    #[error("cannot use the terminal: {0}; without one, 'sidelane stat' prints lines")]
-    Terminal(#[from] io::Error),
-    /// No more samples.
-    #[error("{0}")]
-    Samples(E),
+#[error("cannot use the terminal: {0}; without one, 'sidelane stat' prints lines")]
+pub struct Error(#[from] io::Error);
+
+/// The screen on a real terminal, which is left as it was found when this goes, also after a panic.
+pub struct Screen {
+    terminal: DefaultTerminal,
+    state: State,
 }
 
-/// Shows a sample each `interval` until a key or `stop` ends it. The terminal is left as it was found,
-/// also after a panic.
-///
-/// # Errors
-/// There is no terminal, or `next` fails.
-pub fn run<E: std::error::Error>(
-    interval: Duration,
-    stop: &AtomicBool,
-    mut next: impl FnMut() -> Result<Sample, E>,
-) -> Result<(), Error<E>> {
-    let mut terminal = ratatui::try_init()?;
-    let mut state = State::default();
-    let result = (|| {
-        let mut due = Instant::now() + interval;
-        while !stop.load(Ordering::Relaxed) {
-            terminal.draw(|frame| draw(&state, frame))?;
-            let wait = due.saturating_duration_since(Instant::now()).min(POLL);
-            if event::poll(wait)?
+impl Screen {
+    /// Takes the terminal.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn open() -> Result<Screen, Error> {
+        Ok(Screen {
+            terminal: ratatui::try_init()?,
+            state: State::default(),
+        })
+    }
+
+    /// Shows a sample, and does what keys say for so long. False: a key or `stop` ends it.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub fn show(
+        &mut self,
+        sample: Sample,
+        length: Duration,
+        stop: &AtomicBool,
+    ) -> Result<bool, Error> {
+        self.state.push(sample);
+        let end = Instant::now() + length;
+        loop {
+            self.terminal.draw(|frame| draw(&self.state, frame))?;
+            let left = end.saturating_duration_since(Instant::now());
+            if event::poll(left.min(POLL))?
                 && let Event::Key(event) = event::read()?
-                && key(&mut state, event) == After::Quit
+                && key(&mut self.state, event) == After::Quit
             {
-                break;
+                return Ok(false);
             }
-            if Instant::now() >= due {
-                due += interval;
-                state.push(next().map_err(Error::Samples)?);
+            if stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            if left.is_zero() {
+                return Ok(true);
             }
         }
-        Ok(())
-    })();
-    ratatui::restore();
-    result
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
 }

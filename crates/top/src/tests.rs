@@ -7,7 +7,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::Color;
 use sidelane_metrics::histogram::LogHistogram;
 use sidelane_metrics::snapshot::{
-    CgroupTotals, Class, CoreTotals, Interval, LaneTotals, Rates, TaskTotals, Usage,
+    CgroupTotals, Class, CoreTotals, Interval, LaneState, LaneTotals, Rates, TaskTotals, Usage,
 };
 
 const S: u64 = 1_000_000_000;

@@ -1,5 +1,6 @@
 //! The subcommands, a file each.
 
+mod advise;
 mod calibrate;
 mod control;
 mod demo;
@@ -8,6 +9,7 @@ mod demo_levels;
 mod demo_objective;
 mod demo_options;
 mod doctor;
+mod export;
 mod lanes;
 mod man;
 mod model;
@@ -18,6 +20,7 @@ mod run;
 mod sim;
 mod stat;
 mod testbed;
+mod top;
 mod topology;
 mod tune;
 
@@ -31,10 +34,12 @@ use std::process::ExitCode;
 /// What to do.
 #[derive(Subcommand)]
 pub enum Command {
+    Advise(advise::Args),
     Calibrate(calibrate::Args),
     Control(control::Args),
-    Demo(demo::Args),
+    Demo(Box<demo::Args>),
     Doctor(doctor::Args),
+    Export(export::Args),
     Lanes(lanes::Args),
     #[command(hide = true)]
     Man(man::Args),
@@ -46,6 +51,7 @@ pub enum Command {
     Sim(sim::Args),
     Stat(stat::Args),
     Testbed(testbed::Args),
+    Top(top::Args),
     Topology(topology::Args),
     Tune(tune::Args),
 }
@@ -54,10 +60,12 @@ impl Command {
     /// Runs the subcommand; the exit code is the process's.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self {
+            Command::Advise(args) => advise::run(args),
             Command::Calibrate(args) => calibrate::run(args),
             Command::Control(args) => control::run(args),
-            Command::Demo(args) => demo::run(args),
+            Command::Demo(args) => demo::run(*args),
             Command::Doctor(args) => doctor::run(args),
+            Command::Export(args) => export::run(args),
             Command::Lanes(args) => lanes::run(args),
             Command::Man(args) => man::run(args),
             Command::Model(args) => model::run(args),
@@ -68,6 +76,7 @@ impl Command {
             Command::Sim(args) => sim::run(args),
             Command::Stat(args) => stat::run(args),
             Command::Testbed(args) => testbed::run(args),
+            Command::Top(args) => top::run(args),
             Command::Topology(args) => topology::run(args),
             Command::Tune(args) => tune::run(args),
         }

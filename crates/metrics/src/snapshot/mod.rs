@@ -96,6 +96,18 @@ pub enum Class {
     Batch,
 }
 
+/// What a lane does at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LaneState {
+    /// It runs a task of this class.
+    Runs(Class),
+    /// It runs nothing.
+    Idle,
+    /// It is between two tasks, or nothing tells.
+    Unknown,
+}
+
 /// What a task, or all tasks of a cgroup, used and waited for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {

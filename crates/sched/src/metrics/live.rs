@@ -1,9 +1,11 @@
 //! What commands do with a running collector: hand its readings out, or watch for a while.
 
 use super::{Collector, Place, Settings};
-use crate::{Error, cgroups};
+use crate::bpf::{from_bytes, intf};
+use crate::{Error, cgroups, running};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use sidelane_metrics::export::{Server, text};
-use sidelane_metrics::snapshot::{Interval, Snapshot, delta};
+use sidelane_metrics::snapshot::{Class, Interval, LaneState, Snapshot, delta};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,6 +98,68 @@ pub fn watch(
         if over() {
             return Ok(intervals);
         }
+    }
+}
+
+/// Hands an interval at a time to `next`, which says when the following one is wanted, until it says
+/// nothing. A collector that no longer saw the whole machine is replaced.
+///
+/// # Errors
+/// The collector cannot be started or read, or `next` fails.
+pub fn follow<E: From<Error>>(
+    settings: &Settings,
+    mut next: impl FnMut(Interval, BTreeMap<u32, LaneState>) -> Result<bool, E>,
+) -> Result<(), E> {
+    loop {
+        let mut place = Place::default();
+        let mut collector = Collector::start(settings, &mut place)?;
+        let lanes = Lanes::open();
+        let mut before = collector.read()?;
+        while collector.outdated().is_none() {
+            let after = collector.read()?;
+            let Ok(interval) = delta(&before, &after) else {
+                break;
+            };
+            let cpus = (after.cores.iter()).flat_map(|core| core.lanes.iter().map(|lane| lane.cpu));
+            let states = lanes.as_ref().map(|lanes| lanes.states(cpus));
+            if !next(interval, states.unwrap_or_default())? {
+                return Ok(());
+            }
+            before = after;
+        }
+    }
+}
+
+/// What the lanes of the running scheduler do.
+pub struct Lanes(MapHandle);
+
+impl Lanes {
+    /// Of the scheduler that is attached, if it is Sidelane's.
+    pub fn open() -> Option<Lanes> {
+        let map = running::map(b"lane_signals", size_of::<intf::lane_signal>());
+        map.ok().map(Lanes)
+    }
+
+    /// By CPU number.
+    pub fn states(&self, cpus: impl Iterator<Item = u32>) -> BTreeMap<u32, LaneState> {
+        let state = |cpu: u32| {
+            let bytes = self.0.lookup(&cpu.to_ne_bytes(), MapFlags::ANY).ok()??;
+            Some((
+                cpu,
+                state_of(from_bytes::<intf::lane_signal>(&bytes)?.state),
+            ))
+        };
+        cpus.filter_map(state).collect()
+    }
+}
+
+fn state_of(state: u32) -> LaneState {
+    match state {
+        intf::lane_state_LANE_CRITICAL => LaneState::Runs(Class::Critical),
+        intf::lane_state_LANE_NORMAL => LaneState::Runs(Class::Normal),
+        intf::lane_state_LANE_BATCH => LaneState::Runs(Class::Batch),
+        intf::lane_state_LANE_IDLE => LaneState::Idle,
+        _ => LaneState::Unknown,
     }
 }
 

@@ -3,6 +3,7 @@
 //! Nothing is pinned: when this process ends, the kernel forgets the collector and its totals.
 
 mod instructions;
+pub mod live;
 mod rates;
 mod reading;
 pub mod record;
