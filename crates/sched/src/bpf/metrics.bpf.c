@@ -74,6 +74,14 @@ int BPF_PROG(metrics_offline, unsigned int cpu, int state, int step, int result)
 	return 0;
 }
 
+/* Is @p on a lane? */
+static __always_inline bool runs(struct task_struct *p)
+{
+	struct metrics_lane *lane = lane_of(BPF_CORE_READ(p, thread_info.cpu));
+
+	return lane && lane->pid == p->pid;
+}
+
 /* @p may run, and its job begins. */
 static __always_inline int task_wakes(struct task_struct *p)
 {
@@ -87,7 +95,7 @@ static __always_inline int task_wakes(struct task_struct *p)
 		return 0;
 	if (!task->job_ns)
 		task->job_ns = now_ns;
-	if (!task->queued_ns && !p->on_cpu)
+	if (!task->queued_ns && !runs(p))
 		task->queued_ns = now_ns;
 	return 0;
 }
