@@ -1,0 +1,108 @@
+//! A recording of version 1 stays readable: another layout needs another version.
+//!
+//! `UPDATE_GOLDEN=1` writes the file anew.
+#![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
+
+use sidelane_metrics::histogram::LogHistogram;
+use sidelane_metrics::recording::{Frame, Header, Writer, open};
+use sidelane_metrics::snapshot::{
+    CgroupTotals, Class, CoreTotals, Interval, LaneTotals, Notes, RateSource, Rates, TaskTotals,
+    Usage,
+};
+use std::path::Path;
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/version-1.rec");
+
+fn usage(raw_ns: u64) -> Usage {
+    Usage {
+        raw_ns,
+        mt1_ns: raw_ns / 2,
+        waiting_ns: 7,
+        runs: 3,
+        jobs: LogHistogram::of([1500, 90_000]),
+    }
+}
+
+/// Every field has a value of its own.
+fn interval() -> Interval {
+    Interval {
+        from_ns: 1_000,
+        to_ns: 2_000_000_000,
+        wall_ms: 1_700_000_000_000,
+        clock_set_ms: -5,
+        suspended_ns: 11,
+        rates: Rates {
+            source: RateSource::Calibrated,
+            thread_perf: vec![1.0, 0.625],
+        },
+        cores: vec![CoreTotals {
+            core: 3,
+            elapsed_ns: 1_999_999_000,
+            by_density_ns: vec![500, 600],
+            lanes: vec![LaneTotals {
+                cpu: 6,
+                online: true,
+                busy_ns: 1_100,
+                instructions: Some(42),
+            }],
+        }],
+        tasks: vec![TaskTotals {
+            pid: 77,
+            tgid: 70,
+            start_ns: 123,
+            comm: "worker".to_owned(),
+            cgroup: 9,
+            class: Some(Class::Batch),
+            ended: true,
+            usage: usage(1_000),
+        }],
+        cgroups: vec![CgroupTotals {
+            id: 9,
+            path: Some("/a".to_owned()),
+            usage: usage(2_000),
+        }],
+        notes: Notes {
+            hotplug: 1,
+            unknown_lanes: 2,
+            lost: 3,
+            inconsistent: 4,
+            unlisted_tasks: 5,
+            unlisted_cgroups: 6,
+            messages: vec!["A note.".to_owned()],
+        },
+    }
+}
+
+fn header() -> Header {
+    Header {
+        program: "0.1.0".to_owned(),
+        kernel: "6.12".to_owned(),
+        scheduler: Some("sidelane".to_owned()),
+        lanes: 2,
+        wall_ms: 1_699_999_998_000,
+        interval_ms: 2_000,
+        command: Some(vec!["make".to_owned()]),
+    }
+}
+
+#[test]
+fn version_1_is_read() {
+    let frames = [
+        Frame::Interval(interval()),
+        Frame::Restarted("lanes came online".to_owned()),
+    ];
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        let mut writer = Writer::new(Vec::new(), header()).unwrap();
+        frames.iter().for_each(|frame| writer.write(frame).unwrap());
+        std::fs::write(FILE, writer.finish(Some(2)).unwrap()).unwrap();
+    }
+    let bytes = std::fs::read(Path::new(FILE)).unwrap();
+    let (found, mut read) = open(&bytes).unwrap();
+    assert_eq!(found, header());
+    for frame in &frames {
+        assert_eq!(&read.next().unwrap().unwrap(), frame);
+    }
+    let end = read.next().unwrap().unwrap();
+    assert!(matches!(end, Frame::End(end) if end.status == Some(2) && end.frames == 3));
+    assert_eq!(read.next(), None);
+}
