@@ -2,7 +2,7 @@
 
 use super::support::*;
 use sidelane_metrics::recording::{Frame, open};
-use sidelane_metrics::snapshot::{Class, Interval, TaskTotals};
+use sidelane_metrics::snapshot::{Class, Interval, TaskTotals, Usage};
 use std::fs;
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -69,11 +69,16 @@ fn task<'a>(interval: &'a Interval, load: &Load) -> &'a TaskTotals {
 }
 
 fn close(of: &str, found: u64, expected: u64, tolerance: f64) {
+    close_within(of, found, expected, tolerance, 1_000_000);
+}
+
+/// Within a share of what is expected, and some time more.
+fn close_within(of: &str, found: u64, expected: u64, tolerance: f64, more_ns: u64) {
     let difference = found.abs_diff(expected) as f64;
-    println!("{of}: {found} for {expected}");
+    println!("{of}: {found} for {expected}, others had {more_ns}");
     assert!(
-        difference <= tolerance * expected as f64 + 1e6,
-        "{of}: {found} ns, not {expected} ns"
+        difference <= tolerance * expected as f64 + more_ns as f64,
+        "{of}: {found} ns, not {expected} ns within {tolerance} and {more_ns} ns"
     );
 }
 
@@ -115,40 +120,39 @@ fn leave_the_first_core() {
 fn check_load(cpus: &[usize], thread_perf: f64) {
     let recorder = Recorder::start();
     let loads: Vec<Load> = cpus.iter().map(|&cpu| spin_on(cpu)).collect();
+    // until it is bound to its lane, a load runs on another core
+    let unbound_ns: u64 = loads.iter().map(|load| schedstat(load).0).sum();
     std::thread::sleep(LOAD);
     stop(&loads);
     let told: Vec<_> = loads.iter().map(schedstat).collect();
     let interval = recorder.stop();
     println!("{:?}\n{:?}", interval.notes, interval.cores);
+    let usages: Vec<&Usage> = (loads.iter()).map(|l| &task(&interval, l).usage).collect();
+    let raw_ns: u64 = usages.iter().map(|usage| usage.raw_ns).sum();
+    let mt1_ns: u64 = usages.iter().map(|usage| usage.mt1_ns).sum();
+    let core = &interval.cores[0];
+    let lanes_ns: u64 = core.lanes.iter().map(|lane| lane.busy_ns).sum();
+    // the kernel's threads, and whatever else was there for moments
+    let others_ns = (lanes_ns + unbound_ns).saturating_sub(raw_ns) + unbound_ns + 1_000_000;
     let shared = cpus.len() > 1 && cpus[0] == cpus[1];
     // the kernel counts no task for the time in which it picks the next: much, under emulation
     let tolerance = if shared { 0.06 } else { 0.01 };
-    for (load, (raw_ns, waiting_ns)) in loads.iter().zip(&told) {
-        let usage = &task(&interval, load).usage;
-        close("raw time", usage.raw_ns, *raw_ns, tolerance);
-        close(
-            "MT1 time",
-            usage.mt1_ns,
-            (usage.raw_ns as f64 * thread_perf) as u64,
-            0.05, // one begins a little before the other
-        );
+    for (usage, (told_ns, waiting_ns)) in usages.iter().zip(&told) {
+        close("raw time", usage.raw_ns, *told_ns, tolerance);
+        // one begins a little before the other
+        let expected_ns = (usage.raw_ns as f64 * thread_perf) as u64;
+        close_within("MT1 time", usage.mt1_ns, expected_ns, 0.05, others_ns);
         if shared {
             close("waiting", usage.waiting_ns, *waiting_ns, tolerance);
         }
     }
-    let raw_ns: u64 = (loads.iter())
-        .map(|load| task(&interval, load).usage.raw_ns)
-        .sum();
-    let core = &interval.cores[0];
     let of_core = core.smt(&interval.rates).unwrap().metrics().mt1_ns as u64;
-    let mt1_ns: u64 = (loads.iter())
-        .map(|load| task(&interval, load).usage.mt1_ns)
-        .sum();
-    close("work of the core", mt1_ns, of_core, 0.03);
-    match (shared, cpus.len()) {
-        (false, 2) => close("both lanes", core.by_density_ns[1], raw_ns / 2, 0.02),
-        // moments of others' work on the other lane do not matter
-        _ => close("busy", core.by_density_ns.iter().sum(), raw_ns, 0.02),
+    close_within("work of the core", mt1_ns, of_core, 0.02, others_ns);
+    match (shared, cpus.len(), core.by_density_ns.as_slice()) {
+        (false, 2, [_, both_ns]) => {
+            close_within("both lanes", *both_ns, raw_ns / 2, 0.02, others_ns);
+        }
+        (_, _, times) => close_within("busy", times.iter().sum(), raw_ns, 0.02, others_ns),
     }
     let group = (interval.cgroups.iter()).find(|g| g.path.as_deref() == Some("/spin"));
     // before it moves there, each is in another cgroup
@@ -168,8 +172,8 @@ fn sums_agree(interval: &Interval) {
     let tasks: u64 = (interval.tasks.iter()).map(|t| t.usage.mt1_ns).sum();
     let groups: u64 = (interval.cgroups.iter()).map(|g| g.usage.mt1_ns).sum();
     // read one after the other, which takes time under emulation
-    close("MT1 time of tasks", tasks, work, 0.015);
-    close("MT1 time of cgroups", groups, work, 0.015);
+    close("MT1 time of tasks", tasks, work, 0.03);
+    close("MT1 time of cgroups", groups, work, 0.03);
     assert_eq!((interval.notes.lost, interval.notes.unknown_lanes), (0, 0));
 }
 
@@ -264,7 +268,7 @@ fn more_short_tasks_than_are_listed() {
     // their time is in the cgroup nevertheless, and nothing counts twice
     let work = interval.metrics().unwrap().mt1_ns as u64;
     let groups: u64 = (interval.cgroups.iter()).map(|g| g.usage.mt1_ns).sum();
-    close("MT1 time of cgroups", groups, work, 0.005);
+    close("MT1 time of cgroups", groups, work, 0.01);
     let size = fs::metadata(FILE).unwrap().len();
     assert!(size < 40 << 20, "{size} bytes");
 }
