@@ -14,7 +14,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// The terminal cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot use the terminal: {0}; without one, 'sidelane stat' prints lines")]
+#[error("cannot use the terminal; 'sidelane stat' prints lines instead")]
 pub struct Error(#[from] io::Error);
 
 /// The screen on a real terminal, which is left as it was found when this goes, also after a panic.

@@ -9,4 +9,5 @@ mod metrics;
 mod promote;
 mod protection;
 mod rules;
+mod shows;
 mod support;

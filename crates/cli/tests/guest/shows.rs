@@ -1,0 +1,83 @@
+//! `sidelane export` and `sidelane advise`.
+
+use super::support::*;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command};
+
+const ADDRESS: &str = "127.0.0.1:9754";
+
+struct Exporter(Child);
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the exporter says; nothing while it does not listen.
+fn scrape() -> String {
+    let mut answer = String::new();
+    if let Ok(mut client) = TcpStream::connect(ADDRESS) {
+        let request = "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
+        client.write_all(request.as_bytes()).unwrap();
+        client.read_to_string(&mut answer).unwrap();
+    }
+    answer
+}
+
+/// Seconds that lane `cpu` was busy, as exported.
+fn busy_s(text: &str, cpu: usize) -> Option<f64> {
+    let name = format!("sidelane_lane_busy_seconds_total{{cpu=\"{cpu}\"}} ");
+    let line = text.lines().find_map(|line| line.strip_prefix(&name));
+    line?.parse().ok()
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn what_is_exported_follows_the_load() {
+    let exporter = Command::new(SIDELANE)
+        .args([
+            "export",
+            "--listen",
+            ADDRESS,
+            "--thread-perf",
+            "1,0.6,0.5,0.4",
+        ])
+        .spawn();
+    let mut exporter = Exporter(exporter.unwrap());
+    eventually("it answers", || busy_s(&scrape(), 1).is_some());
+    let load = Load::spin(&Traits {
+        cpu: Some(1),
+        ..Traits::default()
+    });
+    let before = busy_s(&scrape(), 1).unwrap();
+    eventually("the lane is busy", || {
+        busy_s(&scrape(), 1).is_some_and(|now| now > before + 2.0)
+    });
+    let text = scrape();
+    assert!(text.contains("sidelane_thread_density "), "{text}");
+    assert!(text.contains("sidelane_thread_perf{lanes=\"2\",source=\"given\"} 0.6"));
+    drop(load);
+    signal(exporter.0.id(), "INT");
+    assert!(exporter.0.wait().unwrap().success());
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn a_thread_that_never_pauses_beside_idle_cores_is_found() {
+    let load = Load::spin(&Traits::default());
+    let output = sidelane(&["advise", "--seconds", "4", "--format", "json"]);
+    assert!(output.status.success(), "{output:?}");
+    let advice: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found = |advice: &&Value| {
+        let pid = &advice["thread"]["pid"];
+        advice["finding"] == "master_thread" && *pid == load.pid()
+    };
+    assert!(
+        advice.as_array().unwrap().iter().any(|a| found(&a)),
+        "{advice}"
+    );
+}
