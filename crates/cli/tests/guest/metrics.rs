@@ -136,7 +136,7 @@ fn check_load(cpus: &[usize], thread_perf: f64) {
     let others_ns = (lanes_ns + unbound_ns).saturating_sub(raw_ns) + unbound_ns + 1_000_000;
     let shared = cpus.len() > 1 && cpus[0] == cpus[1];
     // the kernel counts no task for the time in which it picks the next: much, under emulation
-    let tolerance = if shared { 0.06 } else { 0.01 };
+    let tolerance = if shared { 0.06 } else { 0.02 };
     for (usage, (told_ns, waiting_ns)) in usages.iter().zip(&told) {
         close("raw time", usage.raw_ns, *told_ns, tolerance);
         // one begins a little before the other
@@ -268,7 +268,8 @@ fn more_short_tasks_than_are_listed() {
     // their time is in the cgroup nevertheless, and nothing counts twice
     let work = interval.metrics().unwrap().mt1_ns as u64;
     let groups: u64 = (interval.cgroups.iter()).map(|g| g.usage.mt1_ns).sum();
-    close("MT1 time of cgroups", groups, work, 0.01);
+    // to read so many tasks takes long under emulation, and cgroups are read last
+    close("MT1 time of cgroups", groups, work, 0.05);
     let size = fs::metadata(FILE).unwrap().len();
     assert!(size < 40 << 20, "{size} bytes");
 }

@@ -126,16 +126,20 @@ int metrics_read(void *ctx)
 	return missed;
 }
 
-/* What the task that runs on @lane used since it was charged last; read on @cpu. */
+/*
+ * What the task that runs on @lane used from when it was charged last until the view was taken:
+ * cores and tasks are told as of the same moment.
+ */
 static __always_inline void running_task(struct metrics_reading *reading, struct metrics_lane *lane,
-					 u32 cpu, u64 mt1_rest)
+					 const struct density_record *view, u64 mt1_rest)
 {
-	u64 now_ns = bpf_ktime_get_ns(), mt1 = core_mt1(lane->core, cpu, now_ns);
-
 	reading->run_ns = lane->start_ns;
-	reading->pending.raw_ns = counted_ns(lane->start_ns, now_ns);
-	if (mt1 > lane->start_mt1)
-		reading->pending.mt1_ns = (mt1 - lane->start_mt1 + mt1_rest) >> METRICS_SPEED_SHIFT;
+	if (view->at_ns <= lane->start_ns)
+		return;
+	reading->pending.raw_ns = counted_ns(lane->start_ns, view->at_ns);
+	if (view->mt1 > lane->start_mt1)
+		reading->pending.mt1_ns = (view->mt1 - lane->start_mt1 + mt1_rest) >>
+					  METRICS_SPEED_SHIFT;
 }
 
 /* Tells the reader what a living task used: a reading, then its jobs. */
@@ -144,7 +148,8 @@ int metrics_tasks_read(struct bpf_iter__task *ctx)
 {
 	struct task_struct *p = ctx->task;
 	struct metrics_reading reading = {};
-	u32 try, own = bpf_get_smp_processor_id();
+	struct density_record *view;
+	u32 try, core;
 	struct metrics_task *task;
 	struct metrics_lane *lane;
 
@@ -158,6 +163,10 @@ int metrics_tasks_read(struct bpf_iter__task *ctx)
 	lane = lane_of(reading.cpu);
 	if (!lane)
 		return 0;
+	core = lane->core;
+	view = bpf_map_lookup_elem(&metrics_view, &core);
+	if (!view)
+		return 0;
 	reading.torn = 1;
 	bpf_for(try, 0, TRIES) {
 		u64 changes = READ_ONCE(lane->changes);
@@ -167,10 +176,9 @@ int metrics_tasks_read(struct bpf_iter__task *ctx)
 		reading.run_ns = 0;
 		__builtin_memset(&reading.pending, 0, sizeof(reading.pending));
 		if (lane->pid == reading.pid && lane->start_ns)
-			running_task(&reading, lane, own, task->mt1_rest);
+			running_task(&reading, lane, view, task->mt1_rest);
 		else if (task->queued_ns)
-			reading.pending.waiting_ns = counted_ns(task->queued_ns,
-								bpf_ktime_get_ns());
+			reading.pending.waiting_ns = counted_ns(task->queued_ns, view->at_ns);
 		fence(lane);
 		if (!(changes & 1) && READ_ONCE(lane->changes) == changes) {
 			reading.torn = 0;
