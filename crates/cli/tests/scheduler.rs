@@ -43,7 +43,7 @@ fn run_on(machine: &[&str], filter: &str) {
     let tests = std::env::current_exe().unwrap();
     let kernel = std::env::var("SIDELANE_TEST_KERNEL").unwrap_or_else(|_| "newest".to_owned());
     let status = Command::new(env!("CARGO_BIN_EXE_sidelane"))
-        .args(["testbed", "run", "--timeout", "600", "--kernel", &kernel])
+        .args(["testbed", "run", "--timeout", "1200", "--kernel", &kernel])
         .args(machine)
         .arg("--add")
         .arg(&tests)

@@ -81,10 +81,12 @@ fn work(socket: &UdpSocket, stop: &AtomicBool, totals: &Totals) -> Result<()> {
             continue;
         };
         let text = String::from_utf8_lossy(bytes.get(..length).unwrap_or_default());
+        let mut job = None;
         let (answer, total) = match text.parse::<Request>() {
             Err(problem) => (format!("refused {problem}"), &totals.refused),
             Ok(request) => {
-                let reply = price(&request, begin(&request, waited)?);
+                let begun = *job.insert(begin(&request, waited)?);
+                let reply = price(&request, begun);
                 match reply.paths == reply.of {
                     true => (reply.to_string(), &totals.complete),
                     false => (reply.to_string(), &totals.incomplete),
@@ -98,6 +100,8 @@ fn work(socket: &UdpSocket, stop: &AtomicBool, totals: &Totals) -> Result<()> {
             Err(Errno::ECONNREFUSED | Errno::EINTR) | Ok(_) => {}
             Err(error) => return Err(during("sending an answer")(error)),
         }
+        // the next one may have come already: without the mark, both would look like one long job
+        job.map(Job::end);
     }
     Ok(())
 }
