@@ -157,11 +157,13 @@ fn batch_steps_aside_and_critical_work_keeps_its_speed() {
          times by batch that does not; {} naps, {:.0} ms",
         total.0, total.1
     );
-    assert!(stepping < 1.15, "{slowdowns:?}");
     assert!(
         ignoring > 1.3,
         "batch does no harm here, so this shows nothing: {slowdowns:?}"
     );
+    // against the same run's harm: the host's speed changes from one second to the next
+    let spared = (ignoring - stepping) / (ignoring - 1.0);
+    assert!(spared > 0.6, "{spared:.2} of the harm: {slowdowns:?}");
     assert!(total.0 > 0 && total.1 > 1000.0, "{total:?}");
     lanes.stop();
 }
