@@ -1,17 +1,18 @@
-//! A recording of version 1 stays readable: another layout needs another version.
+//! Recordings of each version stay readable: another layout needs another version.
 //!
-//! `UPDATE_GOLDEN=1` writes the file anew.
+//! `UPDATE_GOLDEN=1` writes the file of the present version anew.
 #![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
 
 use sidelane_metrics::histogram::LogHistogram;
 use sidelane_metrics::recording::{Frame, Header, Writer, open};
 use sidelane_metrics::snapshot::{
-    CgroupTotals, Class, CoreTotals, Interval, LaneTotals, Notes, RateSource, Rates, TaskTotals,
-    Usage,
+    CgroupTotals, Charge, Class, CoreTotals, Interval, LaneTotals, Limit, Notes, RateSource, Rates,
+    TaskTotals, Usage,
 };
 use std::path::Path;
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/version-1.rec");
+const VERSION_2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/version-2.rec");
+const VERSION_3: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/version-3.rec");
 
 fn usage(raw_ns: u64) -> Usage {
     Usage {
@@ -20,6 +21,8 @@ fn usage(raw_ns: u64) -> Usage {
         waiting_ns: 7,
         runs: 3,
         jobs: LogHistogram::of([1500, 90_000]),
+        borrowed_ns: Some(raw_ns / 5),
+        forced_idle_ns: Some(8),
     }
 }
 
@@ -45,6 +48,7 @@ fn interval() -> Interval {
                 busy_ns: 1_100,
                 instructions: Some(42),
             }],
+            forced_idle_ns: Some(12),
         }],
         tasks: vec![TaskTotals {
             pid: 77,
@@ -70,6 +74,12 @@ fn interval() -> Interval {
             unlisted_cgroups: 6,
             messages: vec!["A note.".to_owned()],
         },
+        limits: vec![Limit {
+            cgroup: "/a".to_owned(),
+            charge: Charge::Mt1,
+            capacity: 0.5,
+            throttled_ns: Some(13),
+        }],
     }
 }
 
@@ -85,24 +95,39 @@ fn header() -> Header {
     }
 }
 
-#[test]
-fn version_1_is_read() {
-    let frames = [
-        Frame::Interval(interval()),
-        Frame::Restarted("lanes came online".to_owned()),
-    ];
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        let mut writer = Writer::new(Vec::new(), header()).unwrap();
-        frames.iter().for_each(|frame| writer.write(frame).unwrap());
-        std::fs::write(FILE, writer.finish(Some(2)).unwrap()).unwrap();
-    }
-    let bytes = std::fs::read(Path::new(FILE)).unwrap();
+fn frames(interval: Interval) -> [Frame; 2] {
+    let restarted = Frame::Restarted("lanes came online".to_owned());
+    [Frame::Interval(interval), restarted]
+}
+
+fn check(file: &str, frames: &[Frame]) {
+    let bytes = std::fs::read(Path::new(file)).unwrap();
     let (found, mut read) = open(&bytes).unwrap();
     assert_eq!(found, header());
-    for frame in &frames {
+    for frame in frames {
         assert_eq!(&read.next().unwrap().unwrap(), frame);
     }
     let end = read.next().unwrap().unwrap();
     assert!(matches!(end, Frame::End(end) if end.status == Some(2) && end.frames == 3));
     assert_eq!(read.next(), None);
+}
+
+#[test]
+fn version_2_is_read_without_limits() {
+    let without = Interval {
+        limits: Vec::new(),
+        ..interval()
+    };
+    check(VERSION_2, &frames(without));
+}
+
+#[test]
+fn version_3_is_read() {
+    let frames = frames(interval());
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        let mut writer = Writer::new(Vec::new(), header()).unwrap();
+        frames.iter().for_each(|frame| writer.write(frame).unwrap());
+        std::fs::write(VERSION_3, writer.finish(Some(2)).unwrap()).unwrap();
+    }
+    check(VERSION_3, &frames);
 }

@@ -10,9 +10,8 @@ mod text;
 pub use text::text;
 
 use crate::smt::{self, SmtMetrics};
-use crate::snapshot::{DeltaError, Interval, RateSource};
+use crate::snapshot::{Class, DeltaError, Interval, RateSource};
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// An advice.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -30,18 +29,22 @@ pub struct Advice {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "finding", rename_all = "snake_case")]
 pub enum Finding {
-    /// Several threads run nearly all the time while cores have room: the stage they are has too few
+    /// Several threads run nearly all the time while lanes have room: the stage they are has too few
     /// workers.
     SerialStage {
         /// Its threads, by process.
         threads: Vec<BusyThread>,
+        /// Share of the time of lanes during which they did not run.
+        idle_lanes: f64,
         /// Share of core time during which no lane ran.
         idle_cores: f64,
     },
-    /// One thread runs nearly all the time while cores have room: all wait for it.
+    /// One thread runs nearly all the time while lanes have room: all wait for it.
     MasterThread {
         /// It.
         thread: BusyThread,
+        /// Share of the time of lanes during which they did not run.
+        idle_lanes: f64,
         /// Share of core time during which no lane ran.
         idle_cores: f64,
     },
@@ -72,6 +75,8 @@ pub enum Finding {
         used_lanes: f64,
         /// Share of its raw time that was lost to siblings.
         lost: f64,
+        /// Share of the time in which it held tasks back, if anything tells.
+        throttled: Option<f64>,
     },
 }
 
@@ -88,6 +93,8 @@ pub struct BusyThread {
     pub lane_share: f64,
     /// Its speed, relative to running alone on its core.
     pub speed: f64,
+    /// Its class, if a scheduler of ours is attached.
+    pub class: Option<Class>,
 }
 
 /// How sure an advice is.
@@ -127,18 +134,13 @@ struct Measured<'a> {
     whole: &'a Interval,
     parts: &'a [Interval],
     metrics: SmtMetrics,
-    limits: &'a BTreeMap<String, f64>,
 }
 
-/// Advice on consecutive intervals, surest first. `limits` has, by cgroup path, how many lanes a
-/// cgroup and those below it may use on the mean (`cpu.max`: quota ÷ period), where they are limited.
+/// Advice on consecutive intervals, surest first.
 ///
 /// # Errors
 /// Too little was measured, or it makes no sense.
-pub fn advise(
-    intervals: &[Interval],
-    limits: &BTreeMap<String, f64>,
-) -> Result<Vec<Advice>, Error> {
+pub fn advise(intervals: &[Interval]) -> Result<Vec<Advice>, Error> {
     let too_little = |what: &str| Error::TooLittle { what: what.into() };
     let (first, others) = intervals
         .split_first()
@@ -159,7 +161,6 @@ pub fn advise(
         whole: &whole,
         parts: intervals,
         metrics,
-        limits,
     };
     let mut all: Vec<Advice> = rules::ALL.iter().flat_map(|rule| rule(&measured)).collect();
     all.sort_by_key(|advice| std::cmp::Reverse(advice.confidence));

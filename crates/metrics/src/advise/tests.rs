@@ -1,5 +1,7 @@
 use super::*;
-use crate::snapshot::{CgroupTotals, Class, CoreTotals, LaneTotals, Rates, TaskTotals, Usage};
+use crate::snapshot::{
+    CgroupTotals, Charge, Class, CoreTotals, LaneTotals, Limit, Rates, TaskTotals, Usage,
+};
 
 const S: u64 = 1_000_000_000;
 
@@ -18,6 +20,7 @@ fn second(from_s: u64, cores: u32, alone: f64, both: f64, tasks: &[(u32, f64)]) 
                 instructions: None,
             })
             .to_vec(),
+        ..CoreTotals::default()
     };
     let task = |&(pid, share): &(u32, f64)| TaskTotals {
         pid,
@@ -58,7 +61,7 @@ fn usage(raw_ns: u64) -> Usage {
 
 fn advice(second: impl Fn(u64) -> Interval) -> Vec<Advice> {
     let intervals: Vec<Interval> = (0..10).map(second).collect();
-    advise(&intervals, &BTreeMap::new()).unwrap()
+    advise(&intervals).unwrap()
 }
 
 fn serial(all: &[Advice]) -> Option<&Advice> {
@@ -76,13 +79,15 @@ fn three_threads_at_full_lanes_beside_idle_cores_are_a_serial_stage() {
     let found = serial(&all).unwrap();
     let Finding::SerialStage {
         threads,
+        idle_lanes,
         idle_cores,
     } = &found.finding
     else {
         panic!("{found:?}");
     };
     assert_eq!(threads.iter().map(|t| t.pid).collect::<Vec<_>>(), [1, 2, 3]);
-    assert!((idle_cores - 0.6).abs() < 1e-9 && (threads[0].speed - 0.7).abs() < 1e-6);
+    assert!((idle_cores - 0.6).abs() < 1e-9 && (idle_lanes - 0.75).abs() < 1e-9);
+    assert!((threads[0].speed - 0.7).abs() < 1e-6);
     assert_eq!(found.confidence, Confidence::High);
 }
 
@@ -91,6 +96,46 @@ fn one_is_a_master() {
     let all = advice(|s| second(s, 8, 0.3, 0.1, &[(1, 0.99), (2, 0.5)]));
     let found = serial(&all).unwrap();
     assert!(matches!(&found.finding, Finding::MasterThread { thread, .. } if thread.pid == 1));
+}
+
+/// Table 4 of the source, second column: three clients on three cores, which are nearly always busy.
+#[test]
+fn a_stage_is_found_where_lanes_idle_and_cores_do_not() {
+    let clients = [(1, 0.954), (2, 0.954), (3, 0.954)];
+    let servers = (4..16).map(|pid| (pid, 0.0653));
+    let tasks: Vec<(u32, f64)> = clients.into_iter().chain(servers).collect();
+    let all = advice(|s| second(s, 3, 0.688, 0.267, &tasks));
+    let found = serial(&all).unwrap();
+    assert!(matches!(&found.finding, Finding::SerialStage { threads, .. } if threads.len() == 3));
+    assert_eq!(
+        (found.confidence, found.doubts.len()),
+        (Confidence::Medium, 1)
+    );
+    let alone = advice(|s| second(s, 3, 0.688, 0.267, &clients));
+    assert_eq!(serial(&alone).unwrap().confidence, Confidence::Low);
+}
+
+#[test]
+fn what_is_apart_already_is_not_to_be_parted() {
+    let remedy = |speed: f64, class| {
+        let all = advice(|s| {
+            let mut second = second(s, 8, 0.3, 0.1, &[(1, 0.99), (2, 0.5)]);
+            let task = &mut second.tasks[0];
+            task.usage.mt1_ns = (task.usage.raw_ns as f64 * speed) as u64;
+            task.class = class;
+            second
+        });
+        serial(&all).unwrap().finding.sentences()[1].clone()
+    };
+    let shared = remedy(0.7, Some(Class::Normal));
+    assert!(shared.contains("mark it critical"), "{shared}");
+    let critical = remedy(0.7, Some(Class::Critical));
+    assert!(
+        critical.contains("until then make what else runs batch"),
+        "{critical}"
+    );
+    let apart = remedy(0.999, Some(Class::Critical));
+    assert!(apart.contains("shares no core"), "{apart}");
 }
 
 #[test]
@@ -140,34 +185,43 @@ fn smt_is_judged_by_its_capacity() {
 
 #[test]
 fn a_pool_at_its_limit_loses_what_siblings_take() {
-    let intervals: Vec<Interval> = (0..5)
-        .map(|s| second(s, 2, 0.2, 0.7, &[(1, 0.5), (2, 0.5)]))
-        .collect();
-    let lost = |limit: f64| {
-        let all = advise(&intervals, &BTreeMap::from([("/pool".to_owned(), limit)])).unwrap();
+    let lost = |cgroup: &str, capacity, charge| {
+        let intervals: Vec<Interval> = (0..5)
+            .map(|s| Interval {
+                limits: vec![Limit {
+                    cgroup: cgroup.to_owned(),
+                    charge,
+                    capacity,
+                    throttled_ns: Some(S / 4),
+                }],
+                ..second(s, 2, 0.2, 0.7, &[(1, 0.5), (2, 0.5)])
+            })
+            .collect();
+        let all = advise(&intervals).unwrap();
         let mut found = all.into_iter().map(|advice| advice.finding);
         found.find(|finding| matches!(finding, Finding::LostEntitlement { .. }))
     };
-    let found = lost(1.0).unwrap();
+    let found = lost("/pool", 1.0, Charge::Raw).unwrap();
     assert!(
         matches!(&found, Finding::LostEntitlement { lost, used_lanes, .. }
             if (lost - 0.3).abs() < 1e-6 && (used_lanes - 1.0).abs() < 1e-6),
         "{found:?}"
     );
-    assert!(found.sentences()[0].contains("/pool"));
-    assert_eq!(lost(2.0), None, "it does not use what it may");
-    let other = advise(&intervals, &BTreeMap::from([("/poo".to_owned(), 1.0)])).unwrap();
+    let sentence = &found.sentences()[0];
     assert!(
-        !other
-            .iter()
-            .any(|a| matches!(a.finding, Finding::LostEntitlement { .. }))
+        sentence.contains("/pool") && sentence.contains("held back 25 %"),
+        "{sentence}"
     );
+    let unused = lost("/pool", 2.0, Charge::Raw);
+    assert_eq!(unused, None, "it does not use what it may");
+    let fair = lost("/pool", 0.7, Charge::Mt1);
+    assert_eq!(fair, None, "what siblings take is not charged");
+    assert_eq!(lost("/poo", 1.0, Charge::Raw), None, "another cgroup");
 }
 
 #[test]
 fn without_data_there_is_no_advice() {
-    let none = BTreeMap::new();
-    let said = |intervals: &[Interval]| advise(intervals, &none).unwrap_err().to_string();
+    let said = |intervals: &[Interval]| advise(intervals).unwrap_err().to_string();
     assert!(said(&[]).contains("nothing was measured"));
     assert!(said(&[second(0, 2, 0.5, 0.1, &[])]).contains("1.0 s"));
     let idle: Vec<Interval> = (0..5).map(|s| second(s, 2, 0.001, 0.0, &[])).collect();

@@ -2,6 +2,11 @@
 
 use super::{Advice, BusyThread, Confidence, Finding};
 use crate::report::wrapped;
+use crate::snapshot::Class;
+
+/// From this speed on, relative to running alone, a thread shares its core so seldom that nothing is to
+/// be had from parting them.
+const UNSHARED_SPEED: f64 = 0.98;
 
 /// For people: each finding with its evidence, what to do, and how sure it is.
 pub fn text(advice: &[Advice]) -> String {
@@ -26,6 +31,24 @@ pub fn text(advice: &[Advice]) -> String {
     paragraphs.collect::<Vec<_>>().join("\n")
 }
 
+/// What helps until there are more workers. Simulated, marking the serial stage of the source's Table 4
+/// critical made up for what SMT had cost; only batch leaves the core of the master thread of Table 5.
+fn until_then(threads: &[BusyThread]) -> &'static str {
+    let critical = |thread: &BusyThread| thread.class == Some(Class::Critical);
+    let shares_none = |thread: &BusyThread| thread.speed >= UNSHARED_SPEED;
+    match (threads.iter().all(critical), threads) {
+        _ if threads.iter().all(shares_none) => ": it shares no core as it is.",
+        (true, [_]) => "; until then make what else runs batch, so that it has a core to itself.",
+        (true, _) => "; until then make what can wait batch, so that it shares cores less.",
+        (false, [_]) => {
+            "; until then mark it critical and what else runs batch, so that it has a core to itself."
+        }
+        (false, _) => {
+            "; until then mark it critical, so that it comes first and shares cores less."
+        }
+    }
+}
+
 impl Finding {
     /// What was found, with its evidence, and what to do: two sentences or three.
     pub fn sentences(&self) -> [String; 2] {
@@ -40,23 +63,33 @@ impl Finding {
         match self {
             Finding::SerialStage {
                 threads: busy,
+                idle_lanes,
                 idle_cores,
             } => [
                 format!(
-                    "Serial stage: {} of their lane, while cores are idle {} of the time.",
+                    "Serial stage: {} of their lane, while lanes are idle {} of the time (whole cores {}).",
                     threads(busy),
+                    percent(*idle_lanes),
                     percent(*idle_cores)
                 ),
-                "Give this stage more workers; until then mark it critical, so that it shares no core.".into(),
+                format!("Give this stage more workers{}", until_then(busy)),
             ],
-            Finding::MasterThread { thread, idle_cores } => [
+            Finding::MasterThread {
+                thread,
+                idle_lanes,
+                idle_cores,
+            } => [
                 format!(
-                    "Master thread: {} of its lane at {} of a whole core's speed, while cores are idle {} of the time.",
+                    "Master thread: {} of its lane at {} of a whole core's speed, while lanes are idle {} of the time (whole cores {}).",
                     threads(std::slice::from_ref(thread)),
                     percent(thread.speed),
+                    percent(*idle_lanes),
                     percent(*idle_cores)
                 ),
-                "Everything waits for this thread: spread its work, or mark it critical, so that it has a core to itself.".into(),
+                format!(
+                    "Everything waits for this thread: spread its work{}",
+                    until_then(std::slice::from_ref(thread))
+                ),
             ],
             Finding::SmtUseful { gain } => [
                 format!("SMT is worth having: all lanes do {} more than one of each core.", percent(*gain)),
@@ -81,10 +114,14 @@ impl Finding {
                 limit_lanes,
                 used_lanes,
                 lost,
+                throttled,
             } => [
                 format!(
-                    "Lost entitlement: {cgroup} uses {used_lanes:.2} of the {limit_lanes:.2} lanes it may, and {} of that time is lost to siblings.",
-                    percent(*lost)
+                    "Lost entitlement: {cgroup} uses {used_lanes:.2} of the {limit_lanes:.2} lanes it may, and {} of that time is lost to siblings{}.",
+                    percent(*lost),
+                    throttled.map_or(String::new(), |share| {
+                        format!("; it is held back {} of the time", percent(share))
+                    })
                 ),
                 "A limit in raw time buys less work with SMT on: raise it, or charge MT1-equivalent time.".into(),
             ],

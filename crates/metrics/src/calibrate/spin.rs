@@ -145,15 +145,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_on_one_lane_halve_each_other() {
+    fn threads_on_one_lane_share_it() {
         let cpu = lane::allowed().unwrap().first().unwrap();
         let mut spinners = Spinners::new(Kernel::Integer, Footprint::SMALL, 2);
         let (length, go) = (Duration::from_millis(60), AtomicBool::new(false));
-        let alone = spinners.run(&[cpu], length, &go).unwrap();
-        let shared = spinners.run(&[cpu, cpu], length, &go).unwrap();
-        assert!(alone.speed > 0.0 && alone.lane_share < 1.05, "{alone:?}");
-        assert!(shared.speed < 0.8 * alone.speed, "{alone:?} {shared:?}");
-        assert!(shared.lane_share < 0.8, "{shared:?}");
+        let mut run = |lanes: &[u32]| {
+            let rate = spinners.run(lanes, length, &go).unwrap();
+            (rate.speed, rate.lane_share)
+        };
+        // the fastest of several: what else runs on the machine only makes them slower
+        let (mut alone, mut shared) = (0.0, 0.0);
+        for _ in 0..5 {
+            let (speed, lane_share) = run(&[cpu]);
+            assert!(speed > 0.0 && lane_share < 1.05, "{speed}, {lane_share}");
+            alone = speed.max(alone);
+            let (speed, lane_share) = run(&[cpu, cpu]);
+            assert!(speed > 0.0 && lane_share < 0.8, "{speed}, {lane_share}");
+            shared = speed.max(shared);
+        }
+        assert!(shared < 0.8 * alone, "{alone} alone, {shared} of two");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The reading `now` in the OpenMetrics text format; `recent` is what passed since an earlier one, from
@@ -26,6 +27,36 @@ pub fn text(now: &Snapshot, recent: Option<&Interval>) -> Result<String, fmt::Er
     Ok(text)
 }
 
+/// The text of [`text`] in the format that was before OpenMetrics (0.0.4): a counter's family has its samples'
+/// name there, units and the end are not said.
+pub fn plain(open_metrics: &str) -> String {
+    let family = |line: &str, keyword: &str| -> Option<(String, String)> {
+        let (name, rest) = line.strip_prefix(keyword)?.split_once(' ')?;
+        Some((name.to_owned(), rest.to_owned()))
+    };
+    let counters: BTreeSet<String> = (open_metrics.lines())
+        .filter_map(|line| family(line, "# TYPE "))
+        .filter_map(|(name, kind)| (kind == "counter").then_some(name))
+        .collect();
+    let mut plain = String::with_capacity(open_metrics.len());
+    for line in open_metrics.lines() {
+        let found = ["# HELP ", "# TYPE "].map(|word| family(line, word).map(|of| (word, of)));
+        match found.into_iter().flatten().next() {
+            Some((word, (name, rest))) => {
+                let total = if counters.contains(&name) {
+                    "_total"
+                } else {
+                    ""
+                };
+                plain += &format!("{word}{name}{total} {rest}\n");
+            }
+            None if line.starts_with('#') => {}
+            None => plain += &format!("{line}\n"),
+        }
+    }
+    plain
+}
+
 #[derive(Debug)]
 struct Reading {
     now: Snapshot,
@@ -42,8 +73,8 @@ impl Collector for Reading {
     }
 }
 
-/// One of a cgroup's times, ns.
-type Time = fn(&Usage) -> u64;
+/// One of a cgroup's times, ns, if it is known.
+type Time = fn(&Usage) -> Option<u64>;
 
 /// Samples of one metric: labels and value.
 type Samples<'a> = Vec<(Vec<(&'a str, String)>, f64)>;
@@ -85,6 +116,19 @@ fn counters(
     Ok(())
 }
 
+/// Times, if anything is known of them.
+fn known_counters(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    samples: Samples<'_>,
+) -> fmt::Result {
+    match samples.is_empty() {
+        true => Ok(()),
+        false => counters(encoder, name, help, Some(&Unit::Seconds), samples),
+    }
+}
+
 fn gauges(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -123,6 +167,12 @@ impl Reading {
         let busy = lanes().map(|lane| (cpu(lane.cpu), seconds(lane.busy_ns)));
         let help = "Time during which the lane ran a task";
         counters(encoder, "lane_busy", help, unit, busy.collect())?;
+        let forced = cores.iter().filter_map(|core| {
+            let forced_ns = core.forced_idle_ns?;
+            Some((vec![label(core)], seconds(forced_ns)))
+        });
+        let help = "Time that lanes of the core idled because batch had to stay away";
+        known_counters(encoder, "core_forced_idle", help, forced.collect())?;
         let online = lanes().map(|lane| (cpu(lane.cpu), f64::from(u8::from(lane.online))));
         gauges(
             encoder,
@@ -194,28 +244,38 @@ impl Reading {
 
     fn encode_cgroups(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let groups = named(&self.now.cgroups);
-        let times: [(&str, &str, Time); 3] = [
+        let times: [(&str, &str, Time); 5] = [
             (
                 "cgroup_raw",
                 "Time that the cgroup's tasks ran on a lane",
-                |usage| usage.raw_ns,
+                |usage| Some(usage.raw_ns),
             ),
             (
                 "cgroup_mt1",
                 "MT1-equivalent time of the cgroup's tasks",
-                |usage| usage.mt1_ns,
+                |usage| Some(usage.mt1_ns),
             ),
             (
                 "cgroup_waiting",
                 "Time that the cgroup's tasks waited for a lane",
-                |usage| usage.waiting_ns,
+                |usage| Some(usage.waiting_ns),
+            ),
+            (
+                "cgroup_borrowed",
+                "Time that the cgroup's batch tasks ran beside critical work",
+                |usage| usage.borrowed_ns,
+            ),
+            (
+                "cgroup_forced_idle",
+                "Time that the cgroup's critical tasks kept their siblings idle while batch waited",
+                |usage| usage.forced_idle_ns,
             ),
         ];
         for (name, help, time) in times {
-            let samples = groups
-                .iter()
-                .map(|(path, usage)| (vec![("cgroup", escaped(path))], seconds(time(usage))));
-            counters(encoder, name, help, Some(&Unit::Seconds), samples.collect())?;
+            let samples = groups.iter().filter_map(|(path, usage)| {
+                Some((vec![("cgroup", escaped(path))], seconds(time(usage)?)))
+            });
+            known_counters(encoder, name, help, samples.collect())?;
         }
         Ok(())
     }
@@ -250,123 +310,24 @@ impl Reading {
 fn named(groups: &[CgroupTotals]) -> Vec<(String, Usage)> {
     let mut sorted: Vec<&CgroupTotals> = groups.iter().collect();
     sorted.sort_by_key(|group| (std::cmp::Reverse(group.usage.raw_ns), group.id));
-    let (mut named, mut others) = (Vec::new(), Usage::default());
+    let (mut named, mut others) = (Vec::new(), None::<Usage>);
     for group in sorted {
         match &group.path {
             Some(path) if named.len() < CGROUPS_MAX => {
                 named.push((path.clone(), group.usage.clone()));
             }
-            _ => others.add(&group.usage),
+            _ => match &mut others {
+                Some(others) => others.add(&group.usage),
+                None => others = Some(group.usage.clone()),
+            },
         }
     }
-    if !others.is_empty() {
+    if let Some(others) = others.filter(|others| !others.is_empty()) {
         named.push(("(others)".into(), others));
     }
     named
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use crate::snapshot::{LaneTotals, Rates, delta};
-
-    fn reading(at_s: u64, groups: u64) -> Snapshot {
-        let ns = at_s * 1_000_000_000;
-        let usage = |share: u64| Usage {
-            raw_ns: ns / share,
-            mt1_ns: ns / share / 2,
-            ..Usage::default()
-        };
-        let group = |id: u64| CgroupTotals {
-            id,
-            path: (id != 1).then(|| format!("/\"{id}\"")),
-            usage: usage(id),
-        };
-        Snapshot {
-            taken_ns: ns,
-            rates: Rates {
-                source: RateSource::Given,
-                thread_perf: vec![1.0, 0.6],
-            },
-            cores: vec![CoreTotals {
-                core: 3,
-                elapsed_ns: ns,
-                by_density_ns: vec![ns / 4, ns / 4],
-                lanes: vec![LaneTotals {
-                    cpu: 6,
-                    online: true,
-                    busy_ns: ns / 2,
-                    instructions: None,
-                }],
-            }],
-            cgroups: (1..=groups).map(group).collect(),
-            ..Snapshot::default()
-        }
-    }
-
-    #[test]
-    fn a_reading_is_valid_text_with_units_and_labels() {
-        let (before, now) = (reading(10, 3), reading(20, 3));
-        let text = text(&now, Some(&delta(&before, &now).unwrap())).unwrap();
-        for line in [
-            "sidelane_core_elapsed_seconds_total{core=\"3\"} 20.0",
-            "sidelane_core_busy_seconds_total{core=\"3\",lanes=\"2\"} 5.0",
-            "sidelane_lane_busy_seconds_total{cpu=\"6\"} 10.0",
-            "sidelane_thread_perf{lanes=\"2\",source=\"given\"} 0.6",
-            "sidelane_thread_density 1.5",
-            "sidelane_capacity_factor 1.1",
-            "sidelane_cgroup_raw_seconds_total{cgroup=\"/\\\"2\\\"\"} 10.0",
-            "sidelane_cgroup_mt1_seconds_total{cgroup=\"(others)\"} 10.0",
-            "# EOF",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
-        }
-    }
-
-    #[test]
-    fn without_an_earlier_reading_there_are_no_ratios() {
-        let text = text(&reading(10, 0), None).unwrap();
-        assert!(!text.contains("thread_density") && text.contains("sidelane_core_busy_seconds"));
-    }
-
-    #[test]
-    fn the_dashboard_asks_for_what_is_exported() {
-        let dashboard = include_str!("../../../../packaging/grafana/sidelane.json");
-        let json: serde_json::Value = serde_json::from_str(dashboard).unwrap();
-        let (before, now) = (reading(10, 3), reading(20, 3));
-        let text = text(&now, Some(&delta(&before, &now).unwrap())).unwrap();
-        let mut asked = 0;
-        for panel in json["panels"].as_array().unwrap() {
-            for target in panel["targets"].as_array().unwrap() {
-                let query = target["expr"].as_str().unwrap();
-                let start = query.find("sidelane_").unwrap();
-                let metric = query[start..].split('{').next().unwrap();
-                let sample = |line: &str| line.split(['{', ' ']).next() == Some(metric);
-                assert!(text.lines().any(sample), "{metric} in\n{text}");
-                asked += 1;
-            }
-        }
-        assert!(asked > 9);
-    }
-
-    #[test]
-    fn no_name_ends_its_label() {
-        assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
-    }
-
-    #[test]
-    fn cgroups_are_bounded() {
-        let names = named(&reading(1_000, 500).cgroups);
-        assert_eq!(names.len(), CGROUPS_MAX + 1);
-        assert_eq!(names.last().unwrap().0, "(others)");
-        let sum = |groups: &[Usage]| groups.iter().map(|usage| usage.raw_ns).sum::<u64>();
-        let all: Vec<Usage> = reading(1_000, 500)
-            .cgroups
-            .into_iter()
-            .map(|g| g.usage)
-            .collect();
-        let named: Vec<Usage> = names.into_iter().map(|name| name.1).collect();
-        assert_eq!(sum(&all), sum(&named));
-    }
-}
+#[path = "encode_tests.rs"]
+mod tests;

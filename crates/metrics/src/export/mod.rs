@@ -6,7 +6,7 @@
 mod encode;
 mod serve;
 
-pub use encode::text;
+pub use encode::{plain, text};
 pub use serve::{ServeError, Server};
 
 /// Cgroups that are exported by name.

@@ -3,9 +3,12 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
-use tiny_http::{Header, Method, Response};
+use tiny_http::{Header, Method, Request, Response};
 
+const OPEN_METRICS: &str = "application/openmetrics-text";
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The format before, for whoever does not ask for OpenMetrics.
+const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Answers `GET /metrics`.
 pub struct Server {
@@ -77,7 +80,10 @@ impl Server {
         let response = match (readable, path.as_str()) {
             (false, _) => plain(405, "only GET is answered\n"),
             (true, "/metrics") => match text() {
-                Ok(text) => with_type(Response::from_string(text), CONTENT_TYPE),
+                Ok(text) if asks_for(&request, OPEN_METRICS) => {
+                    with_type(Response::from_string(text), CONTENT_TYPE)
+                }
+                Ok(text) => with_type(Response::from_string(super::plain(&text)), PLAIN_TYPE),
                 Err(error) => plain(500, &format!("{error}\n")),
             },
             (true, "/") => plain(200, "Sidelane's metrics are at /metrics\n"),
@@ -86,6 +92,13 @@ impl Server {
         let _ = request.respond(response); // a client that went away is its own affair
         Ok(())
     }
+}
+
+/// Does the client take this type?
+fn asks_for(request: &Request, content_type: &str) -> bool {
+    let accepts = |header: &Header| header.field.equiv("Accept");
+    let mut accepted = request.headers().iter().filter(|header| accepts(header));
+    accepted.any(|header| header.value.as_str().contains(content_type))
 }
 
 type Text = Response<io::Cursor<Vec<u8>>>;
@@ -125,9 +138,13 @@ mod tests {
 
     #[test]
     fn metrics_are_handed_out() {
-        let answer = ask("GET /metrics HTTP/1.1", Ok("a 1\n# EOF\n".into()));
+        let request =
+            "GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;version=1.0.0,*/*;q=0.1";
+        let answer = ask(request, Ok("a 1\n# EOF\n".into()));
         assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("a 1\n# EOF\n"));
         assert!(answer.contains("application/openmetrics-text; version=1.0.0"));
+        let answer = ask("GET /metrics HTTP/1.1", Ok("a 1\n# EOF\n".into()));
+        assert!(answer.ends_with("\r\n\r\na 1\n") && answer.contains("text/plain; version=0.0.4"));
     }
 
     #[test]

@@ -15,8 +15,10 @@ use serde::{Deserialize, Serialize};
 
 /// How a recording begins.
 pub const MAGIC: &[u8; 8] = b"SIDELREC";
-/// The version that is written and read.
-pub const VERSION: u32 = 1;
+/// The version that is written.
+pub const VERSION: u32 = 3;
+/// The oldest version that is read. Its intervals have no limits of cgroups.
+const OLDEST: u32 = 2;
 
 /// How a frame begins.
 const MARKER: &[u8; 4] = b"\xf5SLF";
@@ -74,7 +76,9 @@ pub enum Error {
     #[error("it is no recording of 'sidelane record'")]
     NoRecording,
     /// It was written by another version.
-    #[error("it has version {found} of the format, and this program reads version {VERSION}")]
+    #[error(
+        "it has version {found} of the format, and this program reads versions {OLDEST} to {VERSION}"
+    )]
     Version {
         /// That version.
         found: u32,

@@ -1,6 +1,6 @@
 //! Reading recordings, damaged ones included.
 
-use super::{Error, Frame, Header, MAGIC, MARKER, PAYLOAD_MAX, VERSION};
+use super::{Error, Frame, Header, MAGIC, MARKER, OLDEST, PAYLOAD_MAX, VERSION};
 use crate::snapshot::Interval;
 use flate2::read::DeflateDecoder;
 use std::io::Read;
@@ -34,6 +34,7 @@ pub enum Fault {
 pub struct Frames<'a> {
     bytes: &'a [u8],
     at: usize,
+    version: u32,
 }
 
 /// Opens a recording that was read whole.
@@ -44,11 +45,15 @@ pub fn open(bytes: &[u8]) -> Result<(Header, Frames<'_>), Error> {
     let after = bytes.strip_prefix(MAGIC).ok_or(Error::NoRecording)?;
     let version = after.first_chunk::<4>().ok_or(Error::NoRecording)?;
     let found = u32::from_le_bytes(*version);
-    if found != VERSION {
+    if !(OLDEST..=VERSION).contains(&found) {
         return Err(Error::Version { found });
     }
     let at = MAGIC.len() + version.len();
-    let mut frames = Frames { bytes, at };
+    let mut frames = Frames {
+        bytes,
+        at,
+        version: found,
+    };
     match frames.next() {
         Some(Ok(Frame::Header(header))) => Ok((header, frames)),
         Some(Ok(_)) => Err(Error::NoHeader("another frame is first".to_owned())),
@@ -95,7 +100,7 @@ impl Iterator for Frames<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         let at = self.at;
         let rest = self.bytes.get(at..).filter(|rest| !rest.is_empty())?;
-        match frame(rest) {
+        match frame(rest, self.version) {
             Ok((frame, length)) => {
                 self.at += length;
                 Some(Ok(frame))
@@ -130,7 +135,7 @@ enum Damage {
 }
 
 /// The frame at the beginning, and its length in the file.
-fn frame(bytes: &[u8]) -> Result<(Frame, usize), Damage> {
+fn frame(bytes: &[u8], version: u32) -> Result<(Frame, usize), Damage> {
     let (payload, length) = payload(bytes)?;
     let mut plain = Vec::new();
     let limit = PAYLOAD_MAX as u64;
@@ -138,6 +143,9 @@ fn frame(bytes: &[u8]) -> Result<(Frame, usize), Damage> {
         .take(limit)
         .read_to_end(&mut plain);
     inflated.map_err(|e| Damage::Content(e.to_string()))?;
+    if version < 3 {
+        plain.push(0); // the interval ends where limits begin: their number
+    }
     let frame = postcard::from_bytes(&plain).map_err(|e| Damage::Content(e.to_string()))?;
     Ok((frame, length))
 }

@@ -92,6 +92,8 @@ impl Comparison {
             of("MT utilisation, %", Unit::Share, &|r| {
                 r.metrics.mt_utilization
             }),
+            of("Borrowed, % of lanes", Unit::Share, &|r| r.borrowed),
+            of("Forced idle, % of lanes", Unit::Share, &|r| r.forced_idle),
         ];
         let warnings = [first, second].into_iter().flat_map(|report| {
             let name = report.name.clone();

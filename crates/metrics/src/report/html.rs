@@ -89,6 +89,11 @@ impl Report {
     }
 }
 
+/// What is not known is no 0.
+fn known(value: Option<f64>, digits: usize) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+}
+
 fn usage_table(name: &str, rows: &[UsageRow]) -> String {
     let cells = |row: &UsageRow| {
         let name = match row.pid {
@@ -100,12 +105,22 @@ fn usage_table(name: &str, rows: &[UsageRow]) -> String {
             format!("{:.1}", row.raw_ms),
             format!("{:.1}", row.mt1_ms),
             format!("{:.1}", row.waiting_ms),
+            known(row.borrowed_ms, 1),
+            known(row.forced_idle_ms, 1),
             row.jobs.to_string(),
-            row.job_p99_ms
-                .map_or("-".to_owned(), |ms| format!("{ms:.2}")),
+            known(row.job_p99_ms, 2),
         ]
     };
-    let heading = ["", "raw ms", "MT1 ms", "wait ms", "jobs", "p99 ms"];
+    let heading = [
+        "",
+        "raw ms",
+        "MT1 ms",
+        "wait ms",
+        "borrowed ms",
+        "forced idle ms",
+        "jobs",
+        "p99 ms",
+    ];
     format!(
         "<h2>{name}</h2>\n{}",
         table(&heading, rows.iter().map(cells))

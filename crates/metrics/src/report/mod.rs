@@ -13,7 +13,7 @@ use crate::histogram::LogHistogram;
 use crate::latency::Quantile;
 use crate::recording::{self, Frame, Header};
 use crate::smt::SmtMetrics;
-use crate::snapshot::{Class, Interval, Rates, Usage};
+use crate::snapshot::{Class, CoreTotals, Interval, Rates, Usage};
 use serde::Serialize;
 
 /// What is wanted.
@@ -51,6 +51,10 @@ pub struct Report {
     pub lanes: usize,
     /// All cores together.
     pub metrics: SmtMetrics,
+    /// Share of lanes' time that batch borrowed; none where nobody knew classes all the time.
+    pub borrowed: Option<f64>,
+    /// Share of lanes' time of forced idleness; none as there.
+    pub forced_idle: Option<f64>,
     /// Each core.
     pub cores: Vec<CoreRow>,
     /// Tasks with most MT1-equivalent time.
@@ -74,6 +78,8 @@ pub struct CoreRow {
     pub cpus: Vec<u32>,
     /// Share of the time with no lane busy, one, two, ...
     pub densities: Vec<f64>,
+    /// Share of its lanes' time of forced idleness; none where nobody knew classes all the time.
+    pub forced_idle: Option<f64>,
     /// Its metrics.
     pub metrics: SmtMetrics,
 }
@@ -91,6 +97,10 @@ pub struct UsageRow {
     pub mt1_ms: f64,
     /// Time it could have run and did not, ms.
     pub waiting_ms: f64,
+    /// Of `raw_ms` of batch, beside critical work; none where nobody knew classes all the time.
+    pub borrowed_ms: Option<f64>,
+    /// Time that critical work kept its siblings idle while batch waited; none as there.
+    pub forced_idle_ms: Option<f64>,
     /// Times it began to run, a second.
     pub runs_per_s: f64,
     /// Jobs, from wake-up to sleep.
@@ -274,6 +284,8 @@ impl Sum {
             elapsed_s,
             intervals: self.intervals,
             lanes: (total.cores.iter()).map(|core| core.online_lanes()).sum(),
+            borrowed: borrowed(&total),
+            forced_idle: forced_idle(&total.cores),
             cores: cores.map_err(invalid)?,
             tasks: top(options.top, elapsed_s, total.tasks.iter().map(named_task)),
             cgroups: top(
@@ -291,10 +303,29 @@ impl Sum {
     }
 }
 
-fn core_row(
-    core: &crate::snapshot::CoreTotals,
-    rates: &Rates,
-) -> Result<CoreRow, crate::smt::Error> {
+/// Of all lanes' time, the share that batch borrowed.
+fn borrowed(total: &Interval) -> Option<f64> {
+    let mut times = total.cgroups.iter().map(|group| group.usage.borrowed_ns);
+    // nothing tells it where nothing ran
+    times.clone().next()?;
+    let borrowed_ns: Option<u64> = times.try_fold(0u64, |sum, ns| sum.checked_add(ns?));
+    share_of_lanes(borrowed_ns?, &total.cores)
+}
+
+/// Of the time of the lanes of `cores`, the share that they were forced to idle.
+fn forced_idle(cores: &[CoreTotals]) -> Option<f64> {
+    let mut times = cores.iter().map(|core| core.forced_idle_ns);
+    let forced_ns: Option<u64> = times.try_fold(0u64, |sum, ns| sum.checked_add(ns?));
+    share_of_lanes(forced_ns?, cores)
+}
+
+fn share_of_lanes(ns: u64, cores: &[CoreTotals]) -> Option<f64> {
+    let of_core = |core: &CoreTotals| core.elapsed_ns as f64 * core.online_lanes() as f64;
+    let lanes_ns = cores.iter().map(of_core).sum::<f64>();
+    (lanes_ns > 0.0).then(|| ns as f64 / lanes_ns)
+}
+
+fn core_row(core: &CoreTotals, rates: &Rates) -> Result<CoreRow, crate::smt::Error> {
     let busy_ns: u64 = core.by_density_ns.iter().sum();
     let idle_ns = core.elapsed_ns.saturating_sub(busy_ns);
     let share = |ns: u64| ns as f64 / core.elapsed_ns.max(1) as f64;
@@ -303,6 +334,7 @@ fn core_row(
         core: core.core,
         cpus: core.lanes.iter().map(|lane| lane.cpu).collect(),
         densities: times.map(share).collect(),
+        forced_idle: forced_idle(std::slice::from_ref(core)),
         metrics: core.smt(rates)?.metrics(),
     })
 }
@@ -333,6 +365,8 @@ fn top<'a>(
         raw_ms: usage.raw_ns as f64 / 1e6,
         mt1_ms: usage.mt1_ns as f64 / 1e6,
         waiting_ms: usage.waiting_ns as f64 / 1e6,
+        borrowed_ms: usage.borrowed_ns.map(|ns| ns as f64 / 1e6),
+        forced_idle_ms: usage.forced_idle_ns.map(|ns| ns as f64 / 1e6),
         runs_per_s: usage.runs as f64 / elapsed_s.max(f64::MIN_POSITIVE),
         jobs: usage.jobs.count(),
         job_p99_ms: quantile_ms(&usage.jobs, Quantile::P99),

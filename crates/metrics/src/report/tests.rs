@@ -10,6 +10,8 @@ fn usage(raw_ns: u64) -> Usage {
         mt1_ns: raw_ns / 2,
         runs: 5,
         jobs: LogHistogram::of([1_000_000, 2_000_000]),
+        borrowed_ns: Some(raw_ns / 4),
+        forced_idle_ns: Some(raw_ns / 8),
         ..Usage::default()
     }
 }
@@ -43,6 +45,7 @@ fn interval(index: u64, alone_ns: u64, both_ns: u64) -> Interval {
             elapsed_ns: SECOND,
             by_density_ns: vec![alone_ns, both_ns],
             lanes: vec![lane(0, alone_ns + both_ns), lane(4, both_ns)],
+            forced_idle_ns: Some(alone_ns / 10),
         }],
         tasks: vec![task(1, Some(Class::Critical)), task(2, Some(Class::Batch))],
         cgroups: vec![CgroupTotals {
@@ -99,6 +102,39 @@ fn intervals_are_added_up() {
     assert_eq!(report.tasks[0].raw_ms, 4.0);
     assert_eq!(report.series.len(), 2);
     assert!(report.warnings.is_empty(), "{:?}", report.warnings);
+}
+
+#[test]
+fn what_batch_borrowed_and_critical_work_forced() {
+    let known = of(&two_seconds(), &Options::default());
+    assert_eq!(known.tasks[0].borrowed_ms, Some(1.0));
+    assert_eq!(known.tasks[0].forced_idle_ms, Some(0.5));
+    // 2 × 50 ms of two lanes in two seconds; 2 × 0.75 ms of the cgroup
+    assert_eq!(known.forced_idle, Some(0.025));
+    assert_eq!(known.cores[0].forced_idle, Some(0.025));
+    assert!((known.borrowed.unwrap() - 0.000_375).abs() < 1e-12);
+    let text = known.text();
+    assert!(
+        text.contains("forced%") && text.contains("borr. ms"),
+        "{text}"
+    );
+    assert!(text.lines().all(|line| line.chars().count() <= 100));
+
+    let mut intervals = two_seconds();
+    intervals[1].cores[0].forced_idle_ns = None;
+    let usage = &mut intervals[1].tasks[1].usage;
+    (usage.borrowed_ns, usage.forced_idle_ns) = (None, None);
+    let half = of(&intervals, &Options::default());
+    assert_eq!((half.forced_idle, half.tasks[0].borrowed_ms), (None, None));
+    assert!(!half.text().contains("forced%"));
+    let comparison = Comparison::new(&known, &half).text();
+    let line = comparison
+        .lines()
+        .find(|line| line.starts_with("Forced idle"));
+    assert!(
+        line.unwrap().ends_with("2.5               na"),
+        "{comparison}"
+    );
 }
 
 #[test]

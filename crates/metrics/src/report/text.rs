@@ -5,8 +5,9 @@ use crate::smt::SmtMetrics;
 use crate::snapshot::RateSource;
 use std::fmt::Write;
 
-/// Longest name in a table.
+/// Longest name in a table; in one that tells what was borrowed and forced to idle.
 const NAME_MAX: usize = 36;
+const NAME_MAX_BESIDE: usize = 22;
 
 /// Width of names in the delta table.
 const COLUMN_MAX: usize = 16;
@@ -40,13 +41,21 @@ impl Report {
     }
 
     fn core_table(&self) -> String {
-        let mut text = "\n  core  busy%  lanes%  density  capacity   max  product.  MT util%  \
-                        time% with 0, 1, ... lanes busy\n"
-            .to_owned();
+        let known = self.forced_idle.is_some();
+        let mut text = format!(
+            "\n  core  busy%  lanes%  density  capacity   max  product.  MT util%  {}\
+             time% with 0, 1, ...\n",
+            if known { "forced%  " } else { "" }
+        );
         for core in &self.cores {
-            text += &core_line(&core.core.to_string(), &core.metrics, &densities(core));
+            let beside = forced_column(core.forced_idle, known) + &densities(core);
+            text += &core_line(&core.core.to_string(), &core.metrics, &beside);
         }
-        text + &core_line("all", &self.metrics, "")
+        text + &core_line(
+            "all",
+            &self.metrics,
+            &forced_column(self.forced_idle, known),
+        )
     }
 
     /// What limits the figures: sentences.
@@ -109,11 +118,21 @@ fn densities(core: &CoreRow) -> String {
     shares.collect::<Vec<_>>().join(" ")
 }
 
-fn core_line(name: &str, metrics: &SmtMetrics, densities: &str) -> String {
+/// Forced idleness, if that column is there.
+fn forced_column(share: Option<f64>, known: bool) -> String {
+    let share = share.map_or("-".to_owned(), |share| format!("{:.1}", share * 100.0));
+    if known {
+        format!("{share:>7}  ")
+    } else {
+        String::new()
+    }
+}
+
+fn core_line(name: &str, metrics: &SmtMetrics, rest: &str) -> String {
     let share = |of: Option<f64>| of.map_or("-".to_owned(), |of| format!("{:.1}", of * 100.0));
     let ratio = |of: Option<f64>| of.map_or("-".to_owned(), |of| format!("{of:.3}"));
     let line = format!(
-        "{name:>6} {:>6} {:>7} {:>8} {:>9} {:>5} {:>9} {:>9}  {densities}",
+        "{name:>6} {:>6} {:>7} {:>8} {:>9} {:>5} {:>9} {:>9}  {rest}",
         share(metrics.core_utilization),
         share(metrics.lane_utilization),
         ratio(metrics.thread_density),
@@ -130,9 +149,22 @@ fn usage_table(what: &str, rows: &[UsageRow]) -> String {
     if rows.is_empty() {
         return String::new();
     }
+    let known = (rows.iter()).any(|row| row.borrowed_ms.or(row.forced_idle_ms).is_some());
+    let name_max = if known { NAME_MAX_BESIDE } else { NAME_MAX };
+    let ms = |ms: Option<f64>| ms.map_or("-".to_owned(), |ms| format!("{ms:.1}"));
+    let beside = |borrowed: &str, forced: &str| match known {
+        true => format!(" {borrowed:>8} {forced:>8}"),
+        false => String::new(),
+    };
     let mut text = format!(
-        "\n{what:<NAME_MAX$} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8}\n",
-        "raw ms", "MT1 ms", "wait ms", "runs/s", "jobs", "p99 ms"
+        "\n{what:<name_max$} {:>9} {:>9} {:>9}{} {:>8} {:>6} {:>7}\n",
+        "raw ms",
+        "MT1 ms",
+        "wait ms",
+        beside("borr. ms", "forc. ms"),
+        "runs/s",
+        "jobs",
+        "p99 ms"
     );
     for row in rows {
         let name = match row.pid {
@@ -144,11 +176,12 @@ fn usage_table(what: &str, rows: &[UsageRow]) -> String {
             .map_or("-".to_owned(), |ms| format!("{ms:.2}"));
         let _ = writeln!(
             text,
-            "{:<NAME_MAX$} {:>9.1} {:>9.1} {:>9.1} {:>8.1} {:>8} {p99:>8}",
-            shortened(&name, NAME_MAX),
+            "{:<name_max$} {:>9.1} {:>9.1} {:>9.1}{} {:>8.1} {:>6} {p99:>7}",
+            shortened(&name, name_max),
             row.raw_ms,
             row.mt1_ms,
             row.waiting_ms,
+            beside(&ms(row.borrowed_ms), &ms(row.forced_idle_ms)),
             row.runs_per_s,
             row.jobs
         );

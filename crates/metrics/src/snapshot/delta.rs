@@ -2,7 +2,7 @@
 
 use super::{
     CgroupTotals, CoreTotals, DeltaError, Interval, LaneTotals, Notes, Rates, Snapshot, TaskTotals,
-    Usage,
+    Usage, limits,
 };
 use crate::smt::{self, RelativeRates, SmtMetrics, SmtTotals};
 use std::collections::BTreeMap;
@@ -31,6 +31,7 @@ pub fn delta(before: &Snapshot, after: &Snapshot) -> Result<Interval, DeltaError
         tasks: tasks_between(&before.tasks, &after.tasks, &mut notes),
         cgroups: cgroups_between(&before.cgroups, &after.cgroups, &mut notes),
         notes,
+        limits: limits::between(&before.limits, &after.limits),
     })
 }
 
@@ -79,6 +80,10 @@ fn core_between(before: &CoreTotals, after: &CoreTotals) -> Result<CoreTotals, D
         elapsed_ns: between("time", before.elapsed_ns, after.elapsed_ns)?,
         by_density_ns: times?,
         lanes: lanes?,
+        forced_idle_ns: match before.forced_idle_ns.zip(after.forced_idle_ns) {
+            None => None,
+            Some((before, after)) => Some(between("forced-idle time", before, after)?),
+        },
     })
 }
 
@@ -212,6 +217,8 @@ impl CoreTotals {
 
     fn add(&mut self, other: &CoreTotals) {
         self.elapsed_ns += other.elapsed_ns;
+        let forced_idle_ns = self.forced_idle_ns.zip(other.forced_idle_ns);
+        self.forced_idle_ns = forced_idle_ns.map(|(a, b)| a + b);
         for (ns, other) in self.by_density_ns.iter_mut().zip(&other.by_density_ns) {
             *ns += other;
         }
@@ -259,23 +266,24 @@ impl Interval {
         }
         let mut tasks: BTreeMap<_, _> = (self.tasks.drain(..)).map(|t| (t.key(), t)).collect();
         for next in &next.tasks {
-            let task = tasks.entry(next.key()).or_default();
-            let mut usage = std::mem::take(&mut task.usage);
-            usage.add(&next.usage);
-            *task = TaskTotals {
-                usage,
-                ..next.clone()
-            };
+            let mut sum = next.clone();
+            if let Some(task) = tasks.get(&next.key()) {
+                sum.usage.add(&task.usage);
+            }
+            tasks.insert(next.key(), sum);
         }
         self.tasks = tasks.into_values().collect();
         let mut groups: BTreeMap<_, _> = (self.cgroups.drain(..)).map(|g| (g.id, g)).collect();
         for next in &next.cgroups {
-            let group = groups.entry(next.id).or_default();
-            group.id = next.id;
-            group.path = next.path.clone().or(group.path.take());
-            group.usage.add(&next.usage);
+            let mut sum = next.clone();
+            if let Some(group) = groups.remove(&next.id) {
+                sum.path = sum.path.or(group.path);
+                sum.usage.add(&group.usage);
+            }
+            groups.insert(next.id, sum);
         }
         self.cgroups = groups.into_values().collect();
+        self.limits = limits::added(&self.limits, &next.limits);
         self.notes.add(&next.notes);
         self.rates = next.rates.clone();
         self.suspended_ns += next.suspended_ns;
@@ -293,28 +301,41 @@ impl TaskTotals {
 }
 
 impl Usage {
-    /// Adds another's.
+    /// Adds another's. What is unknown of one is unknown of both.
     pub fn add(&mut self, other: &Usage) {
         self.raw_ns = self.raw_ns.saturating_add(other.raw_ns);
         self.mt1_ns = self.mt1_ns.saturating_add(other.mt1_ns);
         self.waiting_ns = self.waiting_ns.saturating_add(other.waiting_ns);
         self.runs = self.runs.saturating_add(other.runs);
         self.jobs.merge(&other.jobs);
+        let sum = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a.saturating_add(b));
+        self.borrowed_ns = sum(self.borrowed_ns, other.borrowed_ns);
+        self.forced_idle_ns = sum(self.forced_idle_ns, other.forced_idle_ns);
     }
 
-    /// Whether it is all zero.
+    /// Whether all that is known is zero.
     pub fn is_empty(&self) -> bool {
-        *self == Usage::default()
+        let times = [self.raw_ns, self.mt1_ns, self.waiting_ns, self.runs];
+        let company = [self.borrowed_ns, self.forced_idle_ns];
+        times.iter().all(|time| *time == 0)
+            && company.iter().flatten().all(|time| *time == 0)
+            && self.jobs.count() == 0
     }
 
     /// What came after `before`; none if a total became less.
     fn since(&self, before: &Usage) -> Option<Usage> {
+        let known = |now: Option<u64>, before: Option<u64>| match now.zip(before) {
+            None => Some(None),
+            Some((now, before)) => now.checked_sub(before).map(Some),
+        };
         Some(Usage {
             raw_ns: self.raw_ns.checked_sub(before.raw_ns)?,
             mt1_ns: self.mt1_ns.checked_sub(before.mt1_ns)?,
             waiting_ns: self.waiting_ns.checked_sub(before.waiting_ns)?,
             runs: self.runs.checked_sub(before.runs)?,
             jobs: self.jobs.since(&before.jobs)?,
+            borrowed_ns: known(self.borrowed_ns, before.borrowed_ns)?,
+            forced_idle_ns: known(self.forced_idle_ns, before.forced_idle_ns)?,
         })
     }
 }

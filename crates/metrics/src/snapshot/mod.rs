@@ -3,8 +3,10 @@
 //! Times are nanoseconds of `CLOCK_MONOTONIC`, which stands still while the machine is suspended.
 
 mod delta;
+mod limits;
 
 pub use delta::delta;
+pub use limits::{Charge, Limit};
 
 use crate::histogram::LogHistogram;
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,8 @@ pub struct Snapshot {
     pub cgroups: Vec<CgroupTotals>,
     /// What limits the figures.
     pub notes: Notes,
+    /// What cgroups may use, where they are limited.
+    pub limits: Vec<Limit>,
 }
 
 /// Work rates, as threadPerf, and where they come from.
@@ -69,6 +73,9 @@ pub struct CoreTotals {
     pub by_density_ns: Vec<u64>,
     /// Its lanes.
     pub lanes: Vec<LaneTotals>,
+    /// Time that its lanes idled because batch, which waited, had to stay away from critical work; summed
+    /// over lanes. None where no scheduler of ours tells.
+    pub forced_idle_ns: Option<u64>,
 }
 
 /// A lane.
@@ -121,6 +128,11 @@ pub struct Usage {
     pub runs: u64,
     /// How long its jobs took, from wake-up to sleep, ns.
     pub jobs: LogHistogram,
+    /// Of `raw_ns` of batch, the time beside critical work on its core. None where no scheduler of ours
+    /// tells classes.
+    pub borrowed_ns: Option<u64>,
+    /// Of critical work, its part of [`CoreTotals::forced_idle_ns`]. None as there.
+    pub forced_idle_ns: Option<u64>,
 }
 
 /// A task: a thread, as the kernel schedules it.
@@ -197,6 +209,9 @@ pub struct Interval {
     pub cgroups: Vec<CgroupTotals>,
     /// What limits the figures.
     pub notes: Notes,
+    /// What cgroups may use, where they are limited, ascending by path. The last field: recordings of
+    /// version 2 end before it.
+    pub limits: Vec<Limit>,
 }
 
 /// Why there is nothing between two readings.

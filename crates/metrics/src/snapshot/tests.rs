@@ -9,6 +9,8 @@ fn usage(raw_ns: u64, jobs: &[u64]) -> Usage {
         waiting_ns: raw_ns / 2,
         runs: raw_ns / 10,
         jobs: LogHistogram::of(jobs.iter().copied()),
+        borrowed_ns: Some(raw_ns / 4),
+        forced_idle_ns: Some(raw_ns / 20),
     }
 }
 
@@ -36,11 +38,12 @@ fn core(elapsed_ns: u64, alone_ns: u64, both_ns: u64) -> CoreTotals {
         elapsed_ns,
         by_density_ns: vec![alone_ns, both_ns],
         lanes: vec![lane(0, alone_ns + both_ns), lane(1, both_ns)],
+        forced_idle_ns: Some(alone_ns / 5),
     }
 }
 
 fn snapshot(taken_ns: u64, core: CoreTotals, tasks: Vec<TaskTotals>) -> Snapshot {
-    let mut all = Usage::default();
+    let mut all = usage(0, &[]);
     tasks.iter().for_each(|task| all.add(&task.usage));
     Snapshot {
         begun_ns: 5,
@@ -115,6 +118,34 @@ fn an_interval_that_follows_is_added() {
     assert_eq!(parts.elapsed_ns(), whole.elapsed_ns());
     let other = Interval::default();
     assert_eq!(parts.add(&other), Err(DeltaError::OtherCores));
+}
+
+#[test]
+fn what_is_unknown_stays_unknown() {
+    let mut unknown = after();
+    unknown.cores[0].forced_idle_ns = None;
+    for task in &mut unknown.tasks {
+        (task.usage.borrowed_ns, task.usage.forced_idle_ns) = (None, None);
+    }
+    let mut interval = delta(&before(), &unknown).unwrap();
+    let company = |of: &Interval| {
+        let usage = &of.tasks[0].usage;
+        let core = &of.cores[0];
+        (usage.borrowed_ns, usage.forced_idle_ns, core.forced_idle_ns)
+    };
+    assert_eq!(company(&interval), (None, None, None));
+    let known = delta(&before(), &after()).unwrap();
+    assert_eq!(company(&known), (Some(50), Some(10), Some(100)));
+    assert_eq!(known.cgroups[0].usage.borrowed_ns, Some(65));
+    // a part of a sum is no sum
+    interval.add(&known).unwrap();
+    assert_eq!(company(&interval), (None, None, None));
+    let mut back = after();
+    back.cores[0].forced_idle_ns = Some(1);
+    assert!(matches!(
+        delta(&before(), &back),
+        Err(DeltaError::CoreBackwards { core: 0, .. })
+    ));
 }
 
 #[test]
