@@ -51,6 +51,10 @@ unsafe impl Plain for intf::counters {}
 unsafe impl Plain for intf::objective {}
 unsafe impl Plain for intf::budget_ipc {}
 unsafe impl Plain for intf::cgroup_event {}
+unsafe impl Plain for intf::cgroup_known {}
+unsafe impl Plain for intf::cgroup_demand {}
+unsafe impl Plain for intf::pool_limit {}
+unsafe impl Plain for intf::pool {}
 unsafe impl Plain for intf::lane_signal {}
 unsafe impl Plain for u64 {}
 unsafe impl Plain for metrics_intf::metrics_core {}

@@ -7,6 +7,7 @@ use crate::Error;
 use crate::bpf::{bytes_of, from_bytes, intf, zeroed};
 use crate::loader::load_error;
 use libbpf_rs::{MapCore, MapFlags};
+use std::collections::BTreeMap;
 
 /// Kept from one attachment to the next.
 #[derive(Default)]
@@ -15,6 +16,9 @@ pub(crate) struct Carried {
     budget: Option<intf::budget>,
     thread_perf: Option<ThreadPerf>,
     trace: Option<u32>,
+    vertical: Option<u32>,
+    /// Allowances of pools, by cgroup.
+    pub pools_ns: BTreeMap<String, u64>,
     /// By budget: the rule's number, 0 for `[scheduler]`.
     learnt_ns: Vec<(u32, u64)>,
 }
@@ -36,6 +40,9 @@ impl Carried {
         if ended.trace != loaded.trace {
             self.trace = Some(ended.trace);
         }
+        if ended.vertical != loaded.vertical {
+            self.vertical = Some(ended.vertical);
+        }
     }
 
     /// Changes fresh settings in the same way.
@@ -44,6 +51,7 @@ impl Carried {
         fresh.budget = self.budget.unwrap_or(fresh.budget);
         fresh.thread_perf = self.thread_perf.unwrap_or(fresh.thread_perf);
         fresh.trace = self.trace.unwrap_or(fresh.trace);
+        fresh.vertical = self.vertical.unwrap_or(fresh.vertical);
     }
 
     /// Notes the budgets that were learnt: `sidelane_slo`.

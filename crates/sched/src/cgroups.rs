@@ -1,5 +1,6 @@
 //! Cgroup rules: which cgroups exist, and which rules match each.
 
+use crate::pool_table::Quota;
 use crate::rules::{ClassRule, Matcher, matches_cgroup};
 use std::collections::HashMap;
 use std::fs;
@@ -58,6 +59,70 @@ pub(crate) fn list(mount: &Path) -> HashMap<u64, String> {
     found
 }
 
+/// What the scheduler is to know of a cgroup.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Its `cpu.weight`; none without the cpu controller, or if nobody asks.
+    pub weight: Option<u32>,
+    /// The nearest cgroup that has one: it, or an ancestor; 0: none.
+    pub group: u64,
+    /// If it has one: the nearest ancestor that has one; 0: none.
+    pub parent: u64,
+}
+
+/// The facts of cgroups by their paths; `weight` tells that of a path.
+pub(crate) fn facts(
+    cgroups: &HashMap<u64, String>,
+    weight: impl Fn(&str) -> Option<u32>,
+) -> HashMap<u64, Facts> {
+    let by_path: HashMap<&str, (u64, Option<u32>)> = cgroups
+        .iter()
+        .map(|(&id, path)| (path.as_str(), (id, weight(path))))
+        .collect();
+    let weighted = |path: &&str| {
+        by_path
+            .get(path)
+            .is_some_and(|(_, weight)| weight.is_some())
+    };
+    let id_of = |path: &str| by_path.get(path).map_or(0, |(id, _)| *id);
+    let facts = |(&id, path): (&u64, &String)| {
+        let mut nearest = up(path).filter(weighted).map(id_of);
+        let group = nearest.next().unwrap_or(0);
+        let facts = Facts {
+            weight: by_path.get(path.as_str()).and_then(|(_, weight)| *weight),
+            group,
+            parent: if group == id {
+                nearest.next().unwrap_or(0)
+            } else {
+                0
+            },
+        };
+        (id, facts)
+    };
+    cgroups.iter().map(facts).collect()
+}
+
+/// A path, and those of the cgroups around it, up to the root.
+fn up(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |at| match at.rfind('/') {
+        Some(0) if at.len() > 1 => Some("/"),
+        Some(slash) if slash > 0 => Some(&at[..slash]),
+        _ => None,
+    })
+}
+
+/// The `cpu.weight` of the cgroup at `path` below `mount`.
+pub(crate) fn weight(mount: &Path, path: &str) -> Option<u32> {
+    let file = mount.join(path.trim_start_matches('/')).join("cpu.weight");
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// The `cpu.max` of the cgroup at `path` below `mount`, if it sets a limit.
+pub(crate) fn quota(mount: &Path, path: &str) -> Option<Quota> {
+    let file = mount.join(path.trim_start_matches('/')).join("cpu.max");
+    Quota::parse(path, &fs::read_to_string(file).ok()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +154,20 @@ mod tests {
         let mut paths: Vec<_> = list(root.path()).into_values().collect();
         paths.sort();
         assert_eq!(paths, ["/", "/a", "/a/b"]);
+    }
+
+    #[test]
+    fn cgroups_without_a_weight_are_part_of_those_around_them() {
+        let paths = ["/", "/a", "/a/b", "/a/b/c", "/d"].map(str::to_owned);
+        let cgroups: HashMap<u64, String> = (1..).zip(paths).collect();
+        let weight = |path: &str| ["/a", "/a/b/c"].contains(&path).then_some(200);
+        let facts = facts(&cgroups, weight);
+        let of = |id| (facts[&id].weight, facts[&id].group, facts[&id].parent);
+        assert_eq!(of(1), (None, 0, 0));
+        assert_eq!(of(2), (Some(200), 2, 0));
+        assert_eq!(of(3), (None, 2, 0));
+        assert_eq!(of(4), (Some(200), 4, 2));
+        assert_eq!(of(5), (None, 0, 0));
     }
 
     #[test]

@@ -59,9 +59,14 @@ impl Charges {
         })
     }
 
+    /// The settings in force.
+    pub(crate) fn settings(&self) -> Result<Option<intf::settings>, Error> {
+        entry(&self.settings, 0)
+    }
+
     /// The dynamic budgets, that of `[scheduler]` first.
     pub(crate) fn read(&self) -> Result<Vec<ChargeState>, Error> {
-        let Some(settings) = entry::<intf::settings>(&self.settings, 0)? else {
+        let Some(settings) = self.settings()? else {
             return Ok(Vec::new());
         };
         let is_dynamic =

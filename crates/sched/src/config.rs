@@ -1,7 +1,12 @@
 //! The configuration file: class rules and the scheduler's settings.
 
 use crate::borrow::{self, Borrow, Budget};
+use crate::cgroups;
 use crate::counters::UseCounters;
+use crate::pairing::Pairing;
+use crate::polarization::Polarization;
+use crate::pool::{Charge, Pool};
+use crate::retention::Retention;
 use crate::rules::{Class, ClassRule, Rule};
 use crate::{Error, bpf::intf};
 use serde::{Deserialize, Deserializer};
@@ -13,6 +18,8 @@ use std::path::Path;
 pub struct Config {
     /// Class rules; the first that matches decides.
     pub rules: Vec<ClassRule>,
+    /// What cgroups may use of the cores.
+    pub pools: Vec<Pool>,
     /// How the scheduler behaves.
     pub scheduler: SchedulerConfig,
 }
@@ -52,6 +59,25 @@ pub struct SchedulerConfig {
     pub thread_perf: Vec<f64>,
     /// Whether counters of instructions and cycles say what a dynamic budget is charged.
     pub counters: UseCounters,
+    /// A task that sleeps for less than a slice, of which it has used less than half, goes on with it.
+    pub keep_slice: bool,
+    /// After so long without work, times the distance, a lane steals across a barrier that is lower
+    /// by one, 0 to 1000 ms; 0: barriers stay as they are.
+    pub steal_patience_ms: f64,
+    /// Lanes are held idle for normal tasks that are soon back from sleep.
+    pub retain: bool,
+    /// For how long, and how that changes.
+    pub retention: Retention,
+    /// I/O-bound and other normal tasks have lanes of their own; needs `retain`.
+    pub pair: bool,
+    /// How often that is looked at, and which cores swap tasks.
+    pub pairing: Pairing,
+    /// Which cores normal and batch work uses.
+    pub polarization: Polarization,
+    /// `cpu.weight` of cgroups counts among normal work.
+    pub cgroup_weights: bool,
+    /// `cpu.max` of cgroups holds, for time on lanes.
+    pub cgroup_quotas: bool,
     /// Shortest vector that another core may steal from, by distance.
     pub steal_min_queued: StealBarriers,
 }
@@ -95,6 +121,15 @@ impl Default for SchedulerConfig {
             objective: None,
             thread_perf: Vec::new(),
             counters: UseCounters::default(),
+            keep_slice: false,
+            steal_patience_ms: 0.0,
+            retain: false,
+            retention: Retention::default(),
+            pair: false,
+            pairing: Pairing::default(),
+            polarization: Polarization::default(),
+            cgroup_weights: false,
+            cgroup_quotas: false,
             steal_min_queued: StealBarriers::default(),
         }
     }
@@ -105,6 +140,8 @@ impl Default for SchedulerConfig {
 struct File {
     #[serde(default)]
     rule: Vec<RuleEntry>,
+    #[serde(default)]
+    pool: Vec<Pool>,
     #[serde(default)]
     scheduler: SchedulerConfig,
 }
@@ -164,6 +201,14 @@ impl Config {
         })
     }
 
+    /// Has anything to do with cgroups?
+    pub(crate) fn looks_at_cgroups(&self) -> bool {
+        cgroups::needed(&self.rules)
+            || !self.pools.is_empty()
+            || self.scheduler.cgroup_weights
+            || self.scheduler.cgroup_quotas
+    }
+
     /// Is any budget dynamic?
     pub(crate) fn is_dynamic(&self) -> bool {
         is_dynamic(&self.rules, &self.scheduler)
@@ -195,8 +240,10 @@ impl Config {
             })
             .collect::<Result<Vec<_>, String>>()?;
         check_dynamic(&rules, &file.scheduler)?;
+        check_pools(&file.pool, &file.scheduler)?;
         Ok(Config {
             rules,
+            pools: file.pool,
             scheduler: file.scheduler,
         })
     }
@@ -210,6 +257,24 @@ fn check_dynamic(rules: &[ClassRule], scheduler: &SchedulerConfig) -> Result<(),
              calibrate', such as [1, 0.6]"
                 .to_owned(),
         );
+    }
+    Ok(())
+}
+
+/// Pools are sound, no cgroup has two, and `mt1` knows the speeds of shared lanes.
+fn check_pools(pools: &[Pool], scheduler: &SchedulerConfig) -> Result<(), String> {
+    for (index, pool) in pools.iter().enumerate() {
+        pool.check()?;
+        let cgroup = &pool.cgroup;
+        if pools[..index].iter().any(|other| other.cgroup == *cgroup) {
+            return Err(format!("[[pool]] {cgroup:?} is there twice"));
+        }
+        if pool.charge == Charge::Mt1 && scheduler.thread_perf.is_empty() {
+            return Err(format!(
+                "[[pool]] {cgroup:?}: charge = \"mt1\" needs thread_perf in [scheduler], the speeds \
+                 of 'sidelane calibrate', such as [1, 0.6]; or charge = \"raw\""
+            ));
+        }
     }
     Ok(())
 }
@@ -252,6 +317,16 @@ impl SchedulerConfig {
         (self.budget().check()).map_err(|problem| format!("[scheduler] {problem}"))?;
         borrow::check_speeds(&self.thread_perf)
             .map_err(|problem| format!("[scheduler] {problem}"))?;
+        self.retention.check()?;
+        self.pairing.check()?;
+        if self.pair && !self.retain {
+            return Err(
+                "[scheduler] pair = true needs retain = true: tasks are paired by how long \
+                        lanes are held for them"
+                    .to_owned(),
+            );
+        }
+        within("steal_patience_ms", self.steal_patience_ms, 0.0, 1000.0)?;
         within("promote_after_ms", self.promote_after_ms, 0.0, 1000.0)?;
         let barriers = &self.steal_min_queued;
         if [barriers.cache, barriers.node, barriers.remote].contains(&0) {
@@ -297,7 +372,21 @@ impl SchedulerConfig {
             smt_level: level,
             budget: self.budget().native(),
             trace: u32::from(self.trace),
-            counters: 0, // the loader opens them
+            keep_slice: u32::from(self.keep_slice),
+            steal_patience_ns: ns(self.steal_patience_ms),
+            retain: u32::from(self.retain),
+            pair: u32::from(self.pair),
+            pair_uniform: self.pairing.uniform_rate(),
+            pair_period_ns: ns(self.pairing.period_ms),
+            retain_start_ns: ns(self.retention.start_ms),
+            retain_min_ns: ns(self.retention.min_ms),
+            retain_max_ns: ns(self.retention.max_ms),
+            retain_period_ns: ns(self.retention.period_ms),
+            vertical: self.polarization.native(),
+            nr_pools: 0, // counts pools
+            cgroup_weights: u32::from(self.cgroup_weights),
+            cores_awake: 0, // the loader counts cores
+            counters: 0,    // and opens these
             thread_perf: borrow::speeds(&self.thread_perf),
             nr_rules: 0,
             has_cgroup_rules: 0,
@@ -401,6 +490,8 @@ mod tests {
             "[scheduler]\nslice_ms = nan\n",
             "[scheduler]\nstarvation_bound_ms = 60000\n",
             "[scheduler.steal_min_queued]\ncache = 0\n",
+            "[scheduler]\npair = true\n",
+            "[scheduler]\nretain = true\n[scheduler.pairing]\nperiod_ms = 1\n",
         ] {
             assert!(Config::parse(text).is_err(), "{text}");
         }

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::bpf::{intf, zeroed};
+use crate::pool::Capacity;
 use sidelane_topology::Topology;
 use std::collections::BTreeMap;
 
@@ -75,6 +76,16 @@ impl Layout {
         self.core_lanes.extend_from_slice(cpus);
         self.lanes_per_core_max = self.lanes_per_core_max.max(cpus.len() as u32);
         Ok(())
+    }
+}
+
+impl Layout {
+    /// What pools share.
+    pub fn capacity(&self) -> Capacity {
+        Capacity {
+            cores: self.cores.len(),
+            lanes: self.core_lanes.len(),
+        }
     }
 }
 

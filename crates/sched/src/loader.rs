@@ -3,16 +3,19 @@
 //! Nothing is pinned: when this process ends, however it ends, the kernel drops the
 //! scheduler and its default one takes over.
 
+mod watch;
+
 use crate::bpf::{BpfSkel, BpfSkelBuilder, Plain, bytes_of, from_bytes, intf, zeroed};
 use crate::carried::Carried;
 use crate::cgroups;
 use crate::config::Config;
 use crate::counters::{self, Counters, NoCounters};
 use crate::layout::Layout;
+use crate::pool_table::PoolTable;
 use crate::resolve;
 use crate::signal;
 use crate::{Error, ExitReason};
-use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel, RingBuffer};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open};
 use sidelane_topology::Topology;
 use std::ffi::CStr;
@@ -21,7 +24,7 @@ use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// How often the loader looks for signals and for new cgroups.
@@ -93,7 +96,7 @@ pub fn run(
     loop {
         let mut object = MaybeUninit::uninit();
         let mut scheduler = Scheduler::attach(config, &carried, &mut object, on_event)?;
-        let reason = scheduler.serve(stop)?;
+        let reason = scheduler.serve(stop, on_event)?;
         scheduler.hand_over(&mut carried);
         drop(scheduler);
         if !reason.is_graceful() {
@@ -166,6 +169,11 @@ struct Scheduler<'a> {
     skel: BpfSkel<'a>,
     link: Option<Link>,
     config: &'a Config,
+    pools: PoolTable,
+    /// What was written of that: others may tune it since.
+    limits: Vec<intf::pool_limit>,
+    /// Limits that the table of pools has no room for were told of.
+    told_left_out: bool,
     /// As they were when it was attached.
     settings: intf::settings,
     cgroup_events: Option<(RingBuffer<'a>, Receiver<intf::cgroup_event>)>,
@@ -187,6 +195,10 @@ impl<'a> Scheduler<'a> {
         let rules = resolve::table(&config.rules)?;
         let mut settings = settings(config, &layout, &rules);
         carried.apply(&mut settings);
+        let quotas = config.scheduler.cgroup_quotas;
+        let mut pools = PoolTable::new(&config.pools, layout.capacity(), quotas)?;
+        pools.set_tuned(carried.pools_ns.clone());
+        settings.nr_pools = pools.len() as u32;
         let counters = open_counters(config, &layout);
         settings.counters = u32::from(counters.is_ok());
         let skel = load(&settings, &layout, object)?;
@@ -194,6 +206,9 @@ impl<'a> Scheduler<'a> {
             skel,
             link: None,
             config,
+            pools,
+            limits: Vec::new(),
+            told_left_out: false,
             settings,
             cgroup_events: None,
             cgroup_mount: None,
@@ -203,8 +218,9 @@ impl<'a> Scheduler<'a> {
         scheduler.fill_lanes(&layout)?;
         signal::fill_lines(&scheduler.skel.maps.lane_signals, &topology)?;
         scheduler.write_rules(&rules)?;
+        scheduler.write_limits()?;
         carried.teach(&scheduler.skel.maps.sidelane_slo)?;
-        if cgroups::needed(&config.rules) {
+        if config.looks_at_cgroups() {
             scheduler.watch_cgroups(on_event)?;
         }
         if let Ok(counters) = &counters {
@@ -253,54 +269,23 @@ impl<'a> Scheduler<'a> {
         fill(&self.skel.maps.rules, rules)
     }
 
-    /// Subscribes to cgroups that come and go, then reads those there are.
-    fn watch_cgroups(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
-        self.cgroup_mount = cgroups::mount_point(Path::new("/")).ok().flatten();
-        if self.cgroup_mount.is_none() {
-            on_event(Event::Degraded(
-                "cgroup v2 is not mounted: cgroup and unit rules match nothing".to_owned(),
-            ));
-            return Ok(());
-        }
-        let (sender, receiver) = channel();
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&self.skel.maps.cgroup_events, move |bytes| {
-                // nobody listens any more: the scheduler is going
-                let _ = from_bytes(bytes).map(|event| sender.send(event));
-                0
-            })
-            .map_err(load_error("watch cgroups for"))?;
-        let ring = builder.build().map_err(load_error("watch cgroups for"))?;
-        self.cgroup_events = Some((ring, receiver));
-        self.read_cgroups()
-    }
-
-    /// Writes the rule mask of every cgroup there is.
-    fn read_cgroups(&self) -> Result<(), Error> {
-        let Some(mount) = &self.cgroup_mount else {
-            return Ok(());
-        };
-        for (id, path) in cgroups::list(mount) {
-            let mask = cgroups::rule_mask(&self.config.rules, &path);
-            self.skel
-                .maps
-                .cgroup_masks
-                .update(&id.to_ne_bytes(), &mask.to_ne_bytes(), MapFlags::ANY)
-                .map_err(load_error("write the cgroup rules of"))?;
-        }
-        Ok(())
-    }
-
     /// Waits; keeps rules current; returns when stopped or detached.
-    fn serve(&mut self, stop: &AtomicBool) -> Result<ExitReason, Error> {
+    fn serve(
+        &mut self,
+        stop: &AtomicBool,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<ExitReason, Error> {
         let mut resolved = Instant::now();
         while !stop.load(Ordering::Relaxed) && !self.exited() {
             self.wait();
-            self.take_cgroup_events()?;
+            self.take_cgroup_events(on_event)?;
             if resolved.elapsed() >= RESOLVE_AGAIN {
                 resolved = Instant::now();
                 self.write_rules(&resolve::table(&self.config.rules)?)?;
+                let scheduler = &self.config.scheduler;
+                if scheduler.cgroup_weights || scheduler.cgroup_quotas {
+                    self.read_cgroups(on_event)?; // they may have changed
+                }
             }
         }
         drop(self.link.take());
@@ -315,22 +300,6 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    fn take_cgroup_events(&mut self) -> Result<(), Error> {
-        let Some((_, receiver)) = &self.cgroup_events else {
-            return Ok(());
-        };
-        let mut created = false;
-        for event in receiver.try_iter() {
-            if event.removed == 0 {
-                created = true;
-            } else {
-                // gone already if it came and went between two looks
-                let _ = self.skel.maps.cgroup_masks.delete(&event.id.to_ne_bytes());
-            }
-        }
-        if created { self.read_cgroups() } else { Ok(()) }
-    }
-
     /// Notes what the next attachment is to keep.
     fn hand_over(&self, carried: &mut Carried) {
         if let Some(data) = &self.skel.maps.data_sidelane_data {
@@ -339,6 +308,17 @@ impl<'a> Scheduler<'a> {
             carried.note_settings(&self.settings, &ended);
         }
         carried.note_learnt(&self.skel.maps.sidelane_slo);
+        let limit = |key: usize| {
+            let map = &self.skel.maps.sidelane_limits;
+            let bytes = map.lookup(&(key as u32).to_ne_bytes(), MapFlags::ANY);
+            from_bytes(&bytes.ok()??)
+        };
+        // one that cannot be read is as it was written
+        let now = self.limits.iter().enumerate();
+        let now: Vec<_> = now
+            .map(|(key, written)| limit(key).unwrap_or(*written))
+            .collect();
+        carried.pools_ns = self.pools.tuned(&self.limits, &now);
     }
 
     fn exited(&self) -> bool {
@@ -375,6 +355,7 @@ impl<'a> Scheduler<'a> {
 fn settings(config: &Config, layout: &Layout, rules: &[intf::rule]) -> intf::settings {
     let mut settings = config.scheduler.to_settings(layout.lanes_per_core_max);
     settings.nr_rules = rules.len() as u32;
+    settings.cores_awake = layout.cores.len() as u32;
     settings.has_cgroup_rules = u32::from(cgroups::needed(&config.rules));
     settings
 }
@@ -408,7 +389,7 @@ fn load<'a>(
         (skel
             .maps
             .core_timers
-            .set_max_entries(layout.cores.len() as u32 + 1)),
+            .set_max_entries(2 * layout.cores.len() as u32 + 4)),
         (skel
             .maps
             .core_lanes
@@ -429,6 +410,7 @@ fn load<'a>(
     if let Some(rodata) = skel.maps.rodata_data.as_mut() {
         rodata.nr_cores = layout.cores.len() as u32;
         rodata.nr_lanes = layout.lanes.len() as u32;
+        copy_bytes(settings, &mut rodata.fixed);
     }
     if let Some(data) = skel.maps.data_sidelane_data.as_mut() {
         copy_bytes(settings, &mut data.settings);
@@ -438,6 +420,12 @@ fn load<'a>(
     progs.sidelane_count_switch.set_autoload(counted);
     // without it intervals last from switch to switch, and few are of one kind
     (progs.sidelane_count_tick).set_autoload(counted && counters::ticks_can_be_seen());
+    if settings.cgroup_weights == 0 {
+        let ops = skel.struct_ops.sidelane_ops_mut();
+        (ops.runnable, ops.quiescent) = (std::ptr::null_mut(), std::ptr::null_mut());
+        skel.progs.sidelane_runnable.set_autoload(false);
+        skel.progs.sidelane_quiescent.set_autoload(false);
+    }
     skel.struct_ops.sidelane_ops_mut().flags |=
         *scx_utils::compat::SCX_OPS_ENQ_LAST | *scx_utils::compat::SCX_OPS_KEEP_BUILTIN_IDLE;
     scx_ops_load!(skel, sidelane_ops, uei).map_err(load_error("load"))
@@ -459,10 +447,15 @@ fn copy_bytes<A: Copy, B: Copy>(from: &A, to: &mut B) {
 /// Writes a table into an array map.
 fn fill<T: Plain>(map: &impl MapCore, table: &[T]) -> Result<(), Error> {
     for (key, entry) in table.iter().enumerate() {
-        map.update(&(key as u32).to_ne_bytes(), bytes_of(entry), MapFlags::ANY)
-            .map_err(load_error("fill the tables of"))?;
+        write(map, key, entry)?;
     }
     Ok(())
+}
+
+/// Writes an entry of an array map.
+fn write<T: Plain>(map: &impl MapCore, key: usize, entry: &T) -> Result<(), Error> {
+    map.update(&(key as u32).to_ne_bytes(), bytes_of(entry), MapFlags::ANY)
+        .map_err(load_error("fill the tables of"))
 }
 
 /// A C string of a fixed-size field, whatever its bytes.

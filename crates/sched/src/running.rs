@@ -6,6 +6,7 @@
 use crate::Error;
 use crate::borrow::{Borrow, Budget, speeds};
 use crate::bpf::intf;
+use crate::polarization::Polarization;
 use libbpf_rs::MapHandle;
 use libbpf_rs::query::MapInfoIter;
 use sidelane_model::Objective;
@@ -38,7 +39,10 @@ pub(crate) fn map(name: &[u8], value_size: usize) -> Result<MapHandle, Error> {
         return Err(Error::NotPrivileged);
     }
     let named = || MapInfoIter::default().filter(|map| map.name.as_bytes() == name);
-    let found = named().find(|map| map.value_size as usize == value_size);
+    // the newest: who reads those of a scheduler that has ended keeps them alive
+    let found = named()
+        .filter(|map| map.value_size as usize == value_size)
+        .last();
     match (found, named().next()) {
         (Some(map), _) if is_attached() => {
             MapHandle::from_map_id(map.id).map_err(|e| Error::Running(e.to_string()))
@@ -137,6 +141,29 @@ impl Tuning {
     fn trace_word(&self) -> &AtomicU32 {
         // SAFETY: as `smt_level_word`
         unsafe { AtomicU32::from_ptr(&raw mut (*self.settings.as_ptr()).trace) }
+    }
+
+    /// Which cores normal and batch work uses.
+    pub fn polarization(&self) -> Polarization {
+        Polarization::of_native(self.vertical_word().load(Ordering::Relaxed))
+    }
+
+    /// Changes it; with vertical polarization cores are parked one by one.
+    pub(crate) fn set_polarization(&self, polarization: Polarization) {
+        self.vertical_word()
+            .store(polarization.native(), Ordering::Relaxed);
+    }
+
+    /// On how many cores normal and batch work runs; all of them with horizontal polarization.
+    pub fn cores_awake(&self) -> u32 {
+        // SAFETY: as `smt_level_word`
+        let word = unsafe { AtomicU32::from_ptr(&raw mut (*self.settings.as_ptr()).cores_awake) };
+        word.load(Ordering::Relaxed)
+    }
+
+    fn vertical_word(&self) -> &AtomicU32 {
+        // SAFETY: as `smt_level_word`
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.settings.as_ptr()).vertical) }
     }
 
     fn policy_word(&self) -> &AtomicU32 {

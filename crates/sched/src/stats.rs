@@ -2,6 +2,7 @@
 
 use crate::bpf::{from_bytes, intf};
 use crate::charge::{ChargeState, Charges};
+use crate::pool_state::{PoolRates, PoolState, Pools};
 use crate::{Class, Error, running};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
@@ -59,6 +60,22 @@ pub struct Counters {
     pub marked_jobs: u64,
     /// Marked jobs that were not looked at: more at a time than a slot of the job board holds.
     pub marked_jobs_missed: u64,
+    /// Times a core was woken for normal and batch work (vertical polarization).
+    pub cores_woken: u64,
+    /// Times one was parked.
+    pub cores_parked: u64,
+    /// Tasks that came back to a lane that was held for them (retention).
+    pub retentions: u64,
+    /// Those that did not, in time.
+    pub retentions_failed: u64,
+    /// Normal tasks that made room for I/O-bound ones (pairing).
+    pub hand_backs: u64,
+    /// Tasks that went to another core so that its tasks differ.
+    pub swaps: u64,
+    /// Time that lanes were held, ns.
+    pub held_ns: u64,
+    /// Of that, in holds at whose beginning or end somebody waited, ns.
+    pub held_waited_ns: u64,
 }
 
 /// What became of an objective (`borrow = "slo"`).
@@ -81,6 +98,7 @@ pub struct Reader {
     map: MapHandle,
     objectives: MapHandle,
     charges: Charges,
+    pools: Pools,
 }
 
 impl Reader {
@@ -92,11 +110,33 @@ impl Reader {
         let map = running::map(MAP_NAME, size_of::<intf::counters>())?;
         let objectives = running::map(OBJECTIVES, size_of::<intf::objective>())?;
         let charges = Charges::open()?;
+        let pools = Pools::open()?;
         Ok(Reader {
             map,
             objectives,
             charges,
+            pools,
         })
+    }
+
+    /// The pools, in the order of the configuration.
+    ///
+    /// # Errors
+    /// As [`Reader::read`].
+    pub fn pools(&self) -> Result<Vec<PoolState>, Error> {
+        let settings = self.charges.settings()?;
+        self.pools.read(settings.map_or(0, |it| it.nr_pools))
+    }
+
+    /// With vertical polarization, on how many cores normal and batch work runs.
+    ///
+    /// # Errors
+    /// As [`Reader::read`].
+    pub fn cores_awake(&self) -> Result<Option<u32>, Error> {
+        let settings = self.charges.settings()?;
+        Ok(settings
+            .filter(|settings| settings.vertical != 0)
+            .map(|settings| settings.cores_awake))
     }
 
     /// Dynamic budgets, and by what they are charged.
@@ -192,6 +232,14 @@ impl Counters {
         self.promotions_dropped += cpu.promotions_dropped;
         self.marked_jobs += cpu.marked_jobs;
         self.marked_jobs_missed += cpu.marked_jobs_missed;
+        self.cores_woken += cpu.cores_woken;
+        self.cores_parked += cpu.cores_parked;
+        self.retentions += cpu.retentions;
+        self.retentions_failed += cpu.retentions_failed;
+        self.hand_backs += cpu.hand_backs;
+        self.swaps += cpu.swaps;
+        self.held_ns += cpu.held_ns;
+        self.held_waited_ns += cpu.held_waited_ns;
         for (total, steals) in self.steals.iter_mut().zip(&cpu.steals[1..]) {
             *total += steals;
         }
@@ -244,6 +292,26 @@ pub struct Rates {
     pub objectives: Vec<ObjectiveState>,
     /// Dynamic budgets, as they are charged at the end.
     pub dynamic: Vec<ChargeState>,
+    /// With vertical polarization: cores on which normal and batch work ran at the end.
+    pub cores_awake: Option<u32>,
+    /// Cores woken for it.
+    pub cores_woken: f64,
+    /// Cores parked.
+    pub cores_parked: f64,
+    /// Tasks that came back to a lane that was held for them (retention).
+    pub retentions: f64,
+    /// Those that did not, in time.
+    pub retentions_failed: f64,
+    /// Normal tasks that made room for I/O-bound ones (pairing).
+    pub hand_backs: f64,
+    /// Tasks that went to another core so that its tasks differ.
+    pub swaps: f64,
+    /// Lanes held.
+    pub held_lanes: f64,
+    /// Of those, in holds at whose beginning or end somebody waited.
+    pub held_waited_lanes: f64,
+    /// Pools.
+    pub pools: Vec<PoolRates>,
 }
 
 impl Rates {
@@ -275,6 +343,16 @@ impl Rates {
             marked_jobs_missed: rate(|c| c.marked_jobs_missed),
             objectives: Vec::new(),
             dynamic: Vec::new(),
+            cores_awake: None,
+            cores_woken: rate(|c| c.cores_woken),
+            cores_parked: rate(|c| c.cores_parked),
+            retentions: rate(|c| c.retentions),
+            retentions_failed: rate(|c| c.retentions_failed),
+            hand_backs: rate(|c| c.hand_backs),
+            swaps: rate(|c| c.swaps),
+            held_lanes: rate(|c| c.held_ns) / 1e9,
+            held_waited_lanes: rate(|c| c.held_waited_ns) / 1e9,
+            pools: Vec::new(),
         }
     }
 
@@ -296,6 +374,31 @@ impl Rates {
         let line = self.dynamic.iter().fold(line, |lines, budget| {
             format!("{lines}  {}\n", budget.line())
         });
+        let line = match self.cores_awake {
+            Some(awake) => format!(
+                "{line}  vertical polarization: {awake} cores awake, {:.1} woken and {:.1} parked a \
+                 second\n",
+                self.cores_woken, self.cores_parked
+            ),
+            None => line,
+        };
+        let line = match self.retentions + self.retentions_failed > 0.0 {
+            true => format!(
+                "{line}  retention: {:.2} lanes held ({:.2} while others waited), {:.0} came back and \
+                 {:.0} not in time a second\n",
+                self.held_lanes, self.held_waited_lanes, self.retentions, self.retentions_failed
+            ),
+            false => line,
+        };
+        let line = match self.hand_backs + self.swaps > 0.0 {
+            true => format!(
+                "{line}  pairing: room made {:.0} times a second, {:.1} tasks changed places\n",
+                self.hand_backs, self.swaps
+            ),
+            false => line,
+        };
+        let pools: String = self.pools.iter().map(PoolRates::line).collect();
+        let line = line + &pools;
         if index.is_multiple_of(20) {
             format!("{HEADING}{line}")
         } else {
@@ -327,6 +430,7 @@ pub struct Watch {
     reader: Reader,
     interval: Duration,
     before: Counters,
+    pools: Vec<PoolState>,
     at: Instant,
 }
 
@@ -337,10 +441,12 @@ impl Watch {
     /// As [`Reader::read`].
     pub fn new(reader: Reader, interval: Duration) -> Result<Watch, Error> {
         let before = reader.read()?;
+        let pools = reader.pools()?;
         Ok(Watch {
             reader,
             interval,
             before,
+            pools,
             at: Instant::now(),
         })
     }
@@ -360,12 +466,19 @@ impl Watch {
         }
         let after = self.reader.read()?;
         let now = Instant::now();
+        let pools = self.reader.pools()?;
+        let pool_rates = pools.iter().filter_map(|after| {
+            let before = self.pools.iter().find(|pool| pool.cgroup == after.cgroup)?;
+            Some(after.since(before, now - self.at))
+        });
         let rates = Rates {
+            pools: pool_rates.collect(),
             objectives: self.reader.objectives()?,
             dynamic: self.reader.charges()?,
+            cores_awake: self.reader.cores_awake()?,
             ..Rates::between(&self.before, &after, now - self.at)
         };
-        (self.before, self.at) = (after, now);
+        (self.before, self.pools, self.at) = (after, pools, now);
         Ok(Some(rates))
     }
 }

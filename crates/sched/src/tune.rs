@@ -3,6 +3,8 @@
 use crate::borrow::{Borrow, Budget, check_speeds};
 use crate::charge::{ChargeState, Charges};
 use crate::error::Error;
+use crate::polarization::Polarization;
+use crate::pool_state::{PoolState, Pools};
 use crate::running::Tuning;
 use serde::Serialize;
 use sidelane_model::Objective;
@@ -21,6 +23,19 @@ pub struct Changes {
     pub thread_perf: Option<Vec<f64>>,
     /// Whether promotions and evictions write lines into the kernel's trace.
     pub trace: Option<bool>,
+    /// Which cores normal and batch work uses.
+    pub polarization: Option<Polarization>,
+    /// What a pool may use.
+    pub pool: Option<PoolChange>,
+}
+
+/// What a pool may use from its next period on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolChange {
+    /// Its cgroup, as the configuration has it.
+    pub cgroup: String,
+    /// Cores, or lanes with `charge = "raw"`, above 0; none: without a limit.
+    pub cores: Option<f64>,
 }
 
 /// The settings in force that can be changed.
@@ -36,8 +51,14 @@ pub struct Tuned {
     pub objective: Option<String>,
     /// Promotions and evictions write lines into the kernel's trace.
     pub trace: bool,
+    /// Which cores normal and batch work uses.
+    pub polarization: Polarization,
+    /// How many these are.
+    pub cores_awake: u32,
     /// With dynamic: by what the budget is charged.
     pub charge: Option<ChargeState>,
+    /// The pools.
+    pub pools: Vec<PoolState>,
 }
 
 impl Changes {
@@ -87,15 +108,27 @@ pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
     if let Some(trace) = changes.trace {
         tuning.set_trace(trace);
     }
+    if let Some(polarization) = changes.polarization {
+        tuning.set_polarization(polarization);
+    }
     let budget = tuning.budget();
-    let charges = Charges::open()?.read()?;
+    let charges = Charges::open()?;
+    let count = charges.settings()?.map_or(0, |settings| settings.nr_pools);
+    let pools = Pools::open()?;
+    if let Some(change) = &changes.pool {
+        pools.set(count, &change.cgroup, change.cores)?;
+    }
+    let charges = charges.read()?;
     Ok(Tuned {
         charge: charges.into_iter().find(|charge| charge.rule == 0),
+        polarization: tuning.polarization(),
+        cores_awake: tuning.cores_awake(),
         smt_level: tuning.smt_level(),
         borrow: budget.borrow,
         budget_ms: budget.budget_ms,
         objective: budget.objective.map(|objective| objective.to_string()),
         trace: tuning.trace(),
+        pools: pools.read(count)?,
     })
 }
 
@@ -110,7 +143,20 @@ impl fmt::Display for Tuned {
         if let Some(charge) = &self.charge {
             writeln!(f, "# charged by {charge}")?;
         }
-        writeln!(f, "trace = {}", self.trace)
+        writeln!(f, "polarization = \"{}\"", self.polarization.name())?;
+        if self.polarization == Polarization::Vertical {
+            writeln!(f, "# {} cores awake", self.cores_awake)?;
+        }
+        writeln!(f, "trace = {}", self.trace)?;
+        for pool in &self.pools {
+            let cores = (pool.capacity_cores).map_or("off".to_owned(), |cores| cores.to_string());
+            let (cgroup, charge) = (&pool.cgroup, pool.charge.name());
+            writeln!(
+                f,
+                "# pool {cgroup}: capacity_cores {cores}, charge \"{charge}\""
+            )?;
+        }
+        Ok(())
     }
 }
 

@@ -11,31 +11,16 @@
  *
  * Cost: at each change one look at every lane of the core.
  *
- * Does not: charge MT1-equivalent time; see metrics.
+ * Does not: charge MT1-equivalent time; see pool.bpf.h and metrics.
  */
 #ifndef SIDELANE_ACCOUNT_BPF_H
 #define SIDELANE_ACCOUNT_BPF_H
 
 #include "types.bpf.h"
 #include "budget.bpf.h"
+#include "pool.bpf.h"
 #include "vector.bpf.h"
-
-/* How many lanes of @core_id are in @state. */
-VERIFIED_ONCE u32 lanes_in_state(u32 core_id, u32 state)
-{
-	struct core_ctx *core = core_ctx(core_id);
-	u32 i, n = 0;
-
-	if (!core)
-		return 0;
-	bpf_for(i, 0, core->nr_lanes) {
-		struct lane_ctx *lane = lane_ctx(core_lane(core, i));
-
-		if (lane && lane->state == state)
-			n++;
-	}
-	return n;
-}
+#include "weight.bpf.h"
 
 /* Does a critical task wait for a lane of @core_id, or is it on its way there? */
 static __always_inline bool critical_expected(u32 core_id, u64 now_ns)
@@ -52,7 +37,7 @@ static __always_inline bool core_critical(u32 core_id, u64 now_ns)
 }
 
 /* Must batch stay away from @core_id? */
-static __always_inline bool core_closed(u32 core_id)
+VERIFIED_ONCE bool core_closed(u32 core_id)
 {
 	u64 now_ns = scx_bpf_now();
 
@@ -79,42 +64,50 @@ static __always_inline u64 lane_speed(const struct core_ctx *core, u32 busy)
 	return (u64)core->capacity * (speed ? speed : SPEED_ONE);
 }
 
-/* Derives the membership of @core_id in the core sets from its lanes. */
-VERIFIED_ONCE int core_refresh(u32 core_id)
+/* Brings the clocks of @core_id up to @now_ns, from when on its lanes are in @states. */
+VERIFIED_ONCE int core_clocks(u32 core_id, u64 states, u32 waiting, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
-	u32 states[NR_LANE_STATES] = {};
-	u64 now_ns = scx_bpf_now();
-	bool waiting;
-	u32 i;
+	u32 critical = STATE_COUNT(states, LANE_CRITICAL), busy;
 
 	if (!core)
 		return 0;
-	bpf_for(i, 0, core->nr_lanes) {
-		struct lane_ctx *lane = lane_ctx(core_lane(core, i));
-
-		if (lane && lane->state < NR_LANE_STATES)
-			states[lane->state]++;
-	}
-	if (settings.counters)
+	busy = states_busy(core, states);
+	if (fixed.counters)
 		company_update(core_id, now_ns);
-	waiting = critical_expected(core_id, now_ns);
+	if (fixed.nr_pools)
+		clock_advance(core, busy, now_ns);
 	/* one on its way from the vector to a lane is still in this period */
-	if (!waiting && !states[LANE_CRITICAL] && !core->expected)
+	if (!waiting && !critical && !core->expected)
 		budget_reset(core);
 	else
-		budget_charge(core, states[LANE_CRITICAL] && states[LANE_BATCH],
-			      core->nr_lanes - states[LANE_IDLE], now_ns);
-	core_set_assign(CORES_IDLE, core_id, !waiting && states[LANE_IDLE] == core->nr_lanes);
+		budget_charge(core, critical && STATE_COUNT(states, LANE_BATCH), busy, now_ns);
+	return 0;
+}
+
+/* Derives the membership of @core_id in the core sets from its lanes. */
+VERIFIED_ONCE int core_refresh(u32 core_id)
+{
+	u64 states = core_states(core_id), now_ns = scx_bpf_now();
+	u32 critical = STATE_COUNT(states, LANE_CRITICAL);
+	u32 batch = STATE_COUNT(states, LANE_BATCH);
+	u32 idle = STATE_COUNT(states, LANE_IDLE);
+	struct core_ctx *core = core_ctx(core_id);
+	bool waiting = critical_expected(core_id, now_ns), left;
+
+	if (!core)
+		return 0;
+	core_clocks(core_id, states, waiting, now_ns);
+	left = budget_left(core_id, now_ns);
+	core->closed = (waiting || critical) && !left;
+	core_set_assign(CORES_IDLE, core_id, !waiting && idle == core->nr_lanes);
 	core_set_assign(CORES_LENT, core_id,
-			!waiting && states[LANE_BATCH] > 0 &&
-				states[LANE_BATCH] + states[LANE_IDLE] == core->nr_lanes);
-	core_set_assign(CORES_OPEN, core_id, !waiting && !states[LANE_CRITICAL]);
+			!waiting && batch > 0 && batch + idle == core->nr_lanes);
+	core_set_assign(CORES_OPEN, core_id, !waiting && !critical);
 	core_set_assign(CORES_SLOWED, core_id,
-			states[LANE_CRITICAL] > (core->capacity < fastest_capacity() ? 0 : 1));
+			critical > (core->capacity < fastest_capacity() ? 0 : 1));
 	core_set_assign(CORES_WITH_ROOM, core_id,
-			states[LANE_IDLE] > 0 && ((!waiting && !states[LANE_CRITICAL]) ||
-						  budget_left(core_id, now_ns)));
+			idle > 0 && !core_parked(core_id) && ((!waiting && !critical) || left));
 	return 0;
 }
 
@@ -135,7 +128,8 @@ VERIFIED_ONCE bool level_allows(u32 core_id, s32 cpu)
 		s32 other = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(other);
 
-		if (lane && other != cpu && lane->state != LANE_IDLE && lane->state != LANE_BATCH)
+		if (lane && other != cpu && lane->state != LANE_IDLE && lane->state != LANE_HELD &&
+		    lane->state != LANE_BATCH)
 			busy++; /* also one that is about to run something */
 	}
 	return busy < settings.smt_level;
@@ -155,8 +149,19 @@ static __always_inline void lane_set_state(struct lane_ctx *lane, u32 state, u64
 	core_refresh(lane->core);
 }
 
-/* Charges @p for the time since it began to run, or was charged last. */
-static __always_inline void account_run(struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
+/* Work of @class ran on a lane of @core_id for so long (polarize.bpf.h). */
+static __always_inline void core_charge(u32 core_id, u32 class, u64 ran_ns)
+{
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (core && class == CLASS_CRITICAL)
+		__sync_fetch_and_add(&core->critical_ns, ran_ns);
+	else if (core)
+		__sync_fetch_and_add(&core->used_ns, ran_ns);
+}
+
+/* Charges @p for the time since it began to run, or was charged last; how long that is. */
+static __always_inline u64 account_run(struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
 {
 	u32 class = task_class(tctx);
 	u64 ran_ns = 0;
@@ -166,9 +171,12 @@ static __always_inline void account_run(struct task_struct *p, struct task_ctx *
 	tctx->running_ns = now_ns;
 	tctx->burst_ns += ran_ns;
 	count_add(run_ns[class], ran_ns);
+	if (settings.vertical)
+		core_charge(tctx->core, class, ran_ns);
+	pool_account(tctx, ran_ns, now_ns);
 	if (class == CLASS_NORMAL)
-		scx_bpf_task_set_dsq_vtime(p,
-					   p->scx.dsq_vtime + ran_ns * 100 / (p->scx.weight ?: 1));
+		scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + weight_vtime(p, tctx, ran_ns));
+	return ran_ns;
 }
 
 #define BURST_WEIGHT 8 /* earlier bursts together weigh 7 of 8 */

@@ -252,6 +252,17 @@ VERIFIED_ONCE int rooms_kick_idle(void)
 	return 0;
 }
 
+/* Is there work that lanes of @core_id take? */
+static __always_inline bool waits_for(u32 core_id)
+{
+	if (vector_waits(CLASS_CRITICAL))
+		return true;
+	if (core_parked(core_id)) /* left from before, or for this core only */
+		return vector_waiting(core_id, CLASS_NORMAL) ||
+		       (borrow_allowed(core_id) && vector_waiting(core_id, CLASS_BATCH));
+	return vector_waits(CLASS_NORMAL) || (borrow_allowed(core_id) && vector_waits(CLASS_BATCH));
+}
+
 /*
  * The lane @cpu fell idle. Somebody may have queued work after it looked and before it was
  * idle; and below the SMT level a sibling may be busy now in its place, with work that
@@ -263,11 +274,11 @@ static __always_inline void idle_check(struct lane_ctx *lane, s32 cpu)
 
 	if (lane->rechecked || !core)
 		return;
-	if (!vector_waits(CLASS_CRITICAL) && !vector_waits(CLASS_NORMAL) &&
-	    !(borrow_allowed(lane->core) && vector_waits(CLASS_BATCH)))
+	if (!waits_for(lane->core))
 		return;
 	lane->rechecked = 1;
-	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	if (lane->state != LANE_HELD)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	if (core->nr_lanes > settings.smt_level)
 		core_kick_idle(lane->core, cpu);
 }

@@ -147,7 +147,7 @@ static __always_inline u64 budget_used_ns(const struct core_ctx *core, u32 polic
 }
 
 /* May batch run beside the critical work of @core_id now? */
-static __always_inline bool budget_left(u32 core_id, u64 now_ns)
+VERIFIED_ONCE bool budget_left(u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u64 limit_ns = core ? budget_ns(core->strictest) : 0;

@@ -25,6 +25,7 @@
 #define SIDELANE_CLASSIFY_BPF_H
 
 #include "types.bpf.h"
+#include "pool.bpf.h"
 
 #define SCHED_NORMAL 0
 #define SCHED_BATCH 3
@@ -40,42 +41,61 @@ struct {
 	__type(value, struct rule);
 } rules SEC(".maps");
 
-/* Cgroup id to the mask of cgroup rules that match it. */
+/* By cgroup id: the cgroup rules that match it, and its pool. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__type(key, u64);
-	__type(value, u64);
+	__type(value, struct cgroup_known);
 } cgroup_masks SEC(".maps");
 
-/* The mask of the nearest ancestor of @p's cgroup that the loader knows. */
-VERIFIED_ONCE u64 ancestor_mask(struct task_struct *p __arg_trusted)
+/* Of @p's cgroup or, while the loader has not seen that, of its nearest ancestor that it knows. */
+static __always_inline const struct cgroup_known *cgroup_known(struct task_struct *p)
 {
 	struct cgroup *cgrp = BPF_CORE_READ(p, cgroups, dfl_cgrp);
+	const struct cgroup_known *known;
 	u32 i;
 
 	bpf_for(i, 0, CGROUP_DEPTH_MAX) {
-		u64 id, *mask;
+		u64 id;
 
-		/* self is the first member of struct cgroup */
-		cgrp = (struct cgroup *)BPF_CORE_READ(cgrp, self.parent);
 		if (!cgrp)
 			break;
 		id = BPF_CORE_READ(cgrp, kn, id);
-		mask = bpf_map_lookup_elem(&cgroup_masks, &id);
-		if (mask)
-			return *mask;
+		known = bpf_map_lookup_elem(&cgroup_masks, &id);
+		if (known)
+			return known;
+		/* self is the first member of struct cgroup */
+		cgrp = (struct cgroup *)BPF_CORE_READ(cgrp, self.parent);
 	}
-	return 0;
+	return NULL;
 }
 
-/* The mask of @p's cgroup. */
-static __always_inline u64 cgroup_mask(struct task_struct *p)
+/* The cgroup rules that match @p. */
+VERIFIED_ONCE u64 cgroup_mask(struct task_struct *p __arg_trusted)
 {
-	u64 id = p->cgroups->dfl_cgrp->kn->id;
-	u64 *mask = bpf_map_lookup_elem(&cgroup_masks, &id);
+	const struct cgroup_known *known = cgroup_known(p);
 
-	return mask ? *mask : ancestor_mask(p);
+	return known ? known->rules : 0;
+}
+
+/* The cgroup in which @p's weight counts; 0: none. */
+VERIFIED_ONCE u64 cgroup_group(struct task_struct *p __arg_trusted)
+{
+	const struct cgroup_known *known = cgroup_known(p);
+
+	return known ? known->group : 0;
+}
+
+/* The pool of @p, + 1; 0: none. Kernel threads have none. */
+VERIFIED_ONCE u32 cgroup_pool(struct task_struct *p __arg_trusted)
+{
+	const struct cgroup_known *known;
+
+	if (p->flags & PF_KTHREAD)
+		return 0;
+	known = cgroup_known(p);
+	return known ? known->pool : 0;
 }
 
 static __always_inline bool text_matches(const char *text, const struct rule *r, u32 max)
@@ -162,7 +182,7 @@ VERIFIED_ONCE u32 classify(struct task_struct *p __arg_trusted)
 
 	if (p->flags & PF_KTHREAD)
 		return KIND(CLASS_NORMAL, 0);
-	mask = settings.has_cgroup_rules ? cgroup_mask(p) : 0;
+	mask = fixed.has_cgroup_rules ? cgroup_mask(p) : 0;
 	bpf_for(i, 0, settings.nr_rules) {
 		struct rule *r;
 		u32 key = i;
@@ -187,17 +207,20 @@ static __always_inline void class_assign(struct task_struct *p, struct task_ctx 
 	tctx->budget = KIND_BUDGET(kind);
 	tctx->misclassified = 0;
 	tctx->classified_ns = now_ns;
+	tctx->pool = fixed.nr_pools ? cgroup_pool(p) : 0;
 }
 
 /*
- * From the tick of @p: has its class changed? Then it is to be queued anew, as what it
- * is now. Here and not at the end of the slice, where the next task waits for the answer.
+ * From the tick of @p, which was charged: has its class changed? Then it is to be queued anew, as
+ * what it is now. Here and not at the end of the slice, where the next task waits for the answer.
  */
 static __always_inline void class_check(struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
 {
 	if (now_ns < tctx->classified_ns + settings.slice_ns[task_class(tctx)])
 		return;
 	tctx->classified_ns = now_ns;
+	if (fixed.nr_pools)
+		tctx->pool = cgroup_pool(p);
 	if (KIND_CLASS(classify(p)) == tctx->class)
 		return;
 	tctx->misclassified = 1;

@@ -109,7 +109,7 @@ static __always_inline u32 company_now(u32 core_id)
 			company = COMPANY_BATCH;
 		else if (state == LANE_CRITICAL && !critical)
 			critical = true;
-		else if (state != LANE_IDLE)
+		else if (state != LANE_IDLE && state != LANE_HELD)
 			return COMPANY_MIXED;
 	}
 	return critical ? company : COMPANY_MIXED;
@@ -216,7 +216,7 @@ VERIFIED_ONCE int ipc_interval(u32 cpu, u64 instructions, u64 cycles)
 /* Is it known what critical work with budget @index loses beside batch? Then *@loss of SPEED_ONE. */
 static __always_inline bool counted_loss(u32 index, u64 *loss)
 {
-	struct budget_ipc *ipc = settings.counters ? budget_ipc(index) : NULL;
+	struct budget_ipc *ipc = fixed.counters ? budget_ipc(index) : NULL;
 
 	if (!ipc || !ipc->known)
 		return false;
@@ -233,13 +233,13 @@ static __always_inline bool probe_due(struct core_ctx *core, u32 index)
 	u64 loss;
 	u32 gap = counted_loss(index, &loss) ? PROBE_GAP : PROBE_GAP_UNKNOWN;
 
-	return settings.counters && core->periods++ % gap == 0;
+	return fixed.counters && core->periods++ % gap == 0;
 }
 
 /* A task with budget @index begins to run on the lane of this CPU. */
 static __always_inline void count_begins(u32 cpu, u32 index)
 {
-	struct lane_count *count = settings.counters ? lane_count(cpu) : NULL;
+	struct lane_count *count = fixed.counters ? lane_count(cpu) : NULL;
 
 	if (count)
 		count->next_budget = index;
@@ -251,7 +251,7 @@ static __always_inline void count_begins(u32 cpu, u32 index)
  */
 static __always_inline void count_ends(u32 cpu, u64 now_ns)
 {
-	struct lane_count *count = settings.counters ? lane_count(cpu) : NULL;
+	struct lane_count *count = fixed.counters ? lane_count(cpu) : NULL;
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
 	u64 span_ns, beside_ns, mixed_ns;

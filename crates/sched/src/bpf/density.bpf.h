@@ -7,32 +7,20 @@
  *
  * Rule: a core's record holds since when so many lanes are busy, the time at each density
  * until then, and the MT1 clock: it goes at the speed of a lane at that density. Both follow
- * for any later moment from the record alone. A lane that falls idle or becomes busy writes
- * the next record beside and makes it the current one by one compare-and-swap. Each lane has
- * two records and never writes the current one. So has the reader: no lane writes a record
- * that begins before what was told.
+ * for any later moment from the record alone. So do the clocks of critical work and of forced
+ * idleness (forced.bpf.h). A lane that falls idle or becomes busy, or that begins or ends critical
+ * work, writes the next record beside and makes it the current one by one compare-and-swap.
+ * Each lane has two records and never writes the current one. So has the reader: no lane writes
+ * a record that begins before what was told.
  *
- * Cost: a record is written only when the density changes; reading is one look at it.
+ * Cost: a record is written only when that changes; reading is one look at it.
  *
  * Does not: know what interrupts took of idle lanes.
  */
 #ifndef SIDELANE_DENSITY_BPF_H
 #define SIDELANE_DENSITY_BPF_H
 
-#include "metrics_intf.h"
-
-#define CONSTANT const volatile
-#define GLOBAL
-#define VERIFIED_ONCE __attribute__((noinline))
-#define BOUNDED(i, n)                \
-	({                           \
-		u32 __i = (i);       \
-		barrier_var(__i);    \
-		__i < (n) ? __i : 0; \
-	})
-
-/* A compare-and-swap fails only if another lane's has just succeeded. */
-#define TRIES 32
+#include "forced.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -82,8 +70,7 @@ struct {
 
 CONSTANT u32 nr_cores = 1;
 CONSTANT u32 nr_lanes = 1; /* highest CPU number + 1 */
-
-GLOBAL struct metrics_control control SEC(".data.metrics");
+CONSTANT u32 nr_online = 1; /* lanes, at the beginning */
 
 static __always_inline struct metrics_lane *lane_of(u32 cpu)
 {
@@ -106,29 +93,32 @@ static __always_inline void fence(struct metrics_lane *lane)
 	__sync_lock_test_and_set(&lane->fence, 1);
 }
 
-/* What of the time from @from_ns to @to_ns counts. */
-static __always_inline u64 counted_ns(u64 from_ns, u64 to_ns)
+/* The clocks of @record at @now_ns, when that of waiting batch shows @waits_ns. */
+static __always_inline void clocks_at(struct core_clocks *clocks,
+				      const struct density_record *record, u64 now_ns, u64 waits_ns)
 {
-	u64 began_ns = READ_ONCE(control.began_ns);
+	u64 passed_ns = counted_ns(record->at_ns, now_ns), idle_ns;
 
-	if (!began_ns)
-		return 0;
-	if (from_ns < began_ns)
-		from_ns = began_ns;
-	return to_ns > from_ns ? to_ns - from_ns : 0;
+	clocks->mt1 = record->clocks.mt1 + passed_ns * record->speed;
+	clocks->critical_ns = record->clocks.critical_ns + (record->critical ? passed_ns : 0);
+	clocks->forced = record->clocks.forced;
+	if (record->kept && record->critical) {
+		idle_ns = forced_ns(record, passed_ns, waits_ns) * record->kept;
+		clocks->forced += (idle_ns << METRICS_SPEED_SHIFT) / record->critical;
+	}
 }
 
-/* The MT1 clock of @record at @now_ns. */
-static __always_inline u64 mt1_at(const struct density_record *record, u64 now_ns)
-{
-	return record->mt1 + counted_ns(record->at_ns, now_ns) * record->speed;
-}
+/* Lanes of a core, packed: busy | with critical work << 16 | online << 32. */
+#define BUSY_OF(lanes) ((u32)(lanes) & 0xffff)
+#define CRITICAL_OF(lanes) ((u32)((lanes) >> 16) & 0xffff)
+#define ONLINE_OF(lanes) ((u32)((lanes) >> 32))
 
-/* Lanes of @core_id that run a task: counted anew each time, so that it cannot drift. */
-VERIFIED_ONCE u32 busy_lanes(u32 core_id)
+/* The lanes of @core_id: counted anew each time, so that it cannot drift. */
+VERIFIED_ONCE u64 core_lanes(u32 core_id)
 {
 	struct metrics_core *core = core_of(core_id);
-	u32 i, busy = 0;
+	u64 lanes = 0;
+	u32 i;
 
 	if (!core)
 		return 0;
@@ -137,10 +127,16 @@ VERIFIED_ONCE u32 busy_lanes(u32 core_id)
 		u32 *cpu = bpf_map_lookup_elem(&metrics_core_lanes, &key);
 		struct metrics_lane *lane = cpu ? lane_of(*cpu) : NULL;
 
-		if (lane && READ_ONCE(lane->busy))
-			busy++;
+		if (!lane)
+			continue;
+		if (READ_ONCE(lane->busy))
+			lanes += 1;
+		if (READ_ONCE(lane->class) == CLASS_CRITICAL + 1)
+			lanes += 1ULL << 16;
+		if (READ_ONCE(lane->online))
+			lanes += 1ULL << 32;
 	}
-	return busy;
+	return lanes;
 }
 
 /* Copies @from to @to as it is at @now_ns. */
@@ -149,10 +145,14 @@ static __always_inline void record_advance(struct density_record *to,
 					   u64 now_ns)
 {
 	u64 passed_ns = counted_ns(from->at_ns, now_ns);
+	u64 waits_ns = waits_after(from->waits_ns, now_ns);
 	u32 i, busy = from->busy;
 
 	to->at_ns = now_ns > from->at_ns ? now_ns : from->at_ns;
-	to->mt1 = mt1_at(from, now_ns);
+	to->waits_ns = waits_ns;
+	clocks_at(&to->clocks, from, now_ns, waits_ns);
+	to->forced_idle_ns = from->forced_idle_ns +
+			     forced_ns(from, passed_ns, waits_ns) * from->kept;
 	to->busy = busy;
 	to->speed = from->speed;
 	bpf_for(i, 0, nr_lanes + 1) {
@@ -167,14 +167,22 @@ VERIFIED_ONCE int record_next(u32 core_id, u32 current, u32 next, u64 now_ns)
 {
 	struct density_record *from = record_of(current), *to = record_of(next);
 	struct metrics_core *core = core_of(core_id);
-	u32 busy;
+	u32 busy, online;
+	u64 lanes;
 
 	if (!core || !from || !to)
 		return 0;
 	record_advance(to, from, core->nr_lanes, now_ns);
-	busy = busy_lanes(core_id);
+	lanes = core_lanes(core_id);
+	busy = BUSY_OF(lanes);
+	online = ONLINE_OF(lanes);
 	to->busy = busy;
 	to->speed = control.speeds[BOUNDED(busy, METRICS_LANES_MAX + 1)];
+	to->critical = CRITICAL_OF(lanes);
+	to->kept = 0;
+	if (to->critical && online > busy && batch_kept_away(core->scheduler_core))
+		to->kept = online - busy;
+	to->bound = READ_ONCE(core->bound) > 0;
 	return 0;
 }
 
@@ -207,12 +215,11 @@ VERIFIED_ONCE u32 core_changed(u32 core_id, u32 first)
 	return NO_RECORD;
 }
 
-/* The MT1 clock of @core_id at @now_ns, read on @cpu. */
-VERIFIED_ONCE u64 core_mt1(u32 core_id, u32 cpu, u64 now_ns)
+/* Writes the clocks of @core_id at @now_ns into lane->now of @cpu, which is the caller's. */
+VERIFIED_ONCE int core_clocks_read(u32 core_id, u32 cpu, u64 now_ns)
 {
 	struct metrics_core *core = core_of(core_id);
 	struct metrics_lane *lane = lane_of(cpu);
-	u64 mt1 = 0;
 	u32 try;
 
 	if (!core || !lane)
@@ -223,13 +230,13 @@ VERIFIED_ONCE u64 core_mt1(u32 core_id, u32 cpu, u64 now_ns)
 
 		if (!record)
 			return 0;
-		mt1 = mt1_at(record, now_ns);
+		clocks_at(&lane->now, record, now_ns, waits_after(record->waits_ns, now_ns));
 		fence(lane);
 		if (READ_ONCE(core->current) == current)
-			return mt1;
+			return 0;
 	}
 	__sync_fetch_and_add(&control.lost, 1);
-	return mt1;
+	return 0;
 }
 
 /*
@@ -248,14 +255,19 @@ VERIFIED_ONCE int view_core(u32 core_id)
 	return 0;
 }
 
-/* The same for the lane @cpu. */
+/* The same for the lane @cpu, as of the moment of its core's. */
 VERIFIED_ONCE int view_lane(u32 cpu)
 {
 	u64 *view = bpf_map_lookup_elem(&metrics_lane_view, &cpu);
 	struct metrics_lane *lane = lane_of(cpu);
-	u32 try;
+	struct density_record *core_view;
+	u32 core, try;
 
 	if (!view || !lane)
+		return 0;
+	core = lane->core;
+	core_view = bpf_map_lookup_elem(&metrics_view, &core);
+	if (!core_view)
 		return 0;
 	bpf_for(try, 0, TRIES) {
 		u64 changes = READ_ONCE(lane->changes), busy_ns;
@@ -263,7 +275,7 @@ VERIFIED_ONCE int view_lane(u32 cpu)
 		fence(lane);
 		busy_ns = lane->busy_ns;
 		if (lane->pid && lane->start_ns)
-			busy_ns += counted_ns(lane->start_ns, bpf_ktime_get_ns());
+			busy_ns += counted_ns(lane->start_ns, core_view->at_ns);
 		fence(lane);
 		if (!(changes & 1) && READ_ONCE(lane->changes) == changes) {
 			*view = busy_ns;

@@ -19,9 +19,13 @@ enum limits {
 	CORE_SET_WORDS = MAX_CORES / 64,
 	MAX_RULES = 64, /* one bit each in cgroup_masks */
 	NR_BUDGETS = MAX_RULES + 1, /* that of the settings, then one a rule */
+	MAX_POOLS = 256,
+	POOL_DEPTH_MAX = 8, /* pools within pools */
+	POOL_NAME_LEN = 128,
 	MAX_LANES_PER_CORE = 64,
 	COMM_LEN = 16,
 	EXE_NAME_LEN = 64,
+	PAIR_BUCKETS = 32, /* of retention rates */
 };
 
 /* 1 in fixed point, as threadPerf is given. */
@@ -42,7 +46,8 @@ enum lane_state {
 	LANE_BATCH = CLASS_BATCH,
 	LANE_IDLE = 3,
 	LANE_OTHER = 4, /* between tasks, or a higher scheduling class */
-	NR_LANE_STATES = 5,
+	LANE_HELD = 5, /* idle, held for a task that is expected back (retain.bpf.h) */
+	NR_LANE_STATES = 6,
 };
 
 /* How far apart two cores are: the steal barriers (vector.bpf.h). */
@@ -68,7 +73,72 @@ struct lane_ctx {
 	u64 job_ns; /* when the job of the task that runs began */
 	u32 pid; /* the task that runs; 0: none */
 	u32 marks; /* 1: it marks its jobs (jobs.bpf.h) */
+	u32 held_pid; /* for whom it is held, or was until it is looked at; 0: nobody */
+	u32 held_waited; /* 1: somebody waited when that began */
+	u64 held_ns; /* since when */
+	u64 held_until_ns;
+	u32 fills; /* 1: what runs there makes room for I/O-bound work (pair.bpf.h) */
+	u32 pad;
 } __attribute__((aligned(64)));
+
+/* What the next period of Algorithm 1 does (retain.bpf.h). */
+enum retain_trial {
+	RETAIN_MEASURE_UP = 0, /* measures, to compare with a longer time-out */
+	RETAIN_TRY_UP = 1,
+	RETAIN_MEASURE_DOWN = 2,
+	RETAIN_TRY_DOWN = 3,
+};
+
+/* How long the lanes of a core are held. */
+struct retain {
+	u32 attentive; /* 1: the timer rings when holds end, so that there may be some */
+	u32 woken; /* 1: a normal task woke since seen_ns, or is held */
+	u32 trial; /* enum retain_trial */
+	u32 pad;
+	u64 desired_ns; /* time-out; 0: not yet known */
+	u64 now_ns; /* the one in force */
+	u64 since_ns; /* when this period began */
+	u64 seen_ns; /* when it was looked last whether anybody woke */
+	u64 work; /* of others, in it */
+	u64 returns; /* of tasks to their held lane, in it */
+	u64 work_before;
+	u64 returns_before;
+};
+
+/* To which lanes of a core a normal task belongs (pair.bpf.h). */
+enum side {
+	SIDE_CPU = 0,
+	SIDE_IO = 1,
+	NR_SIDES = 2,
+};
+
+/* How the tasks of a core are split, while that is done. */
+struct pair_halves {
+	u64 all; /* weight of all */
+	u64 above; /* of those looked at so far, from the highest rate on */
+	u64 apart; /* the least difference of two halves */
+	u32 upper; /* then, the lowest bucket of the upper one; 0: none yet */
+	u32 lower; /* and the highest of the lower one */
+};
+
+/* What the normal tasks of a core are, and who is to leave it (pair.bpf.h, adjust.bpf.h). */
+struct pair {
+	u32 split; /* who has a rate of this bucket or above is I/O-bound; 0: nobody */
+	u32 tasks; /* so many told their rates in the last period; 0: nothing is known */
+	u32 mean; /* of their rates, of RATE_ALL */
+	u32 variance;
+	u32 waits[NR_SIDES]; /* those that wait in the core's vector, by side */
+	u32 swap_to; /* core to which a task is to go, + 1; 0: none */
+	u32 swap_least; /* one with such a rate */
+	u32 swap_most;
+	u32 swap_back; /* 1: when it went, one is to come from there */
+	u32 swapping; /* for so many periods it takes part in no other swap */
+	u32 told; /* so many told their rates in this period */
+	u64 sum; /* of these rates */
+	u64 squares;
+	u32 weights[PAIR_BUCKETS]; /* of these tasks, by rate */
+	struct pair_halves halves;
+};
 
 /* One core. The loader fills the first block. */
 struct core_ctx {
@@ -96,6 +166,14 @@ struct core_ctx {
 	u32 company; /* enum company */
 	u32 periods; /* with counters: busy periods so far */
 	u32 probe; /* dynamic budget: 1 while batch stays away, to see critical work alone */
+	u32 closed; /* 1: batch had to stay away when a lane changed last; for the collector */
+	u64 used_ns; /* with vertical polarization: lane time of normal and batch work in this window */
+	u64 critical_ns; /* the same of critical work */
+	struct retain retain;
+	struct pair pair;
+	u64 clock_ns; /* with pools: until when the MT1 clock below is brought */
+	u64 mt1; /* nanoseconds, in SPEED_ONE */
+	u64 mt1_speed; /* of a lane since then, of SPEED_ONE */
 } __attribute__((aligned(64)));
 
 /* How long batch may run beside critical work (budget.bpf.h). */
@@ -204,7 +282,21 @@ struct settings {
 	u32 nr_rules;
 	u32 has_cgroup_rules;
 	u32 trace; /* 1: promotions and evictions write lines into the kernel's trace */
+	u32 keep_slice; /* 1: a task that sleeps for a moment goes on with its slice (vector.bpf.h) */
+	u32 vertical; /* 1: normal and batch work on as few cores as it needs (polarize.bpf.h) */
+	u32 cores_awake; /* then, kept by the scheduler: on so many, the first ones */
+	u32 retain; /* 1: lanes are held for normal tasks that are soon back (retain.bpf.h) */
+	u32 nr_pools; /* 0: there are none (pool.bpf.h) */
+	u32 cgroup_weights; /* 1: those of cgroups count among normal work (weight.bpf.h) */
+	u32 pair; /* 1: I/O-bound and other normal work have lanes of their own (pair.bpf.h) */
+	u32 pair_uniform; /* rates of a core that deviate by less are too much alike, of RATE_ALL */
 	u32 counters; /* 1: instructions and cycles of each lane are counted (counter.bpf.h) */
+	u64 retain_start_ns; /* the time-out, to begin with */
+	u64 retain_min_ns;
+	u64 retain_max_ns;
+	u64 retain_period_ns; /* after so long it may change; 0: it never does */
+	u64 pair_period_ns; /* so often it is looked who is I/O-bound */
+	u64 steal_patience_ns; /* 0: barriers are the same at any load (vector.bpf.h) */
 	struct budget budget; /* beside tasks of rules without one */
 	u32 thread_perf[MAX_LANES_PER_CORE]; /* [n - 1]: speed of a lane when n run, of 1024 */
 };
@@ -227,6 +319,57 @@ struct counters {
 	u64 promotions_dropped; /* that were to, but slept or found the core taken */
 	u64 marked_jobs; /* that programs marked, of critical work */
 	u64 marked_jobs_missed; /* more at a time than a slot of the job board holds */
+	u64 cores_woken; /* with vertical polarization: for normal and batch work */
+	u64 cores_parked;
+	u64 retentions; /* tasks that came back to a lane that was held for them */
+	u64 retentions_failed; /* that did not, in time */
+	u64 held_ns; /* time that lanes were held */
+	u64 held_waited_ns; /* of holds at whose beginning or end somebody waited */
+	u64 hand_backs; /* normal tasks that made room for I/O-bound ones */
+	u64 swaps; /* tasks that went to another core so that its tasks differ */
+};
+
+/* What a pool is charged for the time that its tasks run (pool.bpf.h). */
+enum pool_charge {
+	POOL_CHARGE_MT1 = 0, /* MT1-equivalent time */
+	POOL_CHARGE_RAW = 1, /* time on lanes */
+};
+
+/* What a pool may use: written by the loader, and by whoever tunes it. */
+struct pool_limit {
+	u64 allowance_ns; /* a period; 0: no limit */
+	u64 period_ns;
+	u32 charge; /* enum pool_charge */
+	u32 parent; /* the pool that it is part of, + 1; 0: none */
+	char cgroup[POOL_NAME_LEN]; /* its path, with a 0 at the end; for those who read it */
+};
+
+/* What a pool used: kept by the scheduler. Totals are since attach. */
+struct pool {
+	u64 left_ns; /* of the allowance of this period; negative if it is overdrawn */
+	u64 raw_ns; /* time on lanes */
+	u64 mt1_ns; /* MT1-equivalent time */
+	u64 periods; /* that have ended */
+	u64 throttled; /* of those, in which a task was held */
+	u64 throttled_ns; /* in which any was */
+	u64 held_since_ns; /* since when any is; 0: none */
+	u64 ends_ns; /* when this period ends; 0: the first one has not begun */
+	u64 overdrawn_ns; /* most that a period ended overdrawn by */
+} __attribute__((aligned(64)));
+
+/* What the loader knows of a cgroup. */
+struct cgroup_known {
+	u64 rules; /* bit n: rule n matches it or an ancestor */
+	u64 group; /* it, or the nearest ancestor, that has a weight; 0: none (weight.bpf.h) */
+	u64 parent; /* if it has one: the nearest ancestor that has one; 0: none */
+	u32 pool; /* innermost pool that it is in, + 1; 0: none */
+	u32 weight; /* cpu.weight; 0: it has none */
+};
+
+/* What wants to run in a cgroup that has a weight. */
+struct cgroup_demand {
+	u64 weight; /* of tasks, and of cgroups in which something does */
+	u64 counted; /* as what it counts itself in the cgroup around it */
 };
 
 /* A cgroup came or went (ring buffer to the loader). */

@@ -11,8 +11,12 @@
 #include "signal.bpf.h"
 #include "borrow.bpf.h"
 #include "place.bpf.h"
+#include "retain.bpf.h"
+#include "pair.bpf.h"
+#include "adjust.bpf.h"
 #include "jobs.bpf.h"
 #include "promote.bpf.h"
+#include "release.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -59,7 +63,9 @@ void BPF_STRUCT_OPS(sidelane_enqueue, struct task_struct *p, u64 enq_flags)
 				   enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
-	if (!(enq_flags & SCX_ENQ_WAKEUP) && promote_send(p, tctx, enq_flags))
+	if (pool_stops(p, tctx))
+		promote_drop(p);
+	else if (!(enq_flags & SCX_ENQ_WAKEUP) && promote_send(p, tctx, enq_flags))
 		return;
 	if (place(p, scx_bpf_task_cpu(p), -1, false, enq_flags) < 0)
 		scx_bpf_error("cannot place %s[%d]", p->comm, p->pid);
@@ -80,32 +86,52 @@ static __always_inline bool keep_running(struct task_struct *prev, u32 core_id)
 	return true;
 }
 
-/* Class of @prev if it can go on running, else NR_CLASSES. */
-static __always_inline u32 class_of_prev(struct task_struct *prev)
+/* Class of @prev if it can go on running on @core_id, else NR_CLASSES. */
+static __always_inline u32 class_of_prev(struct task_struct *prev, u32 core_id)
 {
+	struct core_ctx *core;
 	struct task_ctx *tctx;
 
 	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED) || promote_leaves(prev, scx_bpf_now()))
 		return NR_CLASSES;
 	tctx = task_ctx(prev);
-	return tctx && !tctx->misclassified ? task_class(tctx) : NR_CLASSES;
+	if (!tctx || tctx->misclassified || parked_leaves(prev, task_class(tctx), core_id) ||
+	    pool_stops(prev, tctx))
+		return NR_CLASSES;
+	core = fixed.pair ? core_ctx(core_id) : NULL;
+	if (core && adjust_asks(core, tctx))
+		return NR_CLASSES;
+	return task_class(tctx);
 }
 
 /* Finds something for the lane @cpu to run. False: nothing, and @prev does not go on. */
 static __always_inline bool find_work(struct lane_ctx *lane, s32 cpu, struct task_struct *prev)
 {
-	u32 class, prev_class;
-	bool level;
+	u64 now_ns = scx_bpf_now();
+	u32 class, prev_class, side;
+	bool level, held, keeps;
 
-	if (vector_take_overdue(lane->core, scx_bpf_now()))
+	if (vector_take_overdue(lane->core, now_ns))
 		return true;
 	level = level_allows(lane->core, cpu);
-	prev_class = class_of_prev(prev);
+	prev_class = class_of_prev(prev, lane->core);
+	held = lane_held(lane, now_ns);
 	bpf_for(class, 0, NR_CLASSES) {
+		if (held && class != CLASS_CRITICAL)
+			return fixed.pair && level && pair_take_held(lane->core, cpu);
 		if (class == CLASS_BATCH ? !borrow_allowed(lane->core) : !level)
 			continue;
-		if (vector_take(lane->core, class) || vector_steal(lane->core, class))
+		if (class == CLASS_NORMAL && weight_take(lane->core))
 			return true;
+		side = class == CLASS_NORMAL ? pair_first(lane->core, cpu) : NR_SIDES;
+		if (side < NR_SIDES) {
+			keeps = class == prev_class && pair_keeps(prev, lane->core, side);
+			if (pair_find(lane->core, side, keeps))
+				return true;
+		} else if (vector_take(lane->core, class) ||
+			   vector_steal(lane->core, class, NR_SIDES)) {
+			return true;
+		}
 		if (class == prev_class && keep_running(prev, lane->core)) {
 			lane->overdue = 0; /* from here on like any other */
 			if (lane->state == LANE_OTHER) { /* taken over, as below */
@@ -121,11 +147,17 @@ static __always_inline bool find_work(struct lane_ctx *lane, s32 cpu, struct tas
 void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct lane_ctx *lane = lane_ctx(cpu);
+	u64 now_ns = scx_bpf_now();
+	u32 idle;
 
-	if (!lane || find_work(lane, cpu, prev) || prev || lane->state != LANE_OTHER)
+	if (!lane || find_work(lane, cpu, prev) || prev ||
+	    (lane->state != LANE_OTHER && lane->state != LANE_HELD))
 		return;
-	/* taken over for a task that then had to go elsewhere: it is still idle */
-	lane_set_state(lane, LANE_IDLE, scx_bpf_now());
+	idle = lane_held(lane, now_ns) ? LANE_HELD : LANE_IDLE;
+	if (lane->state == idle)
+		return;
+	/* taken over for a task that then had to go elsewhere, or no longer held: it is still idle */
+	lane_set_state(lane, idle, now_ns);
 	signal_write(cpu, LANE_IDLE, 0);
 }
 
@@ -138,8 +170,14 @@ void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)
 
 	if (!lane || !tctx)
 		return;
-	account_run(p, tctx, now_ns);
+	retain_worked(tctx, account_run(p, tctx, now_ns));
 	class_check(p, tctx, now_ns);
+	pair_look(p, tctx, now_ns);
+	pair_runs(tctx, lane, cpu);
+	if (tctx->classified_ns == now_ns)
+		weight_check(p, tctx);
+	if (pool_stops(p, tctx))
+		scx_bpf_task_set_slice(p, 0);
 	if (tctx->class == CLASS_CRITICAL) {
 		jobs_take(p);
 		lane->marks = tctx->job_tid > 0;
@@ -164,13 +202,17 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	class = task_class(tctx);
 	tctx->running_ns = now_ns;
 	promote_drop(p); /* it came back before it left */
+	retain_runs(p, lane, pair_uses_held(tctx, lane, cpu), now_ns);
 	vector_left(tctx);
+	throttle_ends(p, tctx);
 	if (class == CLASS_CRITICAL)
 		critical_arrived(tctx, lane->core);
 	tctx->core = lane->core;
+	pool_begins(tctx, now_ns);
 	if (class == CLASS_NORMAL && time_before(vtime_now, p->scx.dsq_vtime))
 		vtime_now = p->scx.dsq_vtime;
 	lane->overdue = waited_too_long(tctx, now_ns);
+	pair_waited(tctx, now_ns);
 	tctx->queued_ns = 0;
 	if (lane->overdue)
 		scx_bpf_task_set_slice(p, settings.overdue_slice_ns);
@@ -183,9 +225,11 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	lane->was_critical = class == CLASS_CRITICAL;
 	lane->rechecked = 0;
 	lane->evict_ns = 0;
+	pair_runs(tctx, lane, cpu);
 	lane_set_state(lane, class, now_ns);
 	signal_write(cpu, class, p->pid);
 	borrow_check(p, lane, cpu, now_ns);
+	throttle_check(p, tctx, cpu);
 	if (was_critical && class != CLASS_CRITICAL)
 		core_reopen(lane->core, cpu);
 	if (class == CLASS_BATCH)
@@ -202,11 +246,14 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 
 	if (!lane || !tctx)
 		return;
-	account_run(p, tctx, now_ns);
+	retain_worked(tctx, account_run(p, tctx, now_ns));
 	critical = tctx->class == CLASS_CRITICAL;
 	marked = critical && jobs_take(p);
+	pair_look(p, tctx, now_ns);
 	if (!runnable) {
 		account_burst(tctx);
+		slice_ends(p, tctx, now_ns);
+		retain_begin(p, tctx, lane, now_ns);
 		if (critical && !marked && now_ns > tctx->job_ns)
 			objective_job(tctx->budget, now_ns - tctx->job_ns);
 	}
@@ -223,6 +270,23 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 	signal_write(cpu, LANE_OTHER, 0);
 }
 
+/* Both are left out unless weights of cgroups count. */
+void BPF_STRUCT_OPS(sidelane_runnable, struct task_struct *p, u64 enq_flags)
+{
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (tctx && fixed.cgroup_weights)
+		weight_begins(p, tctx);
+}
+
+void BPF_STRUCT_OPS(sidelane_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (tctx)
+		weight_ends(tctx);
+}
+
 void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
 {
 	struct lane_ctx *lane = lane_ctx(cpu);
@@ -235,7 +299,7 @@ void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
 		signal_write(cpu, LANE_OTHER, 0);
 		return;
 	}
-	lane_set_state(lane, LANE_IDLE, now_ns);
+	lane_set_state(lane, lane_held(lane, now_ns) ? LANE_HELD : LANE_IDLE, now_ns);
 	signal_write(cpu, LANE_IDLE, 0);
 	if (lane->was_critical) {
 		lane->was_critical = 0;
@@ -253,7 +317,7 @@ s32 BPF_STRUCT_OPS(sidelane_init_task, struct task_struct *p, struct scx_init_ta
 	if (!tctx)
 		return -ENOMEM;
 	class_assign(p, tctx, scx_bpf_now());
-	return 0;
+	return pools_begin();
 }
 
 void BPF_STRUCT_OPS(sidelane_enable, struct task_struct *p)
@@ -292,9 +356,24 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(sidelane_init)
 				return err;
 			}
 		}
+		err = retain_init(core);
+		if (err) {
+			scx_bpf_error("cannot make the timer of core %u: %d", core, err);
+			return err;
+		}
 		core_refresh(core);
 	}
-	return 0;
+	err = pools_init();
+	if (err) {
+		scx_bpf_error("cannot begin the pools: %d", err);
+		return err;
+	}
+	err = pair_init();
+	if (err) {
+		scx_bpf_error("cannot make the timer of pairing: %d", err);
+		return err;
+	}
+	return polar_init();
 }
 
 void BPF_STRUCT_OPS(sidelane_exit, struct scx_exit_info *ei)
@@ -340,6 +419,8 @@ SCX_OPS_DEFINE(sidelane_ops,
 	.enqueue = (void *)sidelane_enqueue,
 	.dispatch = (void *)sidelane_dispatch,
 	.tick = (void *)sidelane_tick,
+	.runnable = (void *)sidelane_runnable,
+	.quiescent = (void *)sidelane_quiescent,
 	.running = (void *)sidelane_running,
 	.stopping = (void *)sidelane_stopping,
 	.update_idle = (void *)sidelane_update_idle,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Collects what SMT metrics are made of, on any scheduler, by tracing: time at each density
- * (density.bpf.h), what tasks and cgroups used (usage.bpf.h).
+ * (density.bpf.h), what tasks and cgroups used (usage.bpf.h); beside Sidelane's scheduler, whose
+ * classes it reads, also what they borrowed and kept idle (forced.bpf.h).
  *
  * Source: z/VM for z13: thread density, MT1-equivalent time.
  * Does not: count instructions; the reader does.
@@ -14,14 +15,31 @@
 
 char _license[] SEC("license") = "GPL";
 
+static __always_inline bool is_critical(u32 class)
+{
+	return class == CLASS_CRITICAL + 1;
+}
+
+/*
+ * Sets @clocks to @now where that is later: another lane's change may have been earlier than it became
+ * visible.
+ */
+static __always_inline void clocks_later(struct core_clocks *clocks, const struct core_clocks *now)
+{
+	clocks->mt1 += passed(clocks->mt1, now->mt1);
+	clocks->critical_ns += passed(clocks->critical_ns, now->critical_ns);
+	clocks->forced += passed(clocks->forced, now->forced);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(metrics_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
 	     unsigned int prev_state)
 {
 	u32 cpu = bpf_get_smp_processor_id(), busy = next->pid != 0;
+	u32 class = busy ? class_of(next) : 0, class_before;
 	struct metrics_lane *lane = lane_of(cpu);
 	struct density_record *record = NULL;
-	u64 now_ns, mt1;
+	u64 now_ns;
 	bool began = READ_ONCE(control.began_ns) != 0;
 
 	if (!lane || lane->core == METRICS_NO_CORE)
@@ -30,23 +48,24 @@ int BPF_PROG(metrics_switch, bool preempt, struct task_struct *prev, struct task
 		return 0;
 	lane->changes++;
 	fence(lane);
-	if (lane->busy != busy) {
+	class_before = lane->class;
+	lane->online = 1;
+	if (lane->busy != busy || is_critical(class) != is_critical(class_before)) {
 		lane->busy = busy;
+		lane->class = class;
 		fence(lane);
 		record = record_of(core_changed(lane->core, cpu * 2));
 	}
+	lane->class = class;
 	now_ns = record ? record->at_ns : bpf_ktime_get_ns();
-	mt1 = core_mt1(lane->core, cpu, now_ns);
-	/* another lane's change may have been earlier than it became visible */
-	if (mt1 < lane->start_mt1)
-		mt1 = lane->start_mt1;
+	core_clocks_read(lane->core, cpu, now_ns);
 	if (began && prev->pid && lane->start_ns)
-		task_leaves(prev, lane, now_ns, mt1, preempt || !prev_state,
+		task_leaves(prev, lane, class_before, now_ns, preempt || !prev_state,
 			    prev_state & TASK_DEAD);
 	if (began && next->pid)
 		task_enters(next, now_ns);
 	lane->start_ns = now_ns;
-	lane->start_mt1 = mt1;
+	clocks_later(&lane->start, &lane->now);
 	lane->pid = next->pid;
 	fence(lane);
 	lane->changes++;
@@ -67,6 +86,8 @@ int BPF_PROG(metrics_offline, unsigned int cpu, int state, int step, int result)
 	if (lane->pid && lane->start_ns)
 		lane->busy_ns += counted_ns(lane->start_ns, bpf_ktime_get_ns());
 	lane->busy = 0;
+	lane->class = 0;
+	lane->online = 0;
 	lane->pid = 0;
 	lane->start_ns = 0;
 	fence(lane);
@@ -96,7 +117,7 @@ static __always_inline int task_wakes(struct task_struct *p)
 	if (!task->job_ns)
 		task->job_ns = now_ns;
 	if (!task->queued_ns && !runs(p))
-		task->queued_ns = now_ns;
+		begins_to_wait(p, task, now_ns);
 	return 0;
 }
 
@@ -137,9 +158,10 @@ static __always_inline void running_task(struct metrics_reading *reading, struct
 	if (view->at_ns <= lane->start_ns)
 		return;
 	reading->pending.raw_ns = counted_ns(lane->start_ns, view->at_ns);
-	if (view->mt1 > lane->start_mt1)
-		reading->pending.mt1_ns = (view->mt1 - lane->start_mt1 + mt1_rest) >>
+	if (passed(lane->start.mt1, view->clocks.mt1))
+		reading->pending.mt1_ns = (view->clocks.mt1 - lane->start.mt1 + mt1_rest) >>
 					  METRICS_SPEED_SHIFT;
+	charge_company(&reading->pending, lane->class, &lane->start, &view->clocks);
 }
 
 /* Tells the reader what a living task used: a reading, then its jobs. */
@@ -155,14 +177,16 @@ int metrics_tasks_read(struct bpf_iter__task *ctx)
 
 	if (!p)
 		return 0;
-	task = bpf_task_storage_get(&metrics_tasks, p, 0, 0);
-	if (!task)
-		return 0;
-	describe(&reading, p);
 	reading.cpu = BPF_CORE_READ(p, thread_info.cpu);
 	lane = lane_of(reading.cpu);
 	if (!lane)
 		return 0;
+	/* one that has run since before all this began is not known yet */
+	task = bpf_task_storage_get(&metrics_tasks, p, 0,
+				    lane->pid == p->pid ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	if (!task)
+		return 0;
+	describe(&reading, p);
 	core = lane->core;
 	view = bpf_map_lookup_elem(&metrics_view, &core);
 	if (!view)

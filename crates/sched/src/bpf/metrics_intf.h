@@ -32,12 +32,25 @@ enum metrics_jobs {
 	METRICS_JOB_BUCKETS = 4 * (METRICS_JOB_LAST - METRICS_JOB_FIRST) + 2,
 };
 
-/* What a core did up to a moment at which the number of its busy lanes changed. */
+/* A core's clocks. What passes between two looks at them is of interest, so they may wrap. */
+struct core_clocks {
+	u64 mt1; /* sum of time x speed of a lane, in ns << METRICS_SPEED_SHIFT */
+	u64 critical_ns; /* time during which critical work ran on any lane */
+	u64 forced; /* forced-idle time for each lane with critical work, in ns << METRICS_SPEED_SHIFT */
+};
+
+/* What a core did up to a moment at which its lanes changed. */
 struct density_record {
 	u64 at_ns;
-	u64 mt1; /* MT1 clock: sum of time x speed of a lane, in ns << METRICS_SPEED_SHIFT */
+	u64 waits_ns; /* the clock of waiting batch then (forced.bpf.h) */
+	struct core_clocks clocks;
+	u64 forced_idle_ns; /* of all its lanes */
 	u32 busy; /* lanes that are busy from then on */
 	u32 speed; /* of each of them, of 1 << METRICS_SPEED_SHIFT */
+	u32 critical; /* lanes with critical work */
+	u32 kept; /* idle lanes from which batch is kept away */
+	u32 bound; /* 1: batch waits that is bound to a part of the machine with this core */
+	u32 pad;
 	u64 by_density_ns[METRICS_LANES_MAX + 1]; /* by lanes busy, from 0 */
 };
 
@@ -46,20 +59,26 @@ struct metrics_core {
 	u32 first_lane; /* its lanes are metrics_core_lanes[first_lane .. +nr_lanes] */
 	u32 nr_lanes;
 	u64 current; /* changes << 32 | index of the record that holds */
-	u64 pad[6];
+	u32 scheduler_core; /* the scheduler's number of it */
+	u32 bound; /* batch that waits here and is bound to a part of the machine */
+	u64 pad[5];
 } __attribute__((aligned(64)));
 
 /* One lane. The loader fills in its core. */
 struct metrics_lane {
 	u32 core; /* index, or METRICS_NO_CORE */
-	u32 busy; /* 1: a task runs */
 	u32 pid; /* of the task that runs; 0: none */
 	u32 fence; /* written for the order of memory accesses only */
+	u8 online;
+	u8 busy; /* 1: a task runs */
+	u8 class; /* its enum task_class + 1; 0: unknown, or none runs */
+	u8 pad8;
 	u64 changes; /* odd while a switch is counted */
 	u64 start_ns; /* when that task began to run; 0: nothing was seen yet */
-	u64 start_mt1; /* the core's MT1 clock then */
 	u64 busy_ns; /* total */
-	u64 pad[2];
+	struct core_clocks start; /* the core's when that task began */
+	struct core_clocks now; /* the same at a switch */
+	u64 pad[5];
 } __attribute__((aligned(64)));
 
 struct metrics_times {
@@ -67,6 +86,15 @@ struct metrics_times {
 	u64 mt1_ns;
 	u64 waiting_ns;
 	u64 runs;
+	u64 borrowed_ns; /* of batch: beside critical work */
+	u64 forced_idle_ns; /* of critical work: of its siblings */
+};
+
+/* Where a batch task counts that could run. */
+enum batch_waits {
+	WAITS_NOT = 0,
+	WAITS_ANYWHERE = 1, /* it may use all lanes */
+	WAITS_BOUND = 2,
 };
 
 /* What a task used so far. */
@@ -75,6 +103,8 @@ struct metrics_task {
 	u64 mt1_rest; /* below a nanosecond */
 	u64 queued_ns; /* since when it could run and does not; 0: it runs or sleeps */
 	u64 job_ns; /* when its job began; 0: it sleeps, or began before all this */
+	u32 waits; /* enum batch_waits, or the core where it counts + WAITS_BOUND */
+	u32 pad;
 	u32 jobs[METRICS_JOB_BUCKETS]; /* by latency */
 };
 
@@ -117,6 +147,8 @@ struct metrics_control {
 	u64 unknown_lanes; /* switches on lanes without a core */
 	u64 ended; /* tasks that ended and were listed */
 	u64 unlisted_cgroups; /* switches counted for cgroup 0 */
+	u64 waiting; /* batch that could run on any lane and does not run */
+	u64 waits_clock; /* for how long there was some (forced.bpf.h) */
 	/* of a lane, by lanes busy; a change holds for a core from its next record on */
 	u32 speeds[METRICS_LANES_MAX + 1];
 	u32 pad;

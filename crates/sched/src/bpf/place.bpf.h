@@ -20,6 +20,9 @@
  * open core; its own core's vector.
  * Of idle lanes of shared cores always the one that is fastest there: capacity * threadPerf.
  *
+ * With vertical polarization normal and batch work keeps to cores that are awake
+ * (polarize.bpf.h), unless it may use none of them.
+ *
  * A task that wakes for an idle lane, or for this CPU while it runs a lower class, goes
  * there directly. Otherwise it waits in the core's vector, and whichever lane is first
  * takes it.
@@ -37,22 +40,28 @@
 
 #include "types.bpf.h"
 #include "account.bpf.h"
+#include "adjust.bpf.h"
 #include "borrow.bpf.h"
 #include "classify.bpf.h"
+#include "pair.bpf.h"
+#include "polarize.bpf.h"
+#include "retain.bpf.h"
+#include "throttle.bpf.h"
 #include "vector.bpf.h"
 
 #define STATE(s) (1U << (s))
 #define ANY_STATE (STATE(NR_LANE_STATES) - 1)
 #define FREE_STATES (STATE(LANE_IDLE) | STATE(LANE_BATCH))
+#define HELD_STATES (FREE_STATES | STATE(LANE_HELD)) /* free for critical work */
 
 /*
- * A lane of @core_id that @p may use, in one of @states: idle before batch before
- * normal before critical, then @prev.
+ * A lane of @core_id that @p may use, in one of @states: idle before held before batch
+ * before normal before critical, then @prev.
  */
 VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u32 states, s32 prev)
 {
 	struct core_ctx *core = core_ctx(core_id);
-	u32 i, best_state = 0;
+	u32 i, best_rank = 0;
 	s32 best = -1;
 
 	if (!core)
@@ -60,17 +69,18 @@ VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u3
 	bpf_for(i, 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(cpu);
-		u32 state;
+		u32 state, rank;
 
 		if (!lane || cpu < 0)
 			continue;
 		state = BOUNDED(lane->state, NR_LANE_STATES);
 		if (!(STATE(state) & states) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
-		if (best >= 0 && (state < best_state || (state == best_state && cpu != prev)))
+		rank = state == LANE_HELD ? 2 * LANE_IDLE - 1 : 2 * state;
+		if (best >= 0 && (rank < best_rank || (rank == best_rank && cpu != prev)))
 			continue;
 		best = cpu;
-		best_state = state;
+		best_rank = rank;
 	}
 	return best;
 }
@@ -86,13 +96,14 @@ static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
 }
 
 /*
- * The best core of @set for @p with a lane in one of @states: highest capacity,
- * then nearest to @home. -1: none. Claimed cores are passed over.
+ * The best core of @set, of the first @end, for @p with a lane in one of @states: highest
+ * capacity, then nearest to @home. -1: none. Claimed cores are passed over.
  */
 VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 states, u32 home,
-			    u64 now_ns)
+			    u32 end)
 {
 	struct core_ctx *own = core_ctx(home), *core;
+	u64 now_ns = scx_bpf_now();
 	u32 w, i, best_distance = NR_DISTANCES, best_capacity = 0;
 	s32 best = -1;
 
@@ -108,6 +119,8 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 st
 			if (!members)
 				break;
 			id = w * 64 + take_first(&members);
+			if (id >= end)
+				break;
 			core = core_ctx(id);
 			if (!core || core->capacity < best_capacity || core_claimed(core, now_ns))
 				continue;
@@ -132,38 +145,38 @@ static __always_inline u32 capacity_of(s32 core_id)
 }
 
 /*
- * Of the idle and the lent cores the best; equal capacity: idle. Without either, an
- * open core that has a lane in one of @states. -1: none.
+ * Of the idle and the lent cores among the first @end the best; equal capacity: idle. Without
+ * either, an open core that has a lane in one of @states. -1: none.
  */
-VERIFIED_ONCE s32 find_open_core(struct task_struct *p __arg_trusted, u32 states, u32 home,
-				 u64 now_ns)
+VERIFIED_ONCE s32 find_open_core(struct task_struct *p __arg_trusted, u32 states, u32 home, u32 end)
 {
 	struct core_ctx *own = core_ctx(home);
 	s32 idle, lent;
 
 	if (own && core_set_test(CORES_IDLE, home) && own->capacity >= capacity_of(0) &&
-	    !core_claimed(own, now_ns) && pick_lane(p, home, FREE_STATES, -1) >= 0)
+	    !core_claimed(own, scx_bpf_now()) && pick_lane(p, home, FREE_STATES, -1) >= 0)
 		return home;
-	idle = find_core(p, CORES_IDLE, FREE_STATES, home, now_ns);
-	lent = find_core(p, CORES_LENT, FREE_STATES, home, now_ns);
+	idle = find_core(p, CORES_IDLE, FREE_STATES, home, end);
+	lent = find_core(p, CORES_LENT, FREE_STATES, home, end);
 	if (capacity_of(lent) > capacity_of(idle))
 		return lent;
-	return idle >= 0 ? idle : find_core(p, CORES_OPEN, states, home, now_ns);
+	return idle >= 0 ? idle : find_core(p, CORES_OPEN, states, home, end);
 }
 
 /*
- * The fastest idle lane with what its core runs (lane_speed()), own core first: for batch of
- * the cores in @set; -1: for others, of any.
+ * The fastest idle lane with what its core runs (lane_speed()), of the first @end cores, own core
+ * first: for batch of the cores in @set; -1: for others, of any.
  */
-VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u32 home, s32 prev)
+VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u32 home, s32 prev,
+				 u32 end)
 {
 	struct core_ctx *fastest = core_ctx(0);
 	u64 most = fastest ? lane_speed(fastest, 2) : 0, best_speed = 0;
 	s32 best = -1;
 	u32 i;
 
-	bpf_for(i, 0, nr_cores) {
-		u32 id = (home + i) % nr_cores;
+	bpf_for(i, 0, end) {
+		u32 id = (home + i) % end;
 		struct core_ctx *core = core_ctx(id);
 		u64 speed;
 		s32 cpu;
@@ -184,13 +197,24 @@ VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u
 	return best;
 }
 
-/* Where @p waits if nothing better is found: its own core, else an allowed one. */
-VERIFIED_ONCE s32 fallback_lane(struct task_struct *p __arg_trusted, u32 home, s32 prev)
+/*
+ * Where @p waits if nothing better is found: its own core, else an allowed one; where some are
+ * parked, one of the first @end.
+ */
+VERIFIED_ONCE s32 fallback_lane(struct task_struct *p __arg_trusted, u32 home, s32 prev, u32 end)
 {
 	s32 cpu = pick_lane(p, home, ANY_STATE, prev);
+	u32 id;
 
 	if (cpu >= 0)
 		return cpu;
+	if (end < nr_cores) {
+		bpf_for(id, 0, end) {
+			cpu = pick_lane(p, id, ANY_STATE, -1);
+			if (cpu >= 0)
+				return cpu;
+		}
+	}
 	cpu = bpf_cpumask_any_distribute(p->cpus_ptr);
 	return cpu >= 0 && cpu < (s32)nr_lanes ? cpu : prev;
 }
@@ -269,7 +293,7 @@ static __always_inline s32 shared_lane_beyond(struct task_struct *p, s32 id, s32
 VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, s32 prev, s32 waker,
 				 u64 now_ns)
 {
-	u32 states = FREE_STATES | STATE(LANE_NORMAL);
+	u32 states = HELD_STATES | STATE(LANE_NORMAL);
 	struct core_ctx *core;
 	s32 id, cpu;
 
@@ -278,7 +302,7 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 		count(critical_borrowed_core);
 		return cpu;
 	}
-	id = find_open_core(p, states, home, now_ns);
+	id = find_open_core(p, states, home, nr_cores);
 	cpu = shared_lane_beyond(p, id, prev, now_ns);
 	if (cpu >= 0) {
 		count(critical_shared_core);
@@ -292,13 +316,13 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 			return cpu;
 		}
 	}
-	cpu = find_idle_lane(p, -1, home, prev);
+	cpu = find_idle_lane(p, -1, home, prev, nr_cores);
 	if (cpu >= 0) {
 		count(critical_shared_core);
 		return cpu;
 	}
 	count(critical_queued);
-	return fallback_lane(p, home, prev);
+	return fallback_lane(p, home, prev, nr_cores);
 }
 
 /* A burst up to this long may run beside critical work: no more than batch does that is overdue. */
@@ -318,32 +342,110 @@ static __always_inline bool keeps_lane(struct task_struct *p, u32 home, s32 prev
 	       !core_critical(home, scx_bpf_now());
 }
 
-VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s32 prev, u64 now_ns)
+/* Of @core, to which @p goes by the adjuster: an idle lane, else the I/O lane, which makes room. */
+static __always_inline s32 adjust_lane(struct task_struct *p, struct core_ctx *core, u32 id,
+				       struct task_ctx *tctx)
+{
+	s32 cpu = pick_lane(p, id, STATE(LANE_IDLE), pair_io_lane(core));
+	struct lane_ctx *lane;
+
+	if (!core->pair.split)
+		core->pair.split = pair_bucket(tctx->rate);
+	tctx->side = SIDE_IO;
+	if (cpu >= 0)
+		return cpu;
+	cpu = pick_lane(p, id, STATE(LANE_NORMAL), pair_io_lane(core));
+	lane = lane_ctx(cpu);
+	if (cpu < 0 || !lane)
+		return pick_lane(p, id, ANY_STATE, -1);
+	lane->fills = 1;
+	return cpu;
+}
+
+/* Takes the ticket of @own for @p: the lane of the other core to which it goes; -1: none. */
+static __always_inline s32 adjust_take(struct task_struct *p, struct task_ctx *tctx,
+				       struct core_ctx *own, u32 home)
+{
+	u32 to = own->pair.swap_to, back = own->pair.swap_back;
+	struct core_ctx *other;
+	s32 cpu;
+
+	if (!to || core_critical(to - 1, scx_bpf_now()) || pick_lane(p, to - 1, ANY_STATE, -1) < 0)
+		return -1;
+	other = core_ctx(to - 1);
+	if (!other || __sync_val_compare_and_swap(&own->pair.swap_to, to, 0) != to)
+		return -1;
+	count(swaps);
+	if (back) {
+		cpu = adjust_lane(p, other, to - 1, tctx);
+		other->pair.swap_to = home + 1;
+		return cpu;
+	}
+	cpu = pick_lane(p, to - 1, FREE_STATES, -1);
+	return cpu >= 0 ? cpu : pick_lane(p, to - 1, ANY_STATE, -1);
+}
+
+/* The lane to which @p, which is normal, goes by the adjuster or as one of its side; -1: none. */
+VERIFIED_ONCE s32 place_paired(struct task_struct *p __arg_trusted, u32 home, s32 prev)
+{
+	struct core_ctx *core = core_ctx(home);
+	struct task_ctx *tctx = task_ctx(p);
+	s32 cpu = -1;
+
+	if (!core || !tctx)
+		return -1;
+	if (adjust_asks(core, tctx))
+		cpu = adjust_take(p, tctx, core, home);
+	return cpu >= 0 ? cpu : pair_lane(p, home, prev);
+}
+
+/* Normal and batch work goes to one of the first @end cores. */
+VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s32 prev, u32 end)
 {
 	s32 id, cpu;
 
 	if (keeps_lane(p, home, prev))
 		return prev;
-	id = find_open_core(p, FREE_STATES, home, now_ns);
+	id = find_open_core(p, FREE_STATES, home, end);
 	cpu = id >= 0 ? pick_lane(p, id, FREE_STATES, prev) : -1;
 	if (cpu < 0)
-		cpu = find_idle_lane(p, -1, home, prev);
-	return cpu >= 0 ? cpu : fallback_lane(p, home, prev);
+		cpu = find_idle_lane(p, -1, home, prev, end);
+	return cpu >= 0 ? cpu : fallback_lane(p, home, prev, end);
 }
 
-VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32 prev, u64 now_ns)
+VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32 prev, u32 end)
 {
 	s32 id, cpu;
 
 	if (!core_set_any(CORES_WITH_ROOM, -1))
-		return fallback_lane(p, home, prev);
+		return fallback_lane(p, home, prev, end);
 	if (borrow_allowed(home) && pick_lane(p, home, STATE(LANE_IDLE), prev) == prev)
 		return prev;
-	id = find_core(p, CORES_IDLE, STATE(LANE_IDLE), home, now_ns);
+	id = find_core(p, CORES_IDLE, STATE(LANE_IDLE), home, end);
 	cpu = id >= 0 ? pick_lane(p, id, STATE(LANE_IDLE), prev) : -1;
 	if (cpu < 0)
-		cpu = find_idle_lane(p, CORES_WITH_ROOM, home, prev);
-	return cpu >= 0 ? cpu : fallback_lane(p, home, prev);
+		cpu = find_idle_lane(p, CORES_WITH_ROOM, home, prev, end);
+	return cpu >= 0 ? cpu : fallback_lane(p, home, prev, end);
+}
+
+/* How many of the first cores @p may go to: those that are awake, unless it may use none of them. */
+VERIFIED_ONCE u32 cores_for(struct task_struct *p __arg_trusted, u32 class)
+{
+	u32 awake = settings.cores_awake, id;
+
+	if (!settings.vertical || class == CLASS_CRITICAL || !awake || awake >= nr_cores)
+		return nr_cores;
+	bpf_for(id, 0, awake) {
+		if (pick_lane(p, id, ANY_STATE, -1) >= 0)
+			return awake;
+	}
+	return nr_cores;
+}
+
+/* Does @p, which ran on @core_id, leave it because it was parked? */
+static __always_inline bool parked_leaves(struct task_struct *p, u32 class, u32 core_id)
+{
+	return core_parked(core_id) && cores_for(p, class) <= core_id;
 }
 
 /* Sees to it that somebody looks at the vector that @p was put into for @cpu. */
@@ -352,9 +454,12 @@ static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ct
 {
 	u32 state = lane->state;
 
-	if (state == LANE_IDLE)
+	if (state == LANE_IDLE || pair_uses_held(tctx, lane, cpu))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	else if (state < LANE_IDLE && state > tctx->class && !waker_yields)
+	else if (pair_makes_room(tctx, lane) && !waker_yields) {
+		count(hand_backs);
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	} else if (state < LANE_IDLE && state > tctx->class && !waker_yields)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
 	else if (tctx->class != CLASS_BATCH || borrow_allowed(lane->core))
 		core_kick_idle(lane->core, -1); /* one may have fallen idle meanwhile */
@@ -363,16 +468,17 @@ static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ct
 /*
  * Can a waking task of @class run on the lane @cpu at once? Then it need not wait in a
  * vector. The lane is taken over, so that nobody else comes to count on it: of two tasks in a
- * lane's own queue, one waits where no other lane can help it.
+ * lane's own queue, one waits where no other lane can help it. @held: it is held for the task.
  */
-static __always_inline bool lane_take_over(struct lane_ctx *lane, s32 cpu, u32 class)
+static __always_inline bool lane_take_over(struct lane_ctx *lane, s32 cpu, u32 class, bool held)
 {
 	bool own = cpu == (s32)bpf_get_smp_processor_id();
 	u32 state = lane->state;
+	bool idle = state == LANE_IDLE || (state == LANE_HELD && (held || class == CLASS_CRITICAL));
 
 	if (class == CLASS_BATCH)
 		return false; /* whether batch may run is decided when a lane is free */
-	if (state != LANE_IDLE && !(own && state < LANE_IDLE && state > class))
+	if (!idle && !(own && state < LANE_IDLE && state > class))
 		return false;
 	return __sync_val_compare_and_swap(&lane->state, state, LANE_OTHER) == state;
 }
@@ -385,45 +491,80 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 	tctx->core = core;
 	tctx->queued_ns = scx_bpf_now();
 	if (class == CLASS_NORMAL)
-		scx_bpf_task_set_dsq_vtime(p, vtime_of(p));
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, settings.slice_ns[class], SCX_ENQ_PREEMPT);
+		scx_bpf_task_set_dsq_vtime(p, vtime_of(p, true));
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, class, tctx->queued_ns),
+			   SCX_ENQ_PREEMPT);
+}
+
+/* Chooses a lane for @p, which ran on @prev last; @waker as below. Returns its CPU, or -1. */
+static __always_inline s32 choose_lane(struct task_struct *p, const struct task_ctx *tctx, s32 prev,
+				       s32 waker, u64 now_ns)
+{
+	u32 end = cores_for(p, tctx->class), home;
+	struct lane_ctx *lane = lane_ctx(prev);
+	struct core_ctx *core;
+	s32 cpu;
+
+	home = lane ? lane->core : 0;
+	if (home >= end) { /* parked meanwhile */
+		home %= end;
+		core = core_ctx(home);
+		prev = core ? core_lane(core, 0) : prev;
+	}
+	if (tctx->class == CLASS_CRITICAL)
+		return place_critical(p, home, prev, waker, now_ns);
+	if (tctx->class == CLASS_BATCH)
+		return place_batch(p, home, prev, end);
+	cpu = fixed.pair ? place_paired(p, home, prev) : -1;
+	return cpu >= 0 ? cpu : place_normal(p, home, prev, end);
 }
 
 /*
  * Chooses a lane for @p and, from select_cpu (@selecting), sends it there at once if it
  * can run; else puts it into the vector of that lane's core, and sees to it that a
  * lane looks there. @prev is the CPU it ran on last, @waker the CPU of a waker that
- * is about to sleep, or -1. Returns the chosen CPU.
+ * is about to sleep, or -1. Returns the chosen CPU. If its pool is used up it is held instead.
  */
 static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool selecting,
 			    u64 enq_flags)
 {
 	bool waking = selecting || (enq_flags & SCX_ENQ_WAKEUP);
 	struct task_ctx *tctx = task_ctx(p);
-	struct lane_ctx *lane = lane_ctx(prev);
 	u64 now_ns = scx_bpf_now();
-	u32 home = lane ? lane->core : 0;
+	struct lane_ctx *lane;
 	struct core_ctx *core;
-	bool at_once;
-	s32 cpu;
+	s32 cpu, held = -1;
+	bool at_once, may;
+	u32 stops;
 
 	if (!tctx)
 		return -1;
 	/* it may have been sent somewhere else before, and not run */
 	critical_gone(tctx);
 	vector_left(tctx);
+	throttle_ends(p, tctx);
 	if (waking || tctx->misclassified)
 		class_assign(p, tctx, now_ns);
 	if (waking || !tctx->job_ns)
 		tctx->job_ns = now_ns;
-	if (waking)
+	stops = pool_stops(p, tctx);
+	if (stops && selecting)
+		return prev; /* enqueue comes next */
+	if (waking) {
 		count(wakeups[task_class(tctx)]);
-	if (tctx->class == CLASS_CRITICAL)
-		cpu = place_critical(p, home, prev, waker, now_ns);
-	else if (tctx->class == CLASS_BATCH)
-		cpu = place_batch(p, home, prev, now_ns);
-	else
-		cpu = place_normal(p, home, prev, now_ns);
+		retain_woke(tctx, now_ns);
+		pair_woke(tctx, now_ns);
+	}
+	pair_look(p, tctx, now_ns);
+	if (waking) {
+		may = !stops && !adjust_asks_on(prev, tctx) && !pair_moves(p, tctx, prev);
+		held = retain_lane(p, tctx, prev, may, now_ns);
+	}
+	if (stops) {
+		throttle_hold(p, tctx, stops - 1, waking, enq_flags);
+		return prev;
+	}
+	cpu = held >= 0 ? held : choose_lane(p, tctx, prev, waker, now_ns);
 	lane = lane_ctx(cpu);
 	if (!lane)
 		return -1;
@@ -432,11 +573,14 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 	    !vector_expected(core, CLASS_CRITICAL))
 		budget_refresh(core, now_ns);
 	at_once = selecting && cpu != waker && level_allows(lane->core, cpu) &&
-		  lane_take_over(lane, cpu, tctx->class);
+		  lane_take_over(lane, cpu, tctx->class,
+				 held >= 0 || pair_uses_held(tctx, lane, cpu));
+	if (!at_once && held >= 0) /* by the vector, from which a held lane does not take */
+		retain_back(lane, now_ns);
 	if (at_once)
 		lane_insert(p, tctx, lane->core);
 	else
-		vector_insert(p, tctx, lane->core, enq_flags);
+		vector_insert(p, tctx, lane->core, waking, enq_flags);
 	if (tctx->class == CLASS_CRITICAL) {
 		critical_sent(tctx, lane->core, now_ns);
 		core_close(lane->core, now_ns);
@@ -445,6 +589,12 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 			window_need(tctx->budget);
 		}
 	}
+	if (selecting)
+		polar_need(now_ns);
+	if (waking && tctx->class == CLASS_NORMAL)
+		retain_need(lane->core);
+	if (selecting && tctx->class == CLASS_NORMAL)
+		pair_need();
 	if (!at_once)
 		kick_for(tctx, lane, cpu, cpu == waker);
 	return cpu;

@@ -252,9 +252,9 @@ static __always_inline void promote_check(struct task_struct *p, struct lane_ctx
 
 	if (!settings.promote || lane->state != LANE_CRITICAL || !core_set_test(CORES_SLOWED, home))
 		return;
-	id = find_core(p, CORES_IDLE, FREE_STATES, home, now_ns);
+	id = find_core(p, CORES_IDLE, FREE_STATES, home, nr_cores);
 	if (id < 0 || !promotion_gains(lane, id))
-		id = find_core(p, CORES_LENT, FREE_STATES, home, now_ns);
+		id = find_core(p, CORES_LENT, FREE_STATES, home, nr_cores);
 	if (id >= 0 && promotion_gains(lane, id))
 		promote_offer(id, now_ns);
 }

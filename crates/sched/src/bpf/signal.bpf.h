@@ -69,11 +69,11 @@ VERIFIED_ONCE int signal_siblings(u32 cpu, u32 critical)
 		return 0;
 	bit = 1ULL << (own->index & 63);
 	other = own->next_lane;
-	for (i = 1; i < MAX_LANES_PER_CORE && other != cpu; i++) {
+	bpf_for(i, 1, MAX_LANES_PER_CORE) {
 		u32 key = other;
 		struct lane_signal *lane = bpf_map_lookup_elem(&lane_signals, &key);
 
-		if (!lane)
+		if (!lane || key == cpu)
 			break;
 		if (critical)
 			__sync_fetch_and_or(&lane->critical_beside, bit);

@@ -52,12 +52,33 @@ struct task_ctx {
 	u32 job_tid; /* what stands there, if the slot is its own; 0: it has none */
 	u32 promote_to; /* core that is reserved for it, + 1; 0: none */
 	u32 promote_lane; /* CPU of the lane there that was taken over for it, + 1; 0: none yet */
+	u32 returns; /* how often it was soon back from sleep (retain.bpf.h) */
+	u32 pool; /* that it is charged to, + 1; 0: none (pool.bpf.h) */
+	u32 held; /* not 0: its virtual time is in held_vtime (throttle.bpf.h) */
+	u32 pool_pass; /* 1: it may begin to run though its pool is used up */
+	u32 side; /* enum side (pair.bpf.h) */
+	u32 rate; /* retention rate: moving average, of RATE_ALL */
+	u32 rated; /* 1: it is known */
+	u32 rate_period; /* of pair_period: in which it was brought up to date last */
+	u32 holds; /* sleeps since then that a lane is held for */
+	u32 holds_per_s; /* such sleeps a second before that: retention frequency */
+	u64 mt1; /* core's MT1 clock up to which it is charged */
+	u64 held_ns; /* since when its pool keeps it from running; 0: it does not */
+	u64 held_vtime;
+	u64 weight_group; /* cgroup in which its weight counts; 0: none (weight.bpf.h) */
+	u64 weight; /* as what; 0: it sleeps */
 	u64 promote_ns; /* when that core was reserved */
 	u64 job_ns; /* when its job began: it woke */
 	u64 jobs_seen; /* marked jobs of its slot that had ended at the last look */
 	u64 queued_ns; /* when it began to wait in a vector; 0 once it runs */
 	u64 running_ns; /* until when its running time is charged */
 	u64 classified_ns; /* when its class was looked up last */
+	u64 slept_ns; /* when it slept last */
+	u64 slice_left_ns; /* with which it goes on if it wakes soon; 0: with a whole one */
+	u64 held_slice_ns; /* what was left of its slice when its lane was held for it */
+	u64 rate_since_ns; /* when the rate was brought up to date last */
+	u64 rate_held_ns; /* how long it slept since then in such sleeps */
+	u64 rate_waited_ns; /* and waited for a lane */
 	u64 burst_ns; /* how long it has run since it woke */
 	u64 burst_mean_ns; /* the same for earlier bursts: moving average */
 };
@@ -83,7 +104,10 @@ struct {
 	__type(value, struct core_ctx);
 } cores SEC(".maps");
 
-/* A timer a core: when its budget may be used up. Then that of the windows. */
+/* A timer a core: when its budget may be used up. Then those of the windows of objectives and of
+ * vertical polarization, and of the pools' periods. Then one a core again: when lanes are no longer held.
+ * The last one: of the periods of pairing.
+ */
 struct core_timer {
 	struct bpf_timer timer;
 };
@@ -118,8 +142,28 @@ struct {
 	__type(value, struct counters);
 } sidelane_stats SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_POOLS);
+	__type(key, u32);
+	__type(value, struct pool_limit);
+} sidelane_limits SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_POOLS);
+	__type(key, u32);
+	__type(value, struct pool);
+} sidelane_pools SEC(".maps");
+
 CONSTANT u32 nr_cores = 1;
 CONSTANT u32 nr_lanes = 1; /* highest CPU number + 1 */
+
+/*
+ * The settings as they were attached. What of them never changes after that is read here: the
+ * verifier knows it, and leaves out what is not in use.
+ */
+CONSTANT struct settings fixed;
 
 /* In a map of its own, by whose name whoever changes them at run time finds them. */
 GLOBAL struct settings settings SEC(".data.sidelane");
@@ -129,7 +173,7 @@ enum core_set {
 	CORES_IDLE, /* every lane is idle */
 	CORES_LENT, /* some lanes run batch, the others idle */
 	CORES_OPEN, /* no critical work */
-	CORES_WITH_ROOM, /* open, and a lane is idle */
+	CORES_WITH_ROOM, /* open, not parked, and a lane is idle */
 	CORES_SLOWED, /* several lanes run critical work, or any does and there are faster cores */
 	CORES_QUEUED, /* + class: the vector of that class is not empty */
 	NR_CORE_SETS = CORES_QUEUED + NR_CLASSES,
@@ -203,6 +247,12 @@ static __always_inline struct core_ctx *core_ctx(u32 core)
 	return bpf_map_lookup_elem(&cores, &core);
 }
 
+/* Does normal and batch work keep away from @core_id? (polarize.bpf.h) */
+static __always_inline bool core_parked(u32 core_id)
+{
+	return settings.vertical && core_id >= settings.cores_awake;
+}
+
 static __always_inline struct task_ctx *task_ctx(struct task_struct *p)
 {
 	return bpf_task_storage_get(&tasks, p, 0, 0);
@@ -221,6 +271,47 @@ static __always_inline s32 core_lane(const struct core_ctx *core, u32 i)
 	u32 *cpu = bpf_map_lookup_elem(&core_lanes, &key);
 
 	return cpu ? (s32)*cpu : -1;
+}
+
+/* How many lanes of @core_id are in each state: eight bits for each. */
+VERIFIED_ONCE u64 core_states(u32 core_id)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u64 states = 0;
+	u32 i;
+
+	if (!core)
+		return 0;
+	bpf_for(i, 0, core->nr_lanes) {
+		struct lane_ctx *lane = lane_ctx(core_lane(core, i));
+
+		if (lane)
+			states += 1ULL << 8 * (lane->state & 7);
+	}
+	return states;
+}
+
+#define STATE_COUNT(states, state) ((u32)((states) >> 8 * (state)) & 0xff)
+_Static_assert(NR_LANE_STATES <= 8 && MAX_LANES_PER_CORE < 256, "states are counted in 64 bits");
+
+/* How many lanes of @core_id are in @state. */
+static __always_inline u32 lanes_in_state(u32 core_id, u32 state)
+{
+	return STATE_COUNT(core_states(core_id), state);
+}
+
+/* Of the lanes of @core, which have @states: that run something. */
+static __always_inline u32 states_busy(const struct core_ctx *core, u64 states)
+{
+	return core->nr_lanes - STATE_COUNT(states, LANE_IDLE) - STATE_COUNT(states, LANE_HELD);
+}
+
+/* How many lanes of @core_id are busy. */
+static __always_inline u32 lanes_busy(u32 core_id)
+{
+	struct core_ctx *core = core_ctx(core_id);
+
+	return core ? states_busy(core, core_states(core_id)) : 0;
 }
 
 static __always_inline struct counters *counters(void)

@@ -6,12 +6,14 @@
  *
  * Rule: a task's MT1-equivalent time is what the core's MT1 clock went on while it ran
  * (density.bpf.h). At each switch it is charged to the task, in its storage, and to its
- * cgroup. A job lasts from a wake-up until the task sleeps. A task that ends is listed in a
- * table that forgets the oldest; its time stays in its cgroup.
+ * cgroup. So is what batch borrowed, by the clock of critical work, and what critical work forced
+ * its siblings to idle (forced.bpf.h); both need the classes of the scheduler. A job lasts
+ * from a wake-up until the task sleeps. A task that ends is listed in a table that forgets the
+ * oldest; its time stays in its cgroup.
  *
  * Cost: at each switch a few atomic additions to the cgroup; memory for each living task.
  *
- * Does not: add up cgroups below each other.
+ * Does not: add up cgroups below each other; follow a task whose class changes while it runs.
  */
 #ifndef SIDELANE_USAGE_BPF_H
 #define SIDELANE_USAGE_BPF_H
@@ -81,6 +83,14 @@ static __always_inline u32 job_bucket(u64 latency_ns)
 	return 1 + 4 * (log - METRICS_JOB_FIRST) + ((latency_ns >> (log - 2)) & 3);
 }
 
+/* The scheduler's class of @p, + 1; 0: unknown. */
+static __always_inline u32 class_of(struct task_struct *p)
+{
+	struct scheduler_task *known = classes ? bpf_task_storage_get(&tasks, p, 0, 0) : NULL;
+
+	return known ? known->class + 1 : 0;
+}
+
 static __always_inline u64 cgroup_id(struct task_struct *p)
 {
 	return BPF_CORE_READ(p, cgroups, dfl_cgrp, kn, id);
@@ -135,13 +145,11 @@ static __always_inline void job_ends(struct metrics_task *task, struct metrics_c
 
 static __always_inline void describe(struct metrics_reading *reading, struct task_struct *p)
 {
-	struct scheduler_task *known = bpf_task_storage_get(&tasks, p, 0, 0);
-
 	reading->pid = p->pid;
 	reading->tgid = p->tgid;
 	reading->start_ns = p->start_boottime;
 	reading->cgroup = cgroup_id(p);
-	reading->class = known ? known->class + 1 : 0;
+	reading->class = class_of(p);
 	reading->torn = 0;
 	reading->run_ns = 0;
 	__builtin_memset(&reading->pending, 0, sizeof(reading->pending));
@@ -171,29 +179,94 @@ static __always_inline void list_ended(struct task_struct *p, const struct metri
 		__sync_fetch_and_add(&control.ended, 1);
 }
 
-/* @p leaves @lane at @now_ns, when the core's MT1 clock shows @mt1. */
-static __always_inline void task_leaves(struct task_struct *p, struct metrics_lane *lane,
-					u64 now_ns, u64 mt1, bool runnable, bool dead)
+/* @p could run from @now_ns on, and does not. */
+static __always_inline void begins_to_wait(struct task_struct *p, struct metrics_task *task,
+					   u64 now_ns)
+{
+	struct metrics_lane *lane;
+	struct metrics_core *core;
+
+	task->queued_ns = now_ns;
+	if (!classes || task->waits || class_of(p) != CLASS_BATCH + 1)
+		return;
+	if (p->nr_cpus_allowed >= nr_online) {
+		task->waits = WAITS_ANYWHERE;
+		if (!__sync_fetch_and_add(&control.waiting, 1))
+			waits_follow(now_ns);
+		return;
+	}
+	lane = lane_of(BPF_CORE_READ(p, thread_info.cpu));
+	core = lane ? core_of(lane->core) : NULL;
+	if (!lane || !core)
+		return;
+	task->waits = lane->core + WAITS_BOUND;
+	if (!__sync_fetch_and_add(&core->bound, 1))
+		core_changed(lane->core, bpf_get_smp_processor_id() * 2);
+}
+
+/* The task that waited runs from @now_ns on. */
+static __always_inline void ends_to_wait(struct metrics_task *task, u64 now_ns)
+{
+	struct metrics_core *core;
+	u32 waits = task->waits;
+
+	task->queued_ns = 0;
+	if (!classes || waits == WAITS_NOT)
+		return;
+	task->waits = WAITS_NOT;
+	if (waits == WAITS_ANYWHERE) {
+		if (__sync_fetch_and_sub(&control.waiting, 1) == 1)
+			waits_follow(now_ns);
+		return;
+	}
+	core = core_of(waits - WAITS_BOUND);
+	if (core && __sync_fetch_and_sub(&core->bound, 1) == 1)
+		core_changed(waits - WAITS_BOUND, bpf_get_smp_processor_id() * 2);
+}
+
+/* What a task of @class borrowed, and forced to idle, while its core's clocks went on. */
+static __always_inline void charge_company(struct metrics_times *times, u32 class,
+					   const struct core_clocks *from,
+					   const struct core_clocks *to)
+{
+	if (class == CLASS_BATCH + 1)
+		times->borrowed_ns += passed(from->critical_ns, to->critical_ns);
+	else if (class == CLASS_CRITICAL + 1)
+		times->forced_idle_ns += passed(from->forced, to->forced) >> METRICS_SPEED_SHIFT;
+}
+
+/* @p of @class leaves @lane at @now_ns, when the core's clocks show lane->now. */
+static __always_inline void task_leaves(struct task_struct *p, struct metrics_lane *lane, u32 class,
+					u64 now_ns, bool runnable, bool dead)
 {
 	u64 raw_ns = counted_ns(lane->start_ns, now_ns);
-	u64 mt1_rest = mt1 - lane->start_mt1;
+	u64 mt1_rest = passed(lane->start.mt1, lane->now.mt1);
+	struct metrics_times company = {};
 	struct metrics_cgroup *group = cgroup_of(cgroup_id(p));
 	struct metrics_task *task = task_of(p);
 
 	lane->busy_ns += raw_ns;
+	charge_company(&company, class, &lane->start, &lane->now);
 	if (task)
 		mt1_rest += task->mt1_rest;
 	if (group) {
 		__sync_fetch_and_add(&group->times.raw_ns, raw_ns);
 		__sync_fetch_and_add(&group->times.mt1_ns, mt1_rest >> METRICS_SPEED_SHIFT);
+		if (company.borrowed_ns)
+			__sync_fetch_and_add(&group->times.borrowed_ns, company.borrowed_ns);
+		if (company.forced_idle_ns)
+			__sync_fetch_and_add(&group->times.forced_idle_ns, company.forced_idle_ns);
 	}
 	if (!task)
 		return;
 	task->times.raw_ns += raw_ns;
 	task->times.mt1_ns += mt1_rest >> METRICS_SPEED_SHIFT;
+	task->times.borrowed_ns += company.borrowed_ns;
+	task->times.forced_idle_ns += company.forced_idle_ns;
 	task->mt1_rest = mt1_rest & ((1ULL << METRICS_SPEED_SHIFT) - 1);
-	task->queued_ns = runnable ? now_ns : 0;
-	if (!runnable)
+	if (runnable)
+		begins_to_wait(p, task, now_ns);
+	else
 		job_ends(task, group, now_ns);
 	if (dead)
 		list_ended(p, task);
@@ -209,7 +282,7 @@ static __always_inline void task_enters(struct task_struct *p, u64 now_ns)
 	if (task) {
 		if (task->queued_ns)
 			waited_ns = counted_ns(task->queued_ns, now_ns);
-		task->queued_ns = 0;
+		ends_to_wait(task, now_ns);
 		task->times.waiting_ns += waited_ns;
 		task->times.runs++;
 	}

@@ -13,6 +13,17 @@
  * first; the further away, the longer the far vector has to be
  * (settings.steal_min_queued).
  *
+ * Severity (settings.steal_patience_ns; 0: none): the source steals across a distance only if
+ * the situation is severe enough, the more so the longer the distance. Read here as: a far core
+ * with an idle lane helps itself in a moment, so its vector has to be longer by one; a lane that
+ * has been without work for the patience, times the distance, needs one less, and again after
+ * as long, but one at least.
+ *
+ * Slices (settings.keep_slice): a task that sleeps for less than a slice goes on with what it
+ * has left of its slice, if it has used less than half of it. With half of it used or more the
+ * slice ends there ("time slice early": what it holds is not torn from it soon after it
+ * wakes), and it wakes with a whole one. Else each wake-up brings a whole one.
+ *
  * Starvation bound: whoever waited longer than its class's starvation_bound_ns is
  * served next, on a closed core too, for settings.overdue_slice_ns; at most one
  * such run in OVERDUE_GAP of those slices a core, unless somebody waited for a
@@ -21,8 +32,9 @@
  * Cost: one lock a core and class; a search over the cores that have a waiting
  * vector before a lane goes idle.
  *
- * Source: z/VM SMT-2 performance report: one dispatch vector a core, steal barriers. Not here:
- * time-slice-early, barriers that change with load, vertical polarization.
+ * Source: z/VM SMT-2 performance report: one dispatch vector a core, steal barriers and their
+ * severity, time slice early. How severe is severe it does not say. Vertical polarization is
+ * polarize.bpf.h.
  */
 #ifndef SIDELANE_VECTOR_BPF_H
 #define SIDELANE_VECTOR_BPF_H
@@ -39,6 +51,8 @@ _Static_assert(NR_CLASSES < 255, "the class has to fit eight bits of a vector's 
 
 /* Virtual time that normal work has reached. */
 GLOBAL u64 vtime_now;
+GLOBAL u64 vtime_stride; /* with weights of cgroups: how far a slice may bring it */
+GLOBAL u32 fair_turn; /* which vector is looked at next (weight.bpf.h) */
 
 static __always_inline u32 vector_length(u32 core, u32 class)
 {
@@ -90,29 +104,80 @@ VERIFIED_ONCE int vector_refresh(u32 core_id, u32 class)
 	return 0;
 }
 
-/* Virtual time of @p, which begins to wait: sleeping saves up one slice and no more. */
-static __always_inline u64 vtime_of(const struct task_struct *p)
+/* A virtual time with which to begin to wait: sleeping saves up one slice and no more. */
+static __always_inline u64 vtime_within(u64 vtime)
 {
-	u64 earliest = vtime_now - settings.slice_ns[CLASS_NORMAL];
+	u64 slice = settings.slice_ns[CLASS_NORMAL];
+	u64 earliest = vtime_now - (vtime_stride > slice ? vtime_stride : slice);
 
-	return time_before(p->scx.dsq_vtime, earliest) ? earliest : p->scx.dsq_vtime;
+	return time_before(vtime, earliest) ? earliest : vtime;
+}
+
+/*
+ * That of @p. With weights of cgroups tasks differ by more than a slice: only one that @woke has
+ * slept.
+ */
+static __always_inline u64 vtime_of(const struct task_struct *p, bool woke)
+{
+	return woke || !fixed.cgroup_weights ? vtime_within(p->scx.dsq_vtime) : p->scx.dsq_vtime;
+}
+
+/* @p sleeps: notes what is left of its slice, if it is to go on with that. */
+static __always_inline void slice_ends(const struct task_struct *p, struct task_ctx *tctx,
+				       u64 now_ns)
+{
+	u64 left_ns = p->scx.slice, slice_ns = settings.slice_ns[task_class(tctx)];
+
+	tctx->slept_ns = now_ns;
+	tctx->slice_left_ns = settings.keep_slice && left_ns * 2 > slice_ns && left_ns < slice_ns
+				      ? left_ns
+				      : 0;
+}
+
+/* The slice with which a task of @class begins to wait, whether it has woken or not. */
+static __always_inline u64 slice_begins(struct task_ctx *tctx, u32 class, u64 now_ns)
+{
+	u64 left_ns = tctx->slice_left_ns, slice_ns = settings.slice_ns[class];
+
+	tctx->slice_left_ns = 0;
+	return left_ns && left_ns < slice_ns && now_ns < tctx->slept_ns + slice_ns ? left_ns
+										   : slice_ns;
+}
+
+/* A task comes to the vector of @core (+1), or leaves it (-1): who waits there (pair.bpf.h). */
+static __always_inline void vector_sides(struct core_ctx *core, const struct task_ctx *tctx,
+					 u32 class, s32 more)
+{
+	if (fixed.pair && class == CLASS_NORMAL)
+		__sync_fetch_and_add(&core->pair.waits[BOUNDED(tctx->side, NR_SIDES)], more);
+}
+
+/* A task is about to be put into the vector of @core. */
+static __always_inline void vector_enter(struct task_ctx *tctx, u32 core, u64 now_ns)
+{
+	struct core_ctx *target = core_ctx(core);
+	u32 class = task_class(tctx);
+
+	tctx->core = core;
+	tctx->queued_ns = now_ns;
+	tctx->in_vector = 1;
+	if (!target)
+		return;
+	vector_sides(target, tctx, class, 1);
+	/* a full barrier: see vector_refresh() */
+	__sync_fetch_and_add(&target->sent[class], 1);
 }
 
 /* Puts @p into the vector of @core. The caller kicks whoever should look. */
 static __always_inline void vector_insert(struct task_struct *p, struct task_ctx *tctx, u32 core,
-					  u64 enq_flags)
+					  bool woke, u64 enq_flags)
 {
-	struct core_ctx *target = core_ctx(core);
 	u32 class = task_class(tctx);
-	u64 slice_ns = settings.slice_ns[class];
+	u64 now_ns = scx_bpf_now(), slice_ns = slice_begins(tctx, class, now_ns);
 
-	tctx->core = core;
-	tctx->queued_ns = scx_bpf_now();
-	tctx->in_vector = 1;
-	if (target) /* a full barrier: see vector_refresh() */
-		__sync_fetch_and_add(&target->sent[class], 1);
+	vector_enter(tctx, core, now_ns);
 	if (class == CLASS_NORMAL)
-		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, vtime_of(p),
+		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, vtime_of(p, woke),
 					 enq_flags);
 	else
 		scx_bpf_dsq_insert(p, VECTOR_ID(core, class), slice_ns, enq_flags);
@@ -128,6 +193,7 @@ static __always_inline void vector_left(struct task_ctx *tctx)
 	if (!core || !tctx->in_vector)
 		return;
 	tctx->in_vector = 0;
+	vector_sides(core, tctx, class, -1);
 	if (__sync_fetch_and_sub(&core->sent[class], 1) == 1)
 		vector_refresh(tctx->core, class);
 }
@@ -136,6 +202,34 @@ static __always_inline void vector_left(struct task_ctx *tctx)
 static __always_inline bool vector_take(u32 core, u32 class)
 {
 	return vector_hinted(core, class) && scx_bpf_dsq_move_to_local(VECTOR_ID(core, class), 0);
+}
+
+/* Among so many tasks of a vector those of a side are looked for. */
+#define SIDE_LOOKS 32
+
+/* Moves the first normal task of @side (pair.bpf.h) to this lane. False: none may run here. */
+VERIFIED_ONCE bool vector_take_side(u32 core_id, u32 side)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	s32 cpu = bpf_get_smp_processor_id();
+	struct task_struct *p;
+	bool taken = false;
+	u32 looks = 0;
+
+	if (!core || !core->pair.waits[BOUNDED(side, NR_SIDES)])
+		return false;
+	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, CLASS_NORMAL), 0) {
+		struct task_ctx *tctx = task_ctx(p);
+
+		if (looks++ >= SIDE_LOOKS)
+			break;
+		if (!tctx || tctx->side != side || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			continue;
+		taken = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0);
+		if (taken)
+			break;
+	}
+	return taken;
 }
 
 /* How far apart two cores are: enum distance. */
@@ -150,18 +244,52 @@ static __always_inline u32 core_distance(const struct core_ctx *a, const struct 
 	return DISTANCE_REMOTE;
 }
 
+/* By how much less a barrier is for the lane of this CPU, which looks for work. */
+static __always_inline u32 steal_severity(u32 distance)
+{
+	struct lane_ctx *lane = lane_ctx(bpf_get_smp_processor_id());
+	u64 now_ns = scx_bpf_now(), patience_ns = settings.steal_patience_ns * distance;
+
+	if (!patience_ns || !lane || lane->state != LANE_IDLE || now_ns <= lane->since_ns)
+		return 0;
+	return (now_ns - lane->since_ns) / patience_ns;
+}
+
+/* Has @core_id an idle lane? */
+VERIFIED_ONCE bool core_idles(u32 core_id)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u32 i;
+
+	if (!core)
+		return false;
+	bpf_for(i, 0, core->nr_lanes) {
+		struct lane_ctx *lane = lane_ctx(core_lane(core, i));
+
+		if (lane && lane->state == LANE_IDLE)
+			return true;
+	}
+	return false;
+}
+
 /* Is the vector of @victim long enough for a lane of @thief to steal from? */
 static __always_inline bool steal_allowed(u32 thief, u32 victim, u32 class, u32 distance)
 {
 	struct core_ctx *own = core_ctx(thief), *other = core_ctx(victim);
+	u32 barrier = settings.steal_min_queued[BOUNDED(distance, NR_DISTANCES)], severity;
 
-	return own && other && core_distance(own, other) == distance &&
-	       vector_length(victim, class) >=
-		       settings.steal_min_queued[BOUNDED(distance, NR_DISTANCES)];
+	if (!own || !other || core_distance(own, other) != distance)
+		return false;
+	if (settings.steal_patience_ns) {
+		severity = steal_severity(distance);
+		barrier += core_idles(victim);
+		barrier = barrier > severity ? barrier - severity : 1;
+	}
+	return vector_length(victim, class) >= barrier;
 }
 
-/* Takes a task of @class from a core at @distance. */
-VERIFIED_ONCE bool steal_at(u32 thief, u32 class, u32 distance)
+/* Takes a task of @class from a core at @distance; @side: see vector_steal(). */
+VERIFIED_ONCE bool steal_at(u32 thief, u32 class, u32 side, u32 distance)
 {
 	u32 nr_words = (nr_cores + 63) / 64, w, i;
 
@@ -180,22 +308,28 @@ VERIFIED_ONCE bool steal_at(u32 thief, u32 class, u32 distance)
 				break;
 			victim = word * 64 + take_first(&members);
 			if (victim != thief && steal_allowed(thief, victim, class, distance) &&
-			    vector_take(victim, class))
+			    (fixed.pair && side < NR_SIDES ? vector_take_side(victim, side)
+							   : vector_take(victim, class)))
 				return true;
 		}
 	}
 	return false;
 }
 
-/* Takes a task of @class from another core's vector, nearest first. */
-VERIFIED_ONCE bool vector_steal(u32 thief, u32 class)
+/*
+ * Takes a task of @class from another core's vector, nearest first; @side: only a normal one of
+ * that, or NR_SIDES.
+ */
+VERIFIED_ONCE bool vector_steal(u32 thief, u32 class, u32 side)
 {
 	u32 distance;
 
+	if (class != CLASS_CRITICAL && core_parked(thief))
+		return false;
 	if (!core_set_any(CORES_QUEUED + class, thief))
 		return false;
 	bpf_for(distance, DISTANCE_CACHE, NR_DISTANCES) {
-		if (!steal_at(thief, class, distance))
+		if (!steal_at(thief, class, side, distance))
 			continue;
 		count(steals[BOUNDED(distance, NR_DISTANCES)]);
 		return true;

@@ -117,6 +117,7 @@ mod tests {
             elapsed_ns: seconds * SECOND_NS,
             by_density_ns: by_density_ns.to_vec(),
             lanes: vec![lane(0), lane(4)],
+            ..CoreTotals::default()
         }
     }
 

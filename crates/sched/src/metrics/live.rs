@@ -1,13 +1,12 @@
 //! What commands do with a running collector: hand its readings out, or watch for a while.
 
-use super::{Collector, Place, Settings};
+use super::{Collector, Listener, Place, Settings, Wanted, tell};
 use crate::bpf::{from_bytes, intf};
-use crate::{Error, cgroups, running};
+use crate::{Error, running};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use sidelane_metrics::export::{Server, text};
 use sidelane_metrics::snapshot::{Class, Interval, LaneState, Snapshot, delta};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -79,54 +78,47 @@ pub fn watch(
     length: Duration,
     stop: &AtomicBool,
 ) -> Result<Vec<Interval>, Error> {
-    let end = Instant::now() + length;
-    let over = || stop.load(Ordering::Relaxed) || Instant::now() >= end;
-    loop {
-        let mut place = Place::default();
-        let mut collector = Collector::start(settings, &mut place)?;
-        let mut before = collector.read()?;
-        let mut intervals = Vec::new();
-        while !over() && collector.outdated().is_none() {
-            let second = (Instant::now() + Duration::from_secs(1)).min(end);
-            while !over() && Instant::now() < second {
-                std::thread::sleep(POLL.min(second.saturating_duration_since(Instant::now())));
-            }
-            let after = collector.read()?;
-            intervals.push(delta(&before, &after).map_err(|e| Error::Metrics(e.to_string()))?);
-            before = after;
-        }
-        if over() {
-            return Ok(intervals);
-        }
-    }
+    let mut seconds = Seconds {
+        stop,
+        end: Instant::now() + length,
+        intervals: Vec::new(),
+    };
+    tell(settings, &mut seconds)?;
+    Ok(seconds.intervals)
 }
 
-/// Hands an interval at a time to `next`, which says when the following one is wanted, until it says
-/// nothing. A collector that no longer saw the whole machine is replaced.
-///
-/// # Errors
-/// The collector cannot be started or read, or `next` fails.
-pub fn follow<E: From<Error>>(
-    settings: &Settings,
-    mut next: impl FnMut(Interval, BTreeMap<u32, LaneState>) -> Result<bool, E>,
-) -> Result<(), E> {
-    loop {
-        let mut place = Place::default();
-        let mut collector = Collector::start(settings, &mut place)?;
-        let lanes = Lanes::open();
-        let mut before = collector.read()?;
-        while collector.outdated().is_none() {
-            let after = collector.read()?;
-            let Ok(interval) = delta(&before, &after) else {
+/// Intervals of a second.
+struct Seconds<'a> {
+    stop: &'a AtomicBool,
+    end: Instant,
+    intervals: Vec<Interval>,
+}
+
+impl Listener for Seconds<'_> {
+    type Error = Error;
+
+    fn begun(&mut self, _instead: Option<&str>) -> Result<(), Error> {
+        self.intervals.clear();
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<Wanted, Error> {
+        let second = (Instant::now() + Duration::from_secs(1)).min(self.end);
+        while !self.stop.load(Ordering::Relaxed) {
+            let left = second.saturating_duration_since(Instant::now());
+            if left.is_zero() && second < self.end {
+                return Ok(Wanted::More);
+            } else if left.is_zero() {
                 break;
-            };
-            let cpus = (after.cores.iter()).flat_map(|core| core.lanes.iter().map(|lane| lane.cpu));
-            let states = lanes.as_ref().map(|lanes| lanes.states(cpus));
-            if !next(interval, states.unwrap_or_default())? {
-                return Ok(());
             }
-            before = after;
+            std::thread::sleep(POLL.min(left));
         }
+        Ok(Wanted::Last)
+    }
+
+    fn take(&mut self, interval: Interval) -> Result<(), Error> {
+        self.intervals.push(interval);
+        Ok(())
     }
 }
 
@@ -160,39 +152,5 @@ fn state_of(state: u32) -> LaneState {
         intf::lane_state_LANE_BATCH => LaneState::Runs(Class::Batch),
         intf::lane_state_LANE_IDLE => LaneState::Idle,
         _ => LaneState::Unknown,
-    }
-}
-
-/// Cgroups with a limit (`cpu.max`), by path: how many lanes they may use on the mean.
-pub fn limits() -> BTreeMap<String, f64> {
-    let Ok(Some(mount)) = cgroups::mount_point(Path::new("/")) else {
-        return BTreeMap::new();
-    };
-    let paths = cgroups::list(&mount).into_values();
-    let limited = paths.filter_map(|path| {
-        let file = mount.join(path.trim_start_matches('/')).join("cpu.max");
-        let lanes = lanes_of(&std::fs::read_to_string(file).ok()?)?;
-        Some((path, lanes))
-    });
-    limited.collect()
-}
-
-/// Of the text of a `cpu.max`: quota ÷ period; none without a limit.
-fn lanes_of(text: &str) -> Option<f64> {
-    let (quota, period) = text.trim().split_once(' ')?;
-    let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
-    (period > 0.0).then(|| quota / period)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_is_quota_by_period() {
-        assert_eq!(lanes_of("150000 100000\n"), Some(1.5));
-        for none in ["max 100000\n", "", "5", "5 0", "a b"] {
-            assert_eq!(lanes_of(none), None, "{none:?}");
-        }
     }
 }

@@ -3,6 +3,7 @@
 //! Nothing is pinned: when this process ends, the kernel forgets the collector and its totals.
 
 mod instructions;
+mod limits;
 pub mod live;
 mod rates;
 mod reading;
@@ -10,11 +11,11 @@ pub mod record;
 mod tables;
 mod watch;
 
-pub use watch::Watch;
+pub use watch::{Listener, Wanted, Watch, tell};
 
 use crate::Error;
 use crate::bpf::metrics::types::metrics_control;
-use crate::bpf::metrics::{MetricsSkel, MetricsSkelBuilder};
+use crate::bpf::metrics::{MetricsSkel, MetricsSkelBuilder, OpenMetricsSkel};
 use crate::bpf::metrics_intf as intf;
 use crate::{cgroups, running};
 use instructions::Instructions;
@@ -39,6 +40,9 @@ const SWITCH_MAX: Duration = Duration::from_millis(200);
 /// The scheduler's contexts of tasks: what they hold first is the class.
 const SCHEDULER_TASKS: &[u8] = b"tasks";
 const _: () = assert!(std::mem::offset_of!(crate::bpf::types::task_ctx, class) == 0);
+
+/// Its contexts of cores: they tell whether batch has to stay away.
+const SCHEDULER_CORES: &[u8] = b"cores";
 
 /// By what work is to be counted.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +74,8 @@ pub struct Collector<'a> {
     begun_ns: u64,
     /// Schedulers that were attached since boot, when the collector began: classes are of that one.
     attached: u64,
+    /// It was Sidelane's: classes are known.
+    classes: bool,
     /// Lanes that were online at the last reading.
     online: CpuList,
     hotplug: u64,
@@ -78,6 +84,7 @@ pub struct Collector<'a> {
     cgroup_mount: Option<PathBuf>,
     cgroup_paths: HashMap<u64, String>,
     cgroups: CgroupTable,
+    limits: limits::Limits,
     /// As told last.
     tasks: reading::Tasks,
     /// Busy time of lanes as told last, by CPU number.
@@ -98,15 +105,17 @@ impl<'a> Collector<'a> {
         crate::loader::prepare_libbpf();
         let topology = Topology::read(Path::new("/"))?;
         let rates = rates::rates(settings, topology.lanes_per_core_max())?;
-        let tables = tables::Tables::new(&topology)?;
+        let mut tables = tables::Tables::new(&topology)?;
         let builder = MetricsSkelBuilder::default();
         let mut open = builder.open(&mut place.0).map_err(failed("open"))?;
+        // what the library of sched_ext adds for schedulers; kernels without sched_ext refuse it
+        for mut program in open.open_object_mut().progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            program.set_autoload(name.starts_with("metrics_"));
+        }
         tables.size(&mut open)?;
         let attached = running::enable_seq();
-        if let Ok(map) = running::map(SCHEDULER_TASKS, size_of::<crate::bpf::types::task_ctx>()) {
-            let shared = open.maps.tasks.reuse_fd(map.as_fd());
-            shared.map_err(failed("share the scheduler's tasks with"))?;
-        }
+        let classes = share_scheduler(&mut open, &mut tables)?;
         let mut skel = open.load().map_err(failed("load"))?;
         tables.fill(&skel)?;
         set_speeds(&mut skel, &rates.thread_perf);
@@ -127,6 +136,7 @@ impl<'a> Collector<'a> {
             unsafe { std::ptr::write_volatile(&raw mut data.control.began_ns, begun_ns) };
         }
         let mut messages = Vec::new();
+        let cgroup_mount = cgroups::mount_point(Path::new("/")).ok().flatten();
         let instructions = (settings.counters)
             .then(|| Instructions::start(&topology))
             .and_then(|counted| counted.map_err(|e| messages.push(e.to_string())).ok());
@@ -140,10 +150,12 @@ impl<'a> Collector<'a> {
             instructions,
             begun_ns,
             attached,
+            classes,
             hotplug: 0,
             inconsistent: 0,
             messages,
-            cgroup_mount: cgroups::mount_point(Path::new("/")).ok().flatten(),
+            limits: limits::Limits::new(cgroup_mount.clone(), classes),
+            cgroup_mount,
             cgroup_paths: HashMap::new(),
             cgroups: CgroupTable::default(),
             tasks: reading::Tasks::new(),
@@ -157,12 +169,15 @@ impl<'a> Collector<'a> {
     /// # Errors
     /// The kernel refuses to tell them, or they change too fast to be read.
     pub fn read(&mut self) -> Result<Snapshot, Error> {
-        self.ask_for_view()?;
-        let taken_ns = now_ns(ClockId::CLOCK_MONOTONIC)?;
+        // before the table is read: what ends meanwhile may be in it, and is not missing
+        let ended = self.control(|control| &control.ended);
+        let (taken_ns, tasks, groups) = self.read_tasks()?;
+        self.inconsistent += tasks.torn;
+        self.unlisted = self.unlisted.max(ended.saturating_sub(tasks.ended));
         let wall_ms = wall_ms();
         let suspended_ns = suspended_ns()?;
         self.look_at_online()?;
-        let mut cores = reading::cores(&self.skel, &self.topology, &self.online)?;
+        let mut cores = reading::cores(&self.skel, &self.topology, &self.online, self.classes)?;
         // clocks of lanes may differ, above all where lanes come online
         for lane in cores.iter_mut().flat_map(|core| &mut core.lanes) {
             let told = self.lanes.entry(lane.cpu).or_default();
@@ -170,11 +185,6 @@ impl<'a> Collector<'a> {
             lane.busy_ns = *told;
         }
         self.count_instructions(&mut cores);
-        // before the table is read: what ends meanwhile may be in it, and is not missing
-        let ended = self.control(|control| &control.ended);
-        let (tasks, groups) = self.read_tasks()?;
-        self.inconsistent += tasks.torn;
-        self.unlisted = self.unlisted.max(ended.saturating_sub(tasks.ended));
         Ok(Snapshot {
             begun_ns: self.begun_ns,
             taken_ns,
@@ -185,6 +195,7 @@ impl<'a> Collector<'a> {
             tasks: tasks.into_totals(&mut self.tasks),
             cgroups: self.cgroups.update(groups, &self.cgroup_paths),
             notes: self.notes(),
+            limits: self.limits.now(),
         })
     }
 
@@ -194,8 +205,11 @@ impl<'a> Collector<'a> {
         if !self.online.is_subset(&known) {
             return Some(LANES_CAME);
         }
-        let other = running::enable_seq() != self.attached;
-        other.then_some("a scheduler was attached, whose classes it does not know")
+        if running::enable_seq() != self.attached {
+            return Some("a scheduler was attached, whose classes it does not know");
+        }
+        let ended = self.classes && !running::is_attached();
+        ended.then_some("the scheduler has ended, whose classes it knew")
     }
 
     /// Has the kernel write down what cores and lanes did until now.
@@ -214,19 +228,25 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Tasks and cgroups that belong together: what a running task has not been charged for yet is
-    /// added to its cgroup, unless it was charged between the two readings.
-    fn read_tasks(&mut self) -> Result<(TaskTable, reading::Cgroups), Error> {
+    /// Takes a view, and reads tasks and cgroups that belong to it; returns when that was. What a running
+    /// task has not been charged for yet is added to its cgroup, unless it was charged between the two
+    /// readings. A task whose lane a hypervisor stopped within a switch is soon told when asked again.
+    fn read_tasks(&mut self) -> Result<(u64, TaskTable, reading::Cgroups), Error> {
         let mut tries = 0;
         loop {
-            let tasks = TaskTable::read(&self.skel, &self.task_reader)?;
-            let mut groups = reading::cgroups(&self.skel)?;
-            let unsure_ns = tasks.add_pending(&self.skel, &mut groups)?;
+            self.ask_for_view()?;
+            let taken_ns = now_ns(ClockId::CLOCK_MONOTONIC)?;
+            let tasks = TaskTable::read(&self.skel, &self.task_reader, self.classes)?;
+            let before = tasks.still(&self.skel)?;
+            let mut groups = reading::cgroups(&self.skel, self.classes)?;
+            let unsure_ns = tasks.add_pending(&before, &tasks.still(&self.skel)?, &mut groups);
             tries += 1;
-            if unsure_ns < reading::PENDING_MATTERS_NS || tries == TRIES {
+            let sound = unsure_ns < reading::PENDING_MATTERS_NS && tasks.torn == 0;
+            if sound || tries == TRIES {
                 self.look_for_paths(&groups);
-                return Ok((tasks, groups));
+                return Ok((taken_ns, tasks, groups));
             }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -296,6 +316,27 @@ impl<'a> Collector<'a> {
 
 /// Why a collector does not see the whole machine any more.
 const LANES_CAME: &str = "lanes came online that were not there before";
+
+/// Has the collector read the maps of Sidelane's scheduler. False: it is not attached, or of another
+/// version.
+fn share_scheduler(
+    open: &mut OpenMetricsSkel<'_>,
+    tables: &mut tables::Tables,
+) -> Result<bool, Error> {
+    let tasks = running::map(SCHEDULER_TASKS, size_of::<crate::bpf::types::task_ctx>());
+    let cores = running::map(SCHEDULER_CORES, size_of::<crate::bpf::intf::core_ctx>());
+    let (Ok(tasks), Ok(cores)) = (tasks, cores) else {
+        return Ok(false);
+    };
+    tables.number_as_the_scheduler()?;
+    let shared = (open.maps.tasks.reuse_fd(tasks.as_fd()))
+        .and_then(|()| open.maps.cores.reuse_fd(cores.as_fd()));
+    shared.map_err(failed("share the scheduler's maps with"))?;
+    if let Some(rodata) = open.maps.rodata_data.as_mut() {
+        rodata.classes = 1;
+    }
+    Ok(true)
+}
 
 /// The error of a step.
 fn failed<E: std::fmt::Display>(step: &'static str) -> impl Fn(E) -> Error {

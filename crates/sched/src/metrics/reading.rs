@@ -8,7 +8,8 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags};
 use sidelane_metrics::histogram::LogHistogram;
 use sidelane_metrics::snapshot::{CgroupTotals, Class, CoreTotals, LaneTotals, TaskTotals, Usage};
 use sidelane_topology::{CpuList, Topology};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, hash_map};
 use std::io::Read;
 
 /// So much time of a task that may or may not be in its cgroup's total is worth another reading.
@@ -30,6 +31,7 @@ pub(super) fn cores(
     skel: &MetricsSkel<'_>,
     topology: &Topology,
     online: &CpuList,
+    classes: bool,
 ) -> Result<Vec<CoreTotals>, Error> {
     let lane = |cpu: u32| {
         let busy_ns: u64 = entry(&skel.maps.metrics_lane_view, cpu)?;
@@ -50,6 +52,7 @@ pub(super) fn cores(
             elapsed_ns: times.iter().sum(),
             by_density_ns: times.iter().skip(1).copied().collect(),
             lanes: lanes?,
+            forced_idle_ns: classes.then_some(record.forced_idle_ns),
         })
     };
     topology.cores().iter().map(core).collect()
@@ -72,15 +75,19 @@ fn entries<T: Plain>(map: &impl MapCore) -> Result<Vec<(Vec<u8>, T)>, Error> {
 }
 
 /// Totals of cgroups, as charged so far.
-pub(super) fn cgroups(skel: &MetricsSkel<'_>) -> Result<Cgroups, Error> {
+pub(super) fn cgroups(skel: &MetricsSkel<'_>, classes: bool) -> Result<Cgroups, Error> {
     let entries = entries::<intf::metrics_cgroup>(&skel.maps.metrics_cgroups)?;
     let id = |key: &[u8]| key.try_into().map_or(0, u64::from_ne_bytes);
     Ok((entries.iter())
-        .map(|(key, group)| (id(key), usage(&group.times, group.jobs.iter().copied())))
+        .map(|(key, group)| {
+            let jobs = group.jobs.iter().copied();
+            (id(key), usage(&group.times, jobs, classes))
+        })
         .collect())
 }
 
-fn usage(times: &intf::metrics_times, jobs: impl Iterator<Item = u64>) -> Usage {
+/// What was borrowed and forced to idle nobody knows without `classes`.
+fn usage(times: &intf::metrics_times, jobs: impl Iterator<Item = u64>, classes: bool) -> Usage {
     let mut histogram = LogHistogram::default();
     for (bucket, count) in (0..JOB_BUCKETS).zip(jobs) {
         histogram.record_many(job_ns(bucket), count);
@@ -91,6 +98,8 @@ fn usage(times: &intf::metrics_times, jobs: impl Iterator<Item = u64>) -> Usage 
         waiting_ns: times.waiting_ns,
         runs: times.runs,
         jobs: histogram,
+        borrowed_ns: classes.then_some(times.borrowed_ns),
+        forced_idle_ns: classes.then_some(times.forced_idle_ns),
     }
 }
 
@@ -127,7 +136,11 @@ pub(super) struct TaskTable {
 
 impl TaskTable {
     /// Reads living tasks, then those that have ended.
-    pub(super) fn read(skel: &MetricsSkel<'_>, reader: &Link) -> Result<TaskTable, Error> {
+    pub(super) fn read(
+        skel: &MetricsSkel<'_>,
+        reader: &Link,
+        classes: bool,
+    ) -> Result<TaskTable, Error> {
         let mut bytes = Vec::new();
         let mut living = Iter::new(reader).map_err(failed("read"))?;
         (living.read_to_end(&mut bytes)).map_err(failed("read"))?;
@@ -135,26 +148,26 @@ impl TaskTable {
         let size = size_of::<intf::metrics_ended>();
         for one in bytes.chunks_exact(size) {
             if let Some(one) = from_bytes::<intf::metrics_ended>(one) {
-                table.add_living(&one);
+                table.add_living(&one, classes);
             }
         }
         for (_, one) in entries::<intf::metrics_ended>(&skel.maps.metrics_ended)? {
-            let task = totals(&one, true);
+            let task = totals(&one, true, classes);
             table.ended += 1;
             table.tasks.insert(task.key(), task);
         }
         Ok(table)
     }
 
-    fn add_living(&mut self, one: &intf::metrics_ended) {
+    fn add_living(&mut self, one: &intf::metrics_ended, classes: bool) {
         let reading = &one.reading;
         self.torn += u64::from(reading.torn);
-        let task = totals(one, false);
+        let task = totals(one, false, classes);
         if reading.torn == 0 && reading.pending.raw_ns + reading.pending.waiting_ns > 0 {
             self.running.push(Running {
                 pid: reading.pid,
                 cgroup: reading.cgroup,
-                pending: usage(&reading.pending, std::iter::empty()),
+                pending: usage(&reading.pending, std::iter::empty(), classes),
                 start_ns: reading.run_ns,
                 cpu: reading.cpu,
             });
@@ -164,38 +177,41 @@ impl TaskTable {
         }
     }
 
-    /// Adds to cgroups what their running tasks were not charged for yet. Returns how much time may or
-    /// may not be in them already, because the task left its lane after it was read.
-    pub(super) fn add_pending(
-        &self,
-        skel: &MetricsSkel<'_>,
-        groups: &mut Cgroups,
-    ) -> Result<u64, Error> {
-        let mut lanes = HashMap::new();
-        let mut unsure_ns = 0;
-        for running in &self.running {
-            let lane = match lanes.get(&running.cpu) {
-                Some(lane) => lane,
-                None => {
-                    let read: intf::metrics_lane = entry(&skel.maps.metrics_lanes, running.cpu)?;
-                    lanes.entry(running.cpu).or_insert(read)
+    /// Which of the tasks that ran or waited as they were read still do: they were not charged since.
+    pub(super) fn still(&self, skel: &MetricsSkel<'_>) -> Result<Vec<bool>, Error> {
+        let mut lanes: HashMap<u32, intf::metrics_lane> = HashMap::new();
+        let still = |running: &Running| {
+            let lane = match lanes.entry(running.cpu) {
+                hash_map::Entry::Occupied(lane) => *lane.get(),
+                hash_map::Entry::Vacant(none) => {
+                    *none.insert(entry(&skel.maps.metrics_lanes, running.cpu)?)
                 }
             };
-            // a waiting task was not charged as long as it does not run
             let runs = lane.pid == running.pid;
-            let still = match running.start_ns {
+            Ok(match running.start_ns {
                 0 => !runs,
                 start_ns => runs && lane.start_ns == start_ns,
-            };
-            match still {
-                true => groups
-                    .entry(running.cgroup)
-                    .or_default()
-                    .add(&running.pending),
-                false => unsure_ns += running.pending.raw_ns,
+            })
+        };
+        self.running.iter().map(still).collect()
+    }
+
+    /// Adds to cgroups what their running tasks were not charged for yet. `before` is what
+    /// [`TaskTable::still`] said before the cgroups were read: what was charged then is in them. Returns how
+    /// much time may or may not be, because the task left its lane meanwhile.
+    pub(super) fn add_pending(&self, before: &[bool], after: &[bool], groups: &mut Cgroups) -> u64 {
+        let mut unsure_ns = 0;
+        for ((running, before), after) in self.running.iter().zip(before).zip(after) {
+            match (before, after) {
+                (_, true) => match groups.entry(running.cgroup) {
+                    Entry::Vacant(none) => drop(none.insert(running.pending.clone())),
+                    Entry::Occupied(group) => group.into_mut().add(&running.pending),
+                },
+                (true, false) => unsure_ns += running.pending.raw_ns,
+                (false, false) => {}
             }
         }
-        Ok(unsure_ns)
+        unsure_ns
     }
 
     /// The tasks, ascending. One that was read while it changed is told as it was `told` before, so that
@@ -220,9 +236,11 @@ fn not_back(usage: &mut Usage, before: &Usage) {
     usage.raw_ns = usage.raw_ns.max(before.raw_ns);
     usage.mt1_ns = usage.mt1_ns.max(before.mt1_ns);
     usage.waiting_ns = usage.waiting_ns.max(before.waiting_ns);
+    usage.borrowed_ns = usage.borrowed_ns.max(before.borrowed_ns);
+    usage.forced_idle_ns = usage.forced_idle_ns.max(before.forced_idle_ns);
 }
 
-fn totals(one: &intf::metrics_ended, ended: bool) -> TaskTotals {
+fn totals(one: &intf::metrics_ended, ended: bool, classes: bool) -> TaskTotals {
     let reading = &one.reading;
     let comm: Vec<u8> = (reading.comm.iter().map(|&c| c as u8))
         .take_while(|&c| c != 0)
@@ -230,11 +248,10 @@ fn totals(one: &intf::metrics_ended, ended: bool) -> TaskTotals {
     let mut usage = usage(
         &reading.times,
         one.jobs.iter().map(|&count| u64::from(count)),
+        classes,
     );
     if reading.torn == 0 {
-        usage.raw_ns += reading.pending.raw_ns;
-        usage.mt1_ns += reading.pending.mt1_ns;
-        usage.waiting_ns += reading.pending.waiting_ns;
+        usage.add(&self::usage(&reading.pending, std::iter::empty(), classes));
     }
     TaskTotals {
         pid: reading.pid,

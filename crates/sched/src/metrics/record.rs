@@ -1,9 +1,9 @@
 //! Records intervals of the collector in a file.
 
-use super::{Collector, Place, Settings};
+use super::{Listener, Settings, Wanted, tell};
 use crate::Error;
 use sidelane_metrics::recording::{Frame, Header, Writer};
-use sidelane_metrics::snapshot::delta;
+use sidelane_metrics::snapshot::Interval;
 use std::io::Write;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,38 +44,17 @@ pub struct Recorded {
 /// # Errors
 /// The collector cannot be started, the command neither, or the file cannot be written.
 pub fn record<W: Write>(plan: &Plan, out: W, stop: &AtomicBool) -> Result<Recorded, Error> {
-    let mut writer: Option<Writer<W>> = None;
-    let mut out = Some(out);
-    let mut recorded = Recorded::default();
-    let mut running = None;
-    loop {
-        let mut place = Place::default();
-        let collector = Collector::start(&plan.settings, &mut place)?;
-        if let Some(out) = out.take() {
-            writer = Some(Writer::new(out, header(plan)).map_err(writing)?);
-            running = Some(Running::start(plan)?);
-        }
-        let (Some(writer_now), Some(running_now)) = (writer.as_mut(), running.as_mut()) else {
-            break;
-        };
-        match intervals(
-            plan,
-            collector,
-            writer_now,
-            running_now,
-            stop,
-            &mut recorded,
-        )? {
-            None => break,
-            Some(reason) => {
-                let frame = Frame::Restarted(reason.clone());
-                writer_now.write(&frame).map_err(writing)?;
-                recorded.restarts.push(reason);
-            }
-        }
-    }
-    recorded.status = running.and_then(Running::end);
-    if let Some(writer) = writer {
+    let mut recorder = Recorder {
+        plan,
+        stop,
+        out: Some(out),
+        begun: None,
+        recorded: Recorded::default(),
+    };
+    tell(&plan.settings, &mut recorder)?;
+    let mut recorded = recorder.recorded;
+    if let Some((writer, running)) = recorder.begun {
+        recorded.status = running.end();
         writer.finish(recorded.status).map_err(writing)?;
     }
     Ok(recorded)
@@ -85,38 +64,55 @@ fn writing(error: sidelane_metrics::recording::Error) -> Error {
     Error::Metrics(format!("cannot write the recording: {error}"))
 }
 
-/// Writes intervals of one collector. Returns why another one is needed, or nothing at the end.
-fn intervals<W: Write>(
-    plan: &Plan,
-    mut collector: Collector<'_>,
-    writer: &mut Writer<W>,
-    running: &mut Running,
-    stop: &AtomicBool,
-    recorded: &mut Recorded,
-) -> Result<Option<String>, Error> {
-    let mut before = collector.read()?;
-    loop {
-        let over = running.wait(plan.interval, stop);
-        let after = match collector.read() {
-            Ok(after) => after,
-            Err(error) if over => return Err(error),
-            Err(error) => return Ok(Some(error.to_string())),
+/// Writes what it is told.
+struct Recorder<'a, W: Write> {
+    plan: &'a Plan,
+    stop: &'a AtomicBool,
+    out: Option<W>,
+    /// Once the first collector has begun.
+    begun: Option<(Writer<W>, Running)>,
+    recorded: Recorded,
+}
+
+impl<W: Write> Recorder<'_, W> {
+    fn write(&mut self, frame: &Frame) -> Result<(), Error> {
+        match &mut self.begun {
+            Some((writer, _)) => writer.write(frame).map_err(writing),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<W: Write> Listener for Recorder<'_, W> {
+    type Error = Error;
+
+    fn begun(&mut self, instead: Option<&str>) -> Result<(), Error> {
+        if let Some(out) = self.out.take() {
+            let writer = Writer::new(out, header(self.plan)).map_err(writing)?;
+            // not before all of it is seen
+            self.begun = Some((writer, Running::start(self.plan)?));
+        }
+        if let Some(reason) = instead {
+            self.write(&Frame::Restarted(reason.to_owned()))?;
+            self.recorded.restarts.push(reason.to_owned());
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<Wanted, Error> {
+        let Some((_, running)) = &mut self.begun else {
+            return Ok(Wanted::Nothing);
         };
-        match delta(&before, &after) {
-            Ok(interval) => {
-                writer.write(&Frame::Interval(interval)).map_err(writing)?;
-                recorded.intervals += 1;
-            }
-            Err(error) if over => return Err(Error::Metrics(error.to_string())),
-            Err(error) => return Ok(Some(error.to_string())),
-        }
-        if over {
-            return Ok(None);
-        }
-        if let Some(reason) = collector.outdated() {
-            return Ok(Some(reason.to_owned()));
-        }
-        before = after;
+        Ok(match running.wait(self.plan.interval, self.stop) {
+            true => Wanted::Last,
+            false => Wanted::More,
+        })
+    }
+
+    fn take(&mut self, interval: Interval) -> Result<(), Error> {
+        self.write(&Frame::Interval(interval))?;
+        self.recorded.intervals += 1;
+        Ok(())
     }
 }
 

@@ -2,8 +2,10 @@
 
 use super::failed;
 use crate::Error;
+use crate::bpf::intf::lane_ctx;
 use crate::bpf::metrics::{MetricsSkel, OpenMetricsSkel};
-use crate::bpf::{Plain, bytes_of, metrics_intf as intf, zeroed};
+use crate::bpf::{Plain, bytes_of, from_bytes, metrics_intf as intf, zeroed};
+use crate::running;
 use libbpf_rs::{MapCore, MapFlags};
 use sidelane_topology::{CpuList, Topology};
 use std::path::Path;
@@ -16,6 +18,7 @@ pub(super) struct Tables {
     lanes: Vec<intf::metrics_lane>,
     cores: Vec<intf::metrics_core>,
     core_lanes: Vec<u32>,
+    online: u32,
 }
 
 impl Tables {
@@ -25,13 +28,14 @@ impl Tables {
     /// [`Error::TooLarge`] beyond the limits of `bpf/metrics_intf.h`.
     pub(super) fn new(topology: &Topology) -> Result<Tables, Error> {
         let no_core = intf::metrics_lane {
-            core: intf::metrics_limits_METRICS_NO_CORE,
+            core: NO_CORE,
             ..zeroed()
         };
         let mut tables = Tables {
             lanes: vec![no_core; topology.nr_cpu_ids()],
             cores: Vec::new(),
             core_lanes: Vec::new(),
+            online: topology.online().len() as u32,
         };
         for core in topology.cores() {
             let first_lane = core.lanes.first().map_or(0, |lane| lane.cpu);
@@ -46,11 +50,31 @@ impl Tables {
                 tables.core_lanes.push(lane.cpu);
                 if let Some(entry) = tables.lanes.get_mut(lane.cpu as usize) {
                     entry.core = core.index as u32;
+                    entry.online = u8::from(topology.online().contains(lane.cpu));
                 }
             }
         }
         check_limit("cores", tables.cores.len(), CORES_MAX)?;
         Ok(tables)
+    }
+
+    /// Notes the running scheduler's numbers of the cores. Its order is another, and cores without an
+    /// online lane have none.
+    ///
+    /// # Errors
+    /// Its lanes cannot be read.
+    pub(super) fn number_as_the_scheduler(&mut self) -> Result<(), Error> {
+        let lanes = running::map(b"lanes", size_of::<lane_ctx>())?;
+        for core in &mut self.cores {
+            let first = core.first_lane as usize;
+            let own = self.core_lanes.get(first..first + core.nr_lanes as usize);
+            let told = own.unwrap_or_default().iter().find_map(|cpu| {
+                let bytes = lanes.lookup(&cpu.to_ne_bytes(), MapFlags::ANY).ok()??;
+                from_bytes::<lane_ctx>(&bytes).filter(|lane| lane.online != 0)
+            });
+            core.scheduler_core = told.map_or(NO_CORE, |lane| lane.core);
+        }
+        Ok(())
     }
 
     /// Sizes the maps.
@@ -71,6 +95,7 @@ impl Tables {
         if let Some(rodata) = maps.rodata_data.as_mut() {
             rodata.nr_cores = cores;
             rodata.nr_lanes = lanes;
+            rodata.nr_online = self.online;
         }
         Ok(())
     }
@@ -88,6 +113,7 @@ impl Tables {
     }
 }
 
+const NO_CORE: u32 = intf::metrics_limits_METRICS_NO_CORE;
 const LANES_MAX: u32 = intf::metrics_limits_METRICS_LANES_MAX;
 const CORES_MAX: u32 = intf::metrics_limits_METRICS_CORES_MAX;
 
@@ -125,14 +151,15 @@ mod tests {
     fn all_lanes_have_their_core() {
         let machine = Builder::new()
             .core(CoreSpec::new([0, 3]))
-            .core(CoreSpec::new([1, 4, 5]))
+            .core(CoreSpec::new([1, 4, 5]).offline([5]))
             .build()
             .unwrap();
         let tables = Tables::new(&machine).unwrap();
         assert_eq!(tables.core_lanes, [0, 3, 1, 4, 5]);
         let cores: Vec<_> = tables.lanes.iter().map(|lane| lane.core).collect();
-        let none = intf::metrics_limits_METRICS_NO_CORE;
-        assert_eq!(cores, [0, 1, none, 0, 1, 1]);
+        assert_eq!(cores, [0, 1, NO_CORE, 0, 1, 1]);
+        let online: Vec<_> = tables.lanes.iter().map(|lane| lane.online).collect();
+        assert_eq!((online, tables.online), (vec![1, 1, 0, 1, 1, 0], 4));
         let ranges: Vec<_> = (tables.cores.iter())
             .map(|core| (core.first_lane, core.nr_lanes, core.current))
             .collect();

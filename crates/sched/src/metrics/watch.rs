@@ -1,18 +1,18 @@
-//! The metrics of the machine, reading after reading.
+//! Intervals of a collector, one after the other: the loop that all who watch share.
 
 use super::{Collector, LANES_CAME, Place, Settings};
 use crate::Error;
 use sidelane_metrics::smt::SmtMetrics;
-use sidelane_metrics::snapshot::{RateSource, Snapshot, delta};
+use sidelane_metrics::snapshot::{Interval, RateSource, Snapshot, delta};
 
-/// The metrics of all cores, reading after reading.
+/// A running collector, interval after interval.
 pub struct Watch<'a> {
     collector: Collector<'a>,
     before: Snapshot,
 }
 
 impl<'a> Watch<'a> {
-    /// Starts a collector.
+    /// Starts a collector; the first interval begins now.
     ///
     /// # Errors
     /// As [`Collector::start`].
@@ -22,14 +22,90 @@ impl<'a> Watch<'a> {
         Ok(Watch { collector, before })
     }
 
-    /// The metrics since the last call, and where the work rates are from; none where nothing can be
-    /// said, as after lanes came online.
-    pub fn since_last(&mut self) -> Option<(SmtMetrics, RateSource)> {
-        let after = self.collector.read().ok()?;
-        let interval = delta(&self.before, &after).ok()?;
+    /// What passed since the last call that succeeded.
+    ///
+    /// # Errors
+    /// The collector cannot be read, or totals went back.
+    pub fn interval(&mut self) -> Result<Interval, Error> {
+        let after = self.collector.read()?;
+        let interval = delta(&self.before, &after).map_err(|e| Error::Metrics(e.to_string()))?;
         self.before = after;
+        Ok(interval)
+    }
+
+    /// The metrics of all cores since the last call, and where the work rates are from; none where
+    /// nothing can be said, as after lanes came online.
+    pub fn since_last(&mut self) -> Option<(SmtMetrics, RateSource)> {
+        let interval = self.interval().ok()?;
         let seen = self.collector.outdated() != Some(LANES_CAME);
         let metrics = interval.metrics().ok().filter(|_| seen)?;
         Some((metrics, interval.rates.source))
+    }
+}
+
+/// What follows a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The interval, and then another one.
+    More,
+    /// The interval, which is the last.
+    Last,
+    /// Nothing more.
+    Nothing,
+}
+
+/// Who is told intervals.
+pub trait Listener {
+    /// What can fail there.
+    type Error: From<Error>;
+
+    /// A collector has begun: the first, or one in the place of another, and why.
+    ///
+    /// # Errors
+    /// Whatever ends the loop.
+    fn begun(&mut self, instead: Option<&str>) -> Result<(), Self::Error>;
+
+    /// Waits for the end of an interval.
+    ///
+    /// # Errors
+    /// Whatever ends the loop.
+    fn wait(&mut self) -> Result<Wanted, Self::Error>;
+
+    /// Takes the interval that has passed.
+    ///
+    /// # Errors
+    /// Whatever ends the loop.
+    fn take(&mut self, interval: Interval) -> Result<(), Self::Error>;
+}
+
+/// Tells intervals until no more are wanted. A collector that no longer sees the whole machine, or cannot
+/// be read, is replaced; what passes meanwhile is in no interval.
+///
+/// # Errors
+/// A collector cannot be started, the last interval cannot be read, or the listener fails.
+pub fn tell<L: Listener>(settings: &Settings, listener: &mut L) -> Result<(), L::Error> {
+    let mut instead: Option<String> = None;
+    loop {
+        let mut place = Place::default();
+        let mut watch = Watch::start(settings, &mut place)?;
+        listener.begun(instead.as_deref())?;
+        let reason = loop {
+            let wanted = listener.wait()?;
+            if wanted == Wanted::Nothing {
+                return Ok(());
+            }
+            match watch.interval() {
+                Ok(interval) => listener.take(interval)?,
+                Err(error) if wanted == Wanted::Last => return Err(error.into()),
+                Err(error) => break error.to_string(),
+            }
+            if wanted == Wanted::Last {
+                return Ok(());
+            }
+            if let Some(reason) = watch.collector.outdated() {
+                break reason.to_owned();
+            }
+        };
+        instead = Some(reason);
     }
 }

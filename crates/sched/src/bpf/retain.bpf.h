@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Retention: a lane is held idle for a task that is expected back soon.
+ *
+ * Problem: a task that waits for a device, or a virtual CPU that halts, sleeps for moments. Whoever is
+ * switched in meanwhile is switched out again at once: two switches, cold caches for both, and each
+ * switch slows the sibling lane, which an idle lane does not.
+ *
+ * Rule (settings.retain): when a normal task sleeps that mostly came back within the time-out T of its
+ * core, its lane is held: no normal or batch task is switched in or sent there. It wakes there, at once.
+ * After T the lane is released. Being held is part of the task's slice, and is charged like running; while
+ * normal work waits for the core, nothing is held beyond the slice. Critical work takes a held lane like an idle one, who waits beyond the
+ * starvation bound does too, and a held lane does not count for the SMT level.
+ *
+ * T follows Algorithm 1, a core at a time: for a period it is a tenth longer; if both the work of other
+ * tasks (run time x speed of the lane) and the number of times that a task came back to its held lane are more
+ * than in the period before, it stays so; else it is measured anew and a tenth less is tried. A group
+ * that did nothing in both periods has no say.
+ *
+ * Cost: a timer a core that rings at the end of each hold and each settings.retain_min_ns while normal
+ * tasks come and go there, else each RETAIN_REST_NS: operations run under a lock under which it cannot be
+ * set. What holding costs others is counted (held_waited_ns).
+ *
+ * Source: vSMT-IO (USENIX ATC 2020), 4.2: long-term context retention, Algorithm 1. There the guest holds
+ * the lane by MWAIT, so that the virtual CPU does not even leave; here the host's lane idles, and the
+ * hypervisor's thread sleeps. There every halt is retained; here only of tasks that mostly come back in time.
+ * Speed-ups there are means over virtual CPUs, from instructions a cycle; here over a core's time.
+ */
+#ifndef SIDELANE_RETAIN_BPF_H
+#define SIDELANE_RETAIN_BPF_H
+
+#include "types.bpf.h"
+#include "account.bpf.h"
+#include "borrow.bpf.h"
+#include "pair.bpf.h"
+#include "vector.bpf.h"
+#include "weight.bpf.h"
+
+/* How often a task came back in time: moving average, of RETURNS_ALL. */
+#define RETURNS_ALL 1024
+#define RETURNS_WEIGHT 8 /* earlier ones together weigh 7 of 8 */
+/* So often it is looked whether any normal task woke; for so long nothing is held after the last one. */
+#define RETAIN_REST_NS 20000000ULL
+
+/* Is the lane held for somebody? */
+static __always_inline bool lane_held(const struct lane_ctx *lane, u64 now_ns)
+{
+	return fixed.retain && lane->held_pid && now_ns < lane->held_until_ns;
+}
+
+/* @p woke: did it come back in time? */
+static __always_inline void retain_woke(struct task_ctx *tctx, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(tctx->core);
+	u32 soon;
+
+	if (!fixed.retain || !core || !tctx->slept_ns)
+		return;
+	soon = now_ns < tctx->slept_ns + core->retain.now_ns ? RETURNS_ALL : 0;
+	tctx->returns = (tctx->returns * (RETURNS_WEIGHT - 1) + soon) / RETURNS_WEIGHT;
+}
+
+/* @p sleeps on @lane, which is held for it if it is expected back. */
+static __always_inline void retain_begin(struct task_struct *p, struct task_ctx *tctx,
+					 struct lane_ctx *lane, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(lane->core);
+	u64 timeout_ns;
+
+	if (!fixed.retain || !core || tctx->class != CLASS_NORMAL || tctx->misclassified ||
+	    (p->flags & PF_EXITING) || tctx->returns < RETURNS_ALL / 2 || !core->retain.attentive ||
+	    vector_waits(CLASS_CRITICAL) || !pair_may_hold(core, tctx, scx_bpf_task_cpu(p)))
+		return;
+	timeout_ns = core->retain.now_ns;
+	if (vector_waiting(lane->core, CLASS_NORMAL) && timeout_ns > p->scx.slice &&
+	    !pair_may_extend(core, scx_bpf_task_cpu(p)))
+		timeout_ns = p->scx.slice;
+	if (!timeout_ns)
+		return;
+	tctx->held_slice_ns = p->scx.slice;
+	lane->held_waited = waits_for(lane->core);
+	lane->held_until_ns = now_ns + timeout_ns;
+	lane->held_ns = now_ns;
+	/* a full barrier: the timer that rings seldom from now on sees this, or we that */
+	__sync_lock_test_and_set(&lane->held_pid, p->pid);
+	if (!core->retain.attentive)
+		lane->held_pid = 0;
+}
+
+/* The hold of @lane ends: somebody else runs there, its task runs (@back), or nobody. */
+static __always_inline void retain_end(struct lane_ctx *lane, bool back, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(lane->core);
+	u64 held_ns = now_ns > lane->held_ns ? now_ns - lane->held_ns : 0;
+
+	lane->held_pid = 0;
+	count_add(held_ns, held_ns);
+	if (lane->held_waited || waits_for(lane->core))
+		count_add(held_waited_ns, held_ns);
+	if (!back) {
+		count(retentions_failed);
+		return;
+	}
+	count(retentions);
+	if (core)
+		__sync_fetch_and_add(&core->retain.returns, 1);
+}
+
+/* @p begins to run on @lane; @shared: if that is held for another, it is so for @p too. */
+static __always_inline void retain_runs(struct task_struct *p, struct lane_ctx *lane, bool shared,
+					u64 now_ns)
+{
+	if (fixed.retain && lane->held_pid)
+		retain_end(lane, lane->held_pid == (u32)p->pid || shared, now_ns);
+}
+
+/* The lane is nobody's any more; false: it is not idle either. */
+static __always_inline bool retain_free(struct lane_ctx *lane)
+{
+	if (__sync_val_compare_and_swap(&lane->state, LANE_HELD, LANE_IDLE) != LANE_HELD)
+		return false;
+	core_refresh(lane->core);
+	return true;
+}
+
+/* Its task is back, but not at once on the lane. */
+static __always_inline void retain_back(struct lane_ctx *lane, u64 now_ns)
+{
+	retain_end(lane, true, now_ns);
+	retain_free(lane);
+}
+
+/* Nobody came back to the lane @cpu. */
+static __always_inline void retain_release(struct lane_ctx *lane, s32 cpu, u64 now_ns)
+{
+	retain_end(lane, false, now_ns);
+	if (retain_free(lane) && waits_for(lane->core))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/*
+ * The lane that is held for @p, which wakes and may run (@may) or not; -1: none. One that it does not
+ * use is released.
+ */
+static __always_inline s32 retain_lane(struct task_struct *p, struct task_ctx *tctx, s32 prev,
+				       bool may, u64 now_ns)
+{
+	struct lane_ctx *lane = lane_ctx(prev);
+	u64 held_ns;
+
+	if (!fixed.retain || !lane || prev < 0 || !lane->held_pid || lane->held_pid != (u32)p->pid)
+		return -1;
+	if (!may || !lane_held(lane, now_ns) || tctx->class != CLASS_NORMAL ||
+	    !bpf_cpumask_test_cpu(prev, p->cpus_ptr)) {
+		retain_release(lane, prev, now_ns);
+		return -1;
+	}
+	held_ns = now_ns > lane->held_ns ? now_ns - lane->held_ns : 0;
+	tctx->slice_left_ns = tctx->held_slice_ns > held_ns ? tctx->held_slice_ns - held_ns : 1;
+	scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + weight_vtime(p, tctx, held_ns));
+	return prev;
+}
+
+/* Work of other tasks on @core_id, at the speed of its lanes. */
+static __always_inline void retain_worked(const struct task_ctx *tctx, u64 ran_ns)
+{
+	struct core_ctx *core = core_ctx(tctx->core);
+	u32 busy;
+
+	if (!fixed.retain || !core || tctx->returns >= RETURNS_ALL / 2)
+		return;
+	busy = lanes_busy(tctx->core);
+	__sync_fetch_and_add(&core->retain.work, ran_ns / 1024 * lane_speed(core, busy) / 1024);
+}
+
+/* Was more done after than before, by each group that did anything? */
+static __always_inline bool retain_gained(const struct retain *r)
+{
+	bool any_work = r->work || r->work_before, any_io = r->returns || r->returns_before;
+
+	return (any_work || any_io) && (!any_work || r->work > r->work_before) &&
+	       (!any_io || r->returns > r->returns_before);
+}
+
+/* Within the bounds of the settings. */
+static __always_inline u64 retain_bounded_ns(u64 timeout_ns)
+{
+	if (timeout_ns < settings.retain_min_ns)
+		return settings.retain_min_ns;
+	return timeout_ns > settings.retain_max_ns ? settings.retain_max_ns : timeout_ns;
+}
+
+/* Algorithm 1: a period ends. What was counted in it is the basis of the next, or its test. */
+static __always_inline void retain_step(struct retain *r)
+{
+	bool tested = r->trial != RETAIN_MEASURE_UP && r->trial != RETAIN_MEASURE_DOWN;
+
+	if (tested && retain_gained(r)) {
+		r->desired_ns = r->now_ns;
+		r->trial = RETAIN_MEASURE_UP; /* the algorithm's "continue" */
+	} else if (r->trial == RETAIN_TRY_UP) {
+		r->trial = RETAIN_MEASURE_DOWN;
+	} else if (r->trial == RETAIN_TRY_DOWN) {
+		r->trial = RETAIN_MEASURE_UP;
+	} else {
+		r->work_before = r->work;
+		r->returns_before = r->returns;
+		r->trial = r->trial == RETAIN_MEASURE_UP ? RETAIN_TRY_UP : RETAIN_TRY_DOWN;
+	}
+	r->now_ns = r->desired_ns;
+	if (r->trial == RETAIN_TRY_UP)
+		r->now_ns = retain_bounded_ns(r->desired_ns + r->desired_ns / 10);
+	else if (r->trial == RETAIN_TRY_DOWN)
+		r->now_ns = retain_bounded_ns(r->desired_ns - r->desired_ns / 10);
+	r->work = 0;
+	r->returns = 0;
+}
+
+/* Element of the core's timer of holds. */
+static __always_inline u32 retain_element(u32 core_id)
+{
+	return nr_cores + 3 + core_id;
+}
+
+static __always_inline void retain_arm(u32 core_id, u64 after_ns)
+{
+	struct core_timer *timer = bpf_map_lookup_elem(&core_timers,
+						       &(u32){retain_element(core_id)});
+
+	if (timer)
+		bpf_timer_start(&timer->timer, after_ns, 0);
+}
+
+/* A normal task wakes on @core_id, which may come and go. */
+static __always_inline void retain_need(u32 core_id)
+{
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (fixed.retain && core && !core->retain.woken)
+		core->retain.woken = 1;
+}
+
+/* Releases the lanes of @core_id whose time is over; when the next one is, at the latest. */
+VERIFIED_ONCE u64 retain_expire(u32 core_id, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	/* whatever is held from now on is held for that long at least */
+	u64 next_ns = now_ns + settings.retain_min_ns;
+	u32 i;
+
+	if (!core)
+		return next_ns;
+	bpf_for(i, 0, core->nr_lanes) {
+		s32 cpu = core_lane(core, i);
+		struct lane_ctx *lane = lane_ctx(cpu);
+
+		if (!lane || !lane->held_pid)
+			continue;
+		core->retain.woken = 1;
+		if (now_ns >= lane->held_until_ns)
+			retain_release(lane, cpu, now_ns);
+		else if (lane->held_until_ns < next_ns)
+			next_ns = lane->held_until_ns;
+	}
+	return next_ns;
+}
+
+/* Lanes of @core_id may be held from now on. */
+static __always_inline void retain_wake(struct retain *r, u64 now_ns)
+{
+	if (!r->desired_ns) {
+		r->desired_ns = retain_bounded_ns(settings.retain_start_ns);
+		r->now_ns = r->desired_ns;
+	}
+	r->since_ns = now_ns;
+	r->attentive = 1;
+}
+
+/* Nobody came: lanes are no longer held. */
+static __always_inline void retain_rest(u32 core_id, struct retain *r, u64 now_ns)
+{
+	__sync_lock_test_and_set(&r->attentive, 0);
+	/* who is held meanwhile saw that it could be */
+	retain_expire(core_id, now_ns);
+	if (r->woken)
+		r->attentive = 1;
+}
+
+/* A hold may be over, or a period; or somebody came. */
+static int retain_timer(void *map, u32 *key, struct core_timer *timer)
+{
+	u32 core_id = *key - nr_cores - 3;
+	struct core_ctx *core = core_ctx(core_id);
+	u64 now_ns = scx_bpf_now(), next_ns;
+	struct retain *r;
+
+	if (!core)
+		return 0;
+	r = &core->retain;
+	if (!r->attentive && r->woken)
+		retain_wake(r, now_ns);
+	next_ns = retain_expire(core_id, now_ns);
+	if (r->attentive && settings.retain_period_ns &&
+	    now_ns >= r->since_ns + settings.retain_period_ns) {
+		retain_step(r);
+		r->since_ns = now_ns;
+	}
+	if (now_ns >= r->seen_ns + RETAIN_REST_NS) {
+		if (!r->woken)
+			retain_rest(core_id, r, now_ns);
+		r->woken = 0;
+		r->seen_ns = now_ns;
+	}
+	if (!r->attentive)
+		next_ns = now_ns + RETAIN_REST_NS;
+	retain_arm(core_id, next_ns > now_ns ? next_ns - now_ns : 1);
+	return 0;
+}
+
+/* Makes and starts the core's timer if lanes are held at all. */
+VERIFIED_ONCE s32 retain_init(u32 core_id)
+{
+	u32 element = retain_element(core_id);
+	struct core_timer *timer;
+	s32 err;
+
+	if (!fixed.retain)
+		return 0;
+	timer = bpf_map_lookup_elem(&core_timers, &element);
+	if (!timer)
+		return -ENOENT;
+	err = bpf_timer_init(&timer->timer, &core_timers, CLOCK_MONOTONIC)
+		      ?: bpf_timer_set_callback(&timer->timer, retain_timer);
+	if (!err)
+		retain_arm(core_id, RETAIN_REST_NS);
+	return err;
+}
+
+#endif /* SIDELANE_RETAIN_BPF_H */

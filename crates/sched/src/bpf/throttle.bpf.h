@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Throttling: where tasks wait whose pool is used up.
+ *
+ * Problem: pool.bpf.h says who may not run now. Such a task must not stand in a vector, where
+ * lanes would take it over and over, and must not be forgotten either.
+ *
+ * Rule: each pool has a queue of its own. A task that wakes, or leaves its lane, while its pool is
+ * used up waits there, ordered by since when it could not run. One that is in a vector already is
+ * sent there when its turn comes. When the period ends, a timer gives the pool its next allowance
+ * and, unless all of that is owed, sends those that wait to vectors as if they woke (release.bpf.h).
+ *
+ * Starvation: a task that could not run for THROTTLE_MAX_NS runs until the next tick,
+ * whatever its pool has left: the kernel's watchdog would eject the scheduler otherwise.
+ *
+ * Cost: a timer; for each task that waits then a choice of lane, and a switch for
+ * each that is sent back because the others used the allowance up.
+ *
+ * Source: as pool.bpf.h. The kernel throttles cpu.max in the same way.
+ * Does not: know whether a task holds a lock of the kernel that others wait for.
+ */
+#ifndef SIDELANE_THROTTLE_BPF_H
+#define SIDELANE_THROTTLE_BPF_H
+
+#include "types.bpf.h"
+#include "pool.bpf.h"
+#include "vector.bpf.h"
+
+/* Beside the vectors' ids, as if it were one class more. */
+#define HELD_ID(pool) VECTOR_ID(pool, NR_CLASSES)
+/* task_ctx.held: before it was held it woke, or left a lane. */
+#define HELD_WOKE 1
+#define HELD_LEFT 2
+#define THROTTLE_MAX_NS OVERDUE_URGENT_NS
+
+/* Somebody is held by @pool: its throttled time begins. */
+static __always_inline void throttle_begins(u32 pool, u64 now_ns)
+{
+	struct pool *used = pool_of(pool);
+
+	if (used && !used->held_since_ns)
+		used->held_since_ns = now_ns;
+}
+
+/* Lets @p wait until @pool has an allowance again. The queue's order is not the vector's. */
+static __always_inline void throttle_hold(struct task_struct *p, struct task_ctx *tctx, u32 pool,
+					  bool woke, u64 enq_flags)
+{
+	u64 now_ns = scx_bpf_now();
+
+	if (!tctx->held_ns)
+		tctx->held_ns = now_ns;
+	tctx->held_vtime = p->scx.dsq_vtime;
+	tctx->held = woke ? HELD_WOKE : HELD_LEFT;
+	throttle_begins(pool, now_ns);
+	scx_bpf_dsq_insert_vtime(p, HELD_ID(pool), settings.slice_ns[task_class(tctx)],
+				 tctx->held_ns, enq_flags);
+}
+
+/* @p goes somewhere else now: it has its virtual time back. */
+static __always_inline void throttle_ends(struct task_struct *p, struct task_ctx *tctx)
+{
+	if (!fixed.nr_pools || !tctx->held)
+		return;
+	tctx->held = 0;
+	scx_bpf_task_set_dsq_vtime(p, tctx->held_vtime);
+}
+
+/* @p, which begins to run: sends it away if its pool is used up. */
+static __always_inline void throttle_check(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	if (!fixed.nr_pools)
+		return;
+	if (pool_stops(p, tctx)) {
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		return;
+	}
+	tctx->held_ns = 0;
+	tctx->pool_pass = 0;
+}
+
+#endif /* SIDELANE_THROTTLE_BPF_H */

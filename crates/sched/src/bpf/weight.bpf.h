@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Weights of cgroups: cpu.weight among normal work.
+ *
+ * Problem: with virtual times a task alone counts, so that a cgroup gets the more, the more tasks
+ * it has, and its cpu.weight says nothing.
+ *
+ * Rule (settings.cgroup_weights): a cgroup has its weight, a task in it that of its nice value. What
+ * wants to run in a cgroup, tasks and cgroups within it that have any, shares what the cgroup gets by
+ * weight. So the virtual time of a normal task goes the slower, the higher its flat weight is:
+ *   weight of the task x weight of its cgroup / weight of all that wants to run in that x the same
+ *   for the cgroup around it, and so on up to the root, as it is at the moment.
+ * A lane takes a task from another core's vector if that is behind its own in virtual time by more
+ * than a slice brings; it looks at FAIR_LOOKS of them each time, in turns. Tasks that sleep do not count. A cgroup without the cpu controller is part of the one around it.
+ *
+ * Cost: two operations more for each wake-up and sleep; a look at each cgroup around a task when it
+ * stops or ticks. Nothing without.
+ *
+ * Source: the kernel's cpu.weight (fair group scheduling), flattened as scx_flatcg does. Does not:
+ * weigh critical and batch work, which waits in order of arrival; hold exactly over a machine, since
+ * each core's vector is in order by itself and a lane looks at a few others only.
+ */
+#ifndef SIDELANE_WEIGHT_BPF_H
+#define SIDELANE_WEIGHT_BPF_H
+
+#include "types.bpf.h"
+#include "classify.bpf.h"
+#include "vector.bpf.h"
+
+/* Flat weights are in fixed point. */
+#define FLAT_SHIFT 20
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, u64);
+	__type(value, struct cgroup_demand);
+} cgroup_demands SEC(".maps");
+
+/* So much more (or less) of the weight wants to run in cgroup @id. */
+VERIFIED_ONCE int demand_change(u64 id, s64 weight)
+{
+	u32 depth;
+
+	bpf_for(depth, 0, CGROUP_DEPTH_MAX) {
+		struct cgroup_known *known = bpf_map_lookup_elem(&cgroup_masks, &id);
+		struct cgroup_demand *demand = bpf_map_lookup_elem(&cgroup_demands, &id);
+		s64 before;
+
+		if (!known || !demand || !weight)
+			break;
+		before = __sync_fetch_and_add(&demand->weight, weight);
+		if (weight > 0) {
+			if (before)
+				break;
+			demand->counted = known->weight;
+			weight = known->weight;
+		} else {
+			if (before + weight)
+				break;
+			weight = -(s64)demand->counted;
+		}
+		id = known->parent;
+	}
+	return 0;
+}
+
+/* The flat weight of a task with @weight in cgroup @id, times 2^FLAT_SHIFT; 1 at least. */
+VERIFIED_ONCE u64 weight_flat(u64 id, u64 weight)
+{
+	u64 flat = weight << FLAT_SHIFT;
+	u32 depth;
+
+	bpf_for(depth, 0, CGROUP_DEPTH_MAX) {
+		struct cgroup_known *known = bpf_map_lookup_elem(&cgroup_masks, &id);
+		struct cgroup_demand *demand = bpf_map_lookup_elem(&cgroup_demands, &id);
+		s64 all;
+
+		if (!known || !demand)
+			break;
+		all = demand->weight;
+		if (all > 0)
+			flat = flat * known->weight / (u64)all;
+		id = known->parent;
+	}
+	return flat ? flat : 1;
+}
+
+/* @p wants to run from now on. */
+static __always_inline void weight_begins(struct task_struct *p, struct task_ctx *tctx)
+{
+	tctx->weight_group = cgroup_group(p);
+	tctx->weight = tctx->weight_group ? p->scx.weight : 0;
+	demand_change(tctx->weight_group, tctx->weight);
+}
+
+/* It does no longer. */
+static __always_inline void weight_ends(struct task_ctx *tctx)
+{
+	demand_change(tctx->weight_group, -(s64)tctx->weight);
+	tctx->weight = 0;
+}
+
+/* From the tick of @p, whose class was just looked up: it may be in another cgroup. */
+static __always_inline void weight_check(struct task_struct *p, struct task_ctx *tctx)
+{
+	if (!fixed.cgroup_weights || cgroup_group(p) == tctx->weight_group)
+		return;
+	weight_ends(tctx);
+	weight_begins(p, tctx);
+}
+
+/* How many other vectors a lane looks at. */
+#define FAIR_LOOKS 4
+
+/* The virtual time of the first normal task that waits on @core_id; @nothing: there is none. */
+VERIFIED_ONCE u64 vector_head_vtime(u32 core_id, u64 nothing)
+{
+	struct task_struct *head;
+	u64 vtime = nothing;
+
+	if (!vector_hinted(core_id, CLASS_NORMAL))
+		return nothing;
+	bpf_rcu_read_lock();
+	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core_id, CLASS_NORMAL));
+	if (head)
+		vtime = head->scx.dsq_vtime;
+	bpf_rcu_read_unlock();
+	return vtime;
+}
+
+/* From which vector a lane of @home takes normal work, to be fair: that of @home or of another core. */
+VERIFIED_ONCE u32 fairest_core(u32 home)
+{
+	u32 best = home, first = fair_turn++, i;
+	u64 least;
+
+	if (nr_cores < 2 || core_parked(home) || !vector_hinted(home, CLASS_NORMAL))
+		return home;
+	least = vector_head_vtime(home, vtime_now) - vtime_stride;
+	bpf_for(i, 0, FAIR_LOOKS) {
+		u32 other = (first + i) % nr_cores;
+		u64 vtime = vector_head_vtime(other, least);
+
+		if (!time_before(vtime, least))
+			continue;
+		best = other;
+		least = vtime;
+	}
+	return best;
+}
+
+/* Takes normal work that is behind all there is on @home. False: there is none. */
+static __always_inline bool weight_take(u32 home)
+{
+	u32 core = fixed.cgroup_weights ? fairest_core(home) : home;
+
+	return core != home && vector_take(core, CLASS_NORMAL);
+}
+
+/* Virtual time of @p for @ran_ns on a lane. */
+static __always_inline u64 weight_vtime(const struct task_struct *p, const struct task_ctx *tctx,
+					u64 ran_ns)
+{
+	u64 weight = p->scx.weight ? p->scx.weight : 1, flat, stride;
+
+	if (!fixed.cgroup_weights)
+		return ran_ns * 100 / weight;
+	flat = weight_flat(tctx->weight_group, weight);
+	stride = (settings.slice_ns[CLASS_NORMAL] * 100 << FLAT_SHIFT) / flat;
+	vtime_stride = stride > vtime_stride ? stride : vtime_stride - vtime_stride / 64;
+	return (ran_ns * 100 << FLAT_SHIFT) / flat;
+}
+
+#endif /* SIDELANE_WEIGHT_BPF_H */

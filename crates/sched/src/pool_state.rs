@@ -1,0 +1,206 @@
+//! What pools of the running scheduler may use, and what they used (`bpf/pool.bpf.h`).
+
+use crate::bpf::{Plain, bytes_of, from_bytes, intf};
+use crate::pool::Charge;
+use crate::{Error, running};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Maps of the running scheduler; the kernel keeps 15 bytes of a name.
+const LIMITS: &[u8] = b"sidelane_limits";
+const POOLS: &[u8] = b"sidelane_pools";
+
+/// A pool, with totals since attach.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PoolState {
+    /// Its cgroup, by path below the cgroup root.
+    pub cgroup: String,
+    /// What it is charged.
+    pub charge: Charge,
+    /// Cores, or lanes with `raw`, that it may use; none: no limit now.
+    pub capacity_cores: Option<f64>,
+    /// Its period, ms.
+    pub period_ms: f64,
+    /// Time that its tasks ran on lanes.
+    pub raw_ns: u64,
+    /// MT1-equivalent time of that.
+    pub mt1_ns: u64,
+    /// Periods that have ended.
+    pub periods: u64,
+    /// Those in which a task was held.
+    pub throttled_periods: u64,
+    /// Time in which any was held.
+    pub throttled_ns: u64,
+    /// Most that a period ended overdrawn by, ms.
+    pub overdrawn_ms: f64,
+}
+
+/// What a pool did in an interval.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PoolRates {
+    /// Its cgroup, by path below the cgroup root.
+    pub cgroup: String,
+    /// What it is charged.
+    pub charge: Charge,
+    /// Cores, or lanes with `raw`, that it may use; none: no limit now.
+    pub capacity_cores: Option<f64>,
+    /// Cores that it used: MT1-equivalent time.
+    pub mt1_cores: f64,
+    /// Lanes that it used.
+    pub lanes: f64,
+    /// Share of the interval in which tasks were held, 0 to 1.
+    pub throttled: f64,
+}
+
+/// Handles on the pools of the running scheduler.
+pub(crate) struct Pools {
+    limits: MapHandle,
+    pools: MapHandle,
+}
+
+impl Pools {
+    /// Finds the running scheduler.
+    pub(crate) fn open() -> Result<Pools, Error> {
+        Ok(Pools {
+            limits: running::map(LIMITS, size_of::<intf::pool_limit>())?,
+            pools: running::map(POOLS, size_of::<intf::pool>())?,
+        })
+    }
+
+    /// The first `count` pools.
+    pub(crate) fn read(&self, count: u32) -> Result<Vec<PoolState>, Error> {
+        let state = |id| -> Result<PoolState, Error> {
+            let limit = entry::<intf::pool_limit>(&self.limits, id)?;
+            let used = entry::<intf::pool>(&self.pools, id)?;
+            Ok(PoolState::of(&limit, &used))
+        };
+        let states = (0..count).map(state).collect::<Result<Vec<_>, Error>>()?;
+        // room for limits that cgroups may get
+        Ok(states
+            .into_iter()
+            .filter(|state| !state.cgroup.is_empty())
+            .collect())
+    }
+}
+
+impl Pools {
+    /// Lets the pool of a cgroup, one of the first `count`, use so many cores (lanes with `raw`); none:
+    /// without a limit. From its next period on.
+    pub(crate) fn set(&self, count: u32, cgroup: &str, cores: Option<f64>) -> Result<(), Error> {
+        let limits = (0..count).map(|id| Ok((id, entry::<intf::pool_limit>(&self.limits, id)?)));
+        let limits = limits.collect::<Result<Vec<_>, Error>>()?;
+        let named = |(_, limit): &(u32, intf::pool_limit)| path(limit) == cgroup;
+        let Some((id, mut limit)) = limits.into_iter().find(named) else {
+            return Err(Error::Tune(format!(
+                "there is no pool for cgroup {cgroup:?}"
+            )));
+        };
+        let allowance = |cores: f64| ((cores * limit.period_ns as f64) as u64).max(1);
+        limit.allowance_ns = cores.map_or(0, allowance);
+        self.limits
+            .update(&id.to_ne_bytes(), bytes_of(&limit), MapFlags::ANY)
+            .map_err(|e| Error::Running(e.to_string()))
+    }
+}
+
+/// The path of a pool's cgroup.
+fn path(limit: &intf::pool_limit) -> String {
+    let bytes = &bytes_of(limit)[std::mem::offset_of!(intf::pool_limit, cgroup)..];
+    let path = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(path).into_owned()
+}
+
+fn entry<T: Plain>(map: &MapHandle, key: u32) -> Result<T, Error> {
+    let bytes = map
+        .lookup(&key.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|e| Error::Running(e.to_string()))?;
+    let entry = bytes.and_then(|bytes| from_bytes(&bytes));
+    entry.ok_or_else(|| Error::Running("a table is too short".to_owned()))
+}
+
+impl PoolState {
+    fn of(limit: &intf::pool_limit, used: &intf::pool) -> PoolState {
+        let capacity = limit.allowance_ns as f64 / limit.period_ns.max(1) as f64;
+        PoolState {
+            cgroup: path(limit),
+            charge: Charge::of_native(limit.charge),
+            capacity_cores: (limit.allowance_ns > 0).then_some(capacity),
+            period_ms: limit.period_ns as f64 / 1e6,
+            raw_ns: used.raw_ns,
+            mt1_ns: used.mt1_ns,
+            periods: used.periods,
+            throttled_periods: used.throttled,
+            throttled_ns: used.throttled_ns,
+            overdrawn_ms: used.overdrawn_ns as f64 / 1e6,
+        }
+    }
+
+    /// What it did since it was as `before`.
+    pub(crate) fn since(&self, before: &PoolState, elapsed: Duration) -> PoolRates {
+        let span_ns = elapsed.as_secs_f64().max(f64::MIN_POSITIVE) * 1e9;
+        let per = |now: u64, before: u64| now.saturating_sub(before) as f64 / span_ns;
+        PoolRates {
+            cgroup: self.cgroup.clone(),
+            charge: self.charge,
+            capacity_cores: self.capacity_cores,
+            mt1_cores: per(self.mt1_ns, before.mt1_ns),
+            lanes: per(self.raw_ns, before.raw_ns),
+            // it is added up at the ends of periods
+            throttled: per(self.throttled_ns, before.throttled_ns).min(1.0),
+        }
+    }
+}
+
+impl PoolRates {
+    /// A line with its end.
+    pub(crate) fn line(&self) -> String {
+        let unit = match self.charge {
+            Charge::Mt1 => "cores",
+            Charge::Raw => "lanes",
+        };
+        let limit = match self.capacity_cores {
+            Some(capacity) => format!("of {capacity:.2} {unit}"),
+            None => format!("{unit}, no limit"),
+        };
+        let (used, other) = match self.charge {
+            Charge::Mt1 => (self.mt1_cores, format!("{:.2} lanes", self.lanes)),
+            Charge::Raw => (self.lanes, format!("{:.2} cores", self.mt1_cores)),
+        };
+        format!(
+            "  pool {}: {used:.2} {limit} used ({other}), throttled {:.0} % of the time\n",
+            self.cgroup,
+            self.throttled * 100.0
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf::zeroed;
+    use crate::pool::{Capacity, Pool};
+    use crate::pool_table::PoolTable;
+
+    #[test]
+    fn a_pool_tells_what_it_used_of_what() {
+        let pool = Pool {
+            cgroup: "/tenants/a".to_owned(),
+            capacity_cores: Some(1.5),
+            share: None,
+            charge: Charge::Mt1,
+            period_ms: 100.0,
+        };
+        let capacity = Capacity { cores: 2, lanes: 4 };
+        let limit = PoolTable::new(&[pool], capacity, false).unwrap().limits()[0];
+        let mut used: intf::pool = zeroed();
+        let before = PoolState::of(&limit, &used);
+        (used.raw_ns, used.mt1_ns) = (4_000_000_000, 3_000_000_000);
+        used.throttled_ns = 500_000_000;
+        let rates = PoolState::of(&limit, &used).since(&before, Duration::from_secs(2));
+        assert_eq!(
+            rates.line(),
+            "  pool /tenants/a: 1.50 of 1.50 cores used (2.00 lanes), throttled 25 % of the time\n"
+        );
+    }
+}
