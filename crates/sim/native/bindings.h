@@ -8,12 +8,16 @@ void native_set_table(enum native_map map, void *elements, u32 nr_elements);
 void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct settings *wanted);
 void native_set_smt_level(u32 level);
 void native_timer_ring(u32 element);
+void native_retain_step(struct retain *retain, const struct settings *bounds, u64 work,
+			u64 returns);
 bool native_vector_hinted(u32 core, u32 class);
 
 s32 sidelane_select_cpu(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
 void sidelane_enqueue(struct task_struct *p, u64 enq_flags);
 void sidelane_dispatch(s32 cpu, struct task_struct *prev);
 void sidelane_tick(struct task_struct *p);
+void sidelane_runnable(struct task_struct *p, u64 enq_flags);
+void sidelane_quiescent(struct task_struct *p, u64 deq_flags);
 void sidelane_running(struct task_struct *p);
 void sidelane_stopping(struct task_struct *p, bool runnable);
 void sidelane_update_idle(s32 cpu, bool idle);

@@ -133,6 +133,7 @@ enum {
 
 struct sched_ext_ops {
 	void *select_cpu, *enqueue, *dispatch, *tick, *running, *stopping, *update_idle;
+	void *runnable, *quiescent;
 	void *init_task, *enable, *disable, *init, *exit;
 	unsigned int timeout_ms;
 	const char *name;
@@ -148,6 +149,12 @@ bool scx_bpf_dsq_insert_vtime(struct task_struct *p, unsigned long long dsq,
 			      unsigned long long flags);
 bool scx_bpf_dsq_move_to_local(unsigned long long dsq, unsigned long long flags);
 struct task_struct *__COMPAT_scx_bpf_dsq_peek(unsigned long long dsq);
+void native_dsq_begin(unsigned long long dsq);
+struct task_struct *native_dsq_next(void);
+bool native_dsq_move(struct task_struct *p, unsigned long long dsq);
+bool native_dsq_move_vtime(struct task_struct *p, unsigned long long dsq);
+void native_dsq_move_slice(unsigned long long slice_ns);
+void native_dsq_move_set_vtime(unsigned long long vtime);
 void scx_bpf_kick_cpu(int cpu, unsigned long long flags);
 int scx_bpf_task_cpu(const struct task_struct *p);
 void scx_bpf_task_set_slice(struct task_struct *p, unsigned long long slice_ns);

@@ -18,7 +18,9 @@ void native_set_table(enum native_map map, void *elements, u32 nr_elements)
 	tables[map].nr_elements = nr_elements;
 }
 
-u64 *native_cgroup_mask(u64 id); /* of the simulated kernel */
+/* Of the simulated kernel. */
+struct cgroup_known *native_cgroup(u64 id);
+struct cgroup_demand *native_cgroup_demand(u64 id);
 
 /* All programs of a simulation have one job board, if it has any. */
 static const struct job_board job_board_of_all;
@@ -44,6 +46,10 @@ static __always_inline enum native_map table_of(const void *map)
 		return LANE_COUNTS;
 	if (map == &sidelane_ipc)
 		return BUDGET_IPCS;
+	if (map == &sidelane_limits)
+		return POOL_LIMITS;
+	if (map == &sidelane_pools)
+		return POOLS;
 	return map == &rules ? RULES : NR_TABLES;
 }
 
@@ -55,8 +61,10 @@ static __always_inline void *native_map_element(const void *map, const void *key
 
 	if (map == &job_boards)
 		return tables[JOB_SLOTS_OF_ALL].elements ? (void *)&job_board_of_all : NULL;
+	if (map == &cgroup_demands)
+		return native_cgroup_demand(*(const u64 *)key);
 	if (key_size == sizeof(u64))
-		return native_cgroup_mask(*(const u64 *)key);
+		return native_cgroup(*(const u64 *)key);
 	table = table_of(map);
 	element = *(const u32 *)key;
 	if (table == NR_TABLES || element >= tables[table].nr_elements)
@@ -69,9 +77,19 @@ void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct settings *wan
 {
 	nr_cores = cores_wanted;
 	nr_lanes = lanes_wanted;
+	fixed = *wanted;
 	settings = *wanted;
 	vtime_now = 0;
+	vtime_stride = 0;
+	fair_turn = 0;
+	pools_begun = 0;
 	window_armed = 0;
+	polar_armed = 0;
+	polar_low = 0;
+	pair_armed = 0;
+	pair_seen = 0;
+	pair_period = 0;
+	settings.cores_awake = cores_wanted;
 	__builtin_memset(core_sets, 0, sizeof(core_sets));
 }
 
@@ -99,14 +117,34 @@ long native_perf_event_read(const void *map, struct bpf_perf_event_value *value)
 	return 0;
 }
 
+/* Algorithm 1: a period of @retain ends, in which so much was done. */
+void native_retain_step(struct retain *retain, const struct settings *bounds, u64 work, u64 returns)
+{
+	settings = *bounds;
+	retain->work = work;
+	retain->returns = returns;
+	retain_step(retain);
+}
+
 /* A timer rings. */
 void native_timer_ring(u32 element)
 {
+	struct core_timer *timer;
 	u32 key = element;
 
-	if (element < tables[CORE_TIMERS].nr_elements)
-		budget_timer(&core_timers, &key,
-			     (struct core_timer *)tables[CORE_TIMERS].elements + element);
+	if (element >= tables[CORE_TIMERS].nr_elements)
+		return;
+	timer = (struct core_timer *)tables[CORE_TIMERS].elements + element;
+	if (element == 2 * nr_cores + 3)
+		pair_timer(&core_timers, &key, timer);
+	else if (element > nr_cores + 2)
+		retain_timer(&core_timers, &key, timer);
+	else if (element == nr_cores + 2)
+		pool_timer(&core_timers, &key, timer);
+	else if (element > nr_cores)
+		polar_timer(&core_timers, &key, timer);
+	else
+		budget_timer(&core_timers, &key, timer);
 }
 
 /* Does the scheduler know that the vector may have a task? */

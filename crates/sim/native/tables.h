@@ -14,6 +14,8 @@ enum native_map {
 	JOB_SLOTS_OF_ALL,
 	LANE_COUNTS,
 	BUDGET_IPCS,
+	POOL_LIMITS,
+	POOLS,
 	NR_TABLES
 };
 

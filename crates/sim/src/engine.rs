@@ -105,6 +105,8 @@ pub(crate) struct Engine {
     pub this_lane: u32,
     pub recorder: Recorder,
     pub counts: EventCounts,
+    /// Whether tasks keep how long their jobs took.
+    pub keep_jobs: bool,
 }
 
 impl Engine {
@@ -145,6 +147,7 @@ impl Engine {
             tasks: Vec::new(),
             recorder: Recorder::default(),
             counts: EventCounts::default(),
+            keep_jobs: false,
             machine,
         }
     }
@@ -204,6 +207,14 @@ impl Engine {
         let task = self.task_mut(id);
         task.state = State::Waiting;
         task.since_ns = now_ns;
+    }
+
+    /// A task that slept has work, and waits from now on.
+    pub fn wakes(&mut self, id: TaskId) {
+        self.waits(id);
+        self.counts.wakes += 1;
+        self.task_mut(id).collected.woken_ns = self.now_ns();
+        self.record(Step::Wake { task: id });
     }
 
     /// Lets the lane look for what to run: at once if it is this lane and busy, else when an
@@ -286,6 +297,7 @@ impl Engine {
         }
         let task = self.task_mut(id);
         task.totals.wait_ns += now_ns - task.since_ns;
+        task.collected.runs += 1;
         task.state = State::Running(cpu);
         task.lane = cpu;
         task.ran_on = Some(cpu);
@@ -310,7 +322,12 @@ impl Engine {
         self.busy[core] -= 1;
         self.plan_core(core);
         if sleeps {
+            let (now_ns, keep_jobs) = (self.now_ns(), self.keep_jobs);
             let task = self.task_mut(id);
+            if keep_jobs {
+                let since_ns = now_ns - task.collected.woken_ns;
+                task.collected.jobs.record(since_ns);
+            }
             task.state = State::Sleeping;
             task.work_ns = 0.0;
             self.record(Step::Sleep {
@@ -421,7 +438,9 @@ impl Engine {
             let totals = &mut self.tasks[id.index()].totals;
             let mt1_ns = progress_ns as f64 * shared;
             totals.add(passed_ns, progress_ns, mt1_ns, mt1_ns * capacity);
-            self.tasks[id.index()].work_ns -= mt1_ns * capacity;
+            let task = &mut self.tasks[id.index()];
+            task.collected.mt1_ns += passed_ns as f64 * shared;
+            task.work_ns -= mt1_ns * capacity;
             self.lanes[cpu].work_ns += mt1_ns * capacity;
             done_ns += mt1_ns * capacity;
         }

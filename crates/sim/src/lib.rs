@@ -15,6 +15,7 @@ pub mod experiment;
 mod machine;
 mod random;
 mod record;
+mod recording;
 mod results;
 mod run;
 mod scenario;
@@ -22,6 +23,7 @@ mod sched_ext;
 mod scheduler;
 pub mod show;
 mod simulation;
+mod snapshot;
 mod statistics;
 mod summary;
 pub mod swarm;
@@ -37,12 +39,17 @@ pub use events::Events;
 pub use machine::{Core, Costs, Interference, Machine};
 pub use random::{Distribution, Stream};
 pub use record::{Record, Step};
+pub use recording::{RecordError, record};
 pub use results::{Measured, Replication};
 pub use run::{Outcome, Traced, run, trace};
 pub use scenario::{Configuration, Run, Scenario, ScenarioError};
-pub use sched_ext::{Budget, Counted, ObjectiveState, Settings};
+pub use sched_ext::{
+    Budget, Charge, Counted, ObjectiveState, Pairing, Pool, PoolState, Retention, Settings,
+    TimeoutSearch,
+};
 pub use scheduler::Counters;
 pub use simulation::{Kind, Occurrence, Simulation};
+pub use snapshot::watch;
 pub use statistics::Estimate;
 pub use summary::{
     CONFIDENCE, ConfigurationSummary, LaneShares, LatencyPoint, Metric, Summary, WorkloadSummary,

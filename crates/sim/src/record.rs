@@ -48,9 +48,12 @@ impl fmt::Display for Step {
             Step::Wake { task } => write!(f, "{task} has work"),
             Step::Queue { task, queue } => {
                 let (class, core) = (queue >> 32, queue as u32);
-                let class = ["critical", "normal", "batch"]
-                    .get(class.wrapping_sub(1) as usize)
-                    .unwrap_or(&"unknown");
+                let class = match class {
+                    1 => "critical",
+                    2 => "normal",
+                    3 => "batch",
+                    _ => return write!(f, "{task} is held by pool {core}"),
+                };
                 write!(
                     f,
                     "{task} waits in the {class} vector of core number {core}"

@@ -84,38 +84,16 @@ fn replicate(
     replication: u32,
     keep_records: bool,
 ) -> Result<Traced> {
-    let machine = scenario.machine_of(configuration);
-    let workloads: Vec<(usize, &Workload)> = configuration
-        .workloads
-        .iter()
-        .filter_map(|&index| Some((index, scenario.workloads.get(index)?)))
-        .collect();
-    let mut sim = Simulation::new(machine, &configuration.scheduler)?;
-    if keep_records {
-        sim.keep_records();
-    }
-    let seed = [scenario.run.seed, u64::from(replication)];
-    let mut driver = Driver::new(&mut sim, &workloads, &seed)?;
-    let control = configuration.control.as_ref();
-    let mut controller = control
-        .map(|control| Controller::new(&sim, control, &configuration.scheduler))
-        .transpose()?;
-    advance(
-        &mut driver,
-        &mut sim,
-        &mut controller,
-        scenario.run.warmup_ns,
-    )?;
-    driver.reset(&mut sim);
-    if let Some(controller) = &mut controller {
-        controller.reset(sim.now_ns());
-    }
-    let before = Totals::of(&sim);
-    let end_ns = scenario
-        .run
-        .warmup_ns
-        .saturating_add(scenario.run.length_ns);
-    advance(&mut driver, &mut sim, &mut controller, end_ns)?;
+    let mut running = Running::begin(scenario, configuration, replication, keep_records)?;
+    running.advance(scenario.run.warmup_ns)?;
+    running.reset();
+    let before = Totals::of(&running.sim);
+    running.advance(scenario.run.end_ns())?;
+    let Running {
+        mut sim,
+        driver,
+        controller,
+    } = running;
     let tasks = driver.labels();
     let workloads = driver.finish(&mut sim);
     let totals = Totals::of(&sim).since(&before);
@@ -135,20 +113,62 @@ fn replicate(
     })
 }
 
-/// Goes on until a time, ns; what sets the SMT level does so in between.
-fn advance(
-    driver: &mut Driver,
-    sim: &mut Simulation,
-    controller: &mut Option<Controller>,
-    until_ns: u64,
-) -> Result<()> {
-    if let Some(controller) = controller {
-        while controller.next_ns() <= until_ns {
-            driver.run(sim, controller.next_ns())?;
-            controller.act(sim)?;
+/// A replication under way.
+pub(crate) struct Running {
+    pub sim: Simulation,
+    driver: Driver,
+    controller: Option<Controller>,
+}
+
+impl Running {
+    /// A replication at time 0.
+    pub fn begin(
+        scenario: &Scenario,
+        configuration: &Configuration,
+        replication: u32,
+        keep_records: bool,
+    ) -> Result<Running> {
+        let machine = scenario.machine_of(configuration);
+        let workloads: Vec<(usize, &Workload)> = configuration
+            .workloads
+            .iter()
+            .filter_map(|&index| Some((index, scenario.workloads.get(index)?)))
+            .collect();
+        let mut sim = Simulation::new(machine, &configuration.scheduler)?;
+        if keep_records {
+            sim.keep_records();
+        }
+        let seed = [scenario.run.seed, u64::from(replication)];
+        let driver = Driver::new(&mut sim, &workloads, &seed)?;
+        let control = configuration.control.as_ref();
+        let controller = control
+            .map(|control| Controller::new(&sim, control, &configuration.scheduler))
+            .transpose()?;
+        Ok(Running {
+            sim,
+            driver,
+            controller,
+        })
+    }
+
+    /// Goes on until a time, ns; what sets the SMT level does so in between.
+    pub fn advance(&mut self, until_ns: u64) -> Result<()> {
+        if let Some(controller) = &mut self.controller {
+            while controller.next_ns() <= until_ns {
+                self.driver.run(&mut self.sim, controller.next_ns())?;
+                controller.act(&mut self.sim)?;
+            }
+        }
+        self.driver.run(&mut self.sim, until_ns)
+    }
+
+    /// Forgets what was measured so far.
+    fn reset(&mut self) {
+        self.driver.reset(&mut self.sim);
+        if let Some(controller) = &mut self.controller {
+            controller.reset(self.sim.now_ns());
         }
     }
-    driver.run(sim, until_ns)
 }
 
 impl Scenario {

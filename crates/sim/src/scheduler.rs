@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::engine::Engine;
-use crate::sched_ext::{Counted, ObjectiveState};
+use crate::sched_ext::{Counted, ObjectiveState, Pool, PoolState};
 use crate::task::TaskId;
 
 /// Decides which task runs where. Each operation may start and stop tasks on lanes, and asks lanes
@@ -56,6 +56,16 @@ pub(crate) trait Scheduler {
         None
     }
 
+    /// What the pools used since it was attached last, in their order.
+    fn pools(&self) -> Vec<PoolState> {
+        Vec::new()
+    }
+
+    /// The pools of the settings, in the same order.
+    fn pool_settings(&self) -> &[Pool] {
+        &[]
+    }
+
     /// What counters showed beside the budget of the settings, if there are counters.
     fn counted(&self) -> Option<Counted> {
         None
@@ -89,6 +99,18 @@ pub struct Counters {
     pub promotions: u64,
     /// Those that were to move, but slept or found the core taken.
     pub promotions_dropped: u64,
+    /// Tasks that came back to a lane that was held for them.
+    pub retentions: u64,
+    /// Those that did not, in time.
+    pub retentions_failed: u64,
+    /// Time that lanes were held, ns.
+    pub held_ns: u64,
+    /// Of that, in holds at whose beginning or end somebody waited, ns.
+    pub held_waited_ns: u64,
+    /// Normal tasks that made room for I/O-bound ones.
+    pub hand_backs: u64,
+    /// Tasks that went to another core so that its tasks differ.
+    pub swaps: u64,
 }
 
 impl Counters {
@@ -115,6 +137,12 @@ impl Counters {
             openings: join(self.openings, other.openings),
             promotions: join(self.promotions, other.promotions),
             promotions_dropped: join(self.promotions_dropped, other.promotions_dropped),
+            retentions: join(self.retentions, other.retentions),
+            retentions_failed: join(self.retentions_failed, other.retentions_failed),
+            held_ns: join(self.held_ns, other.held_ns),
+            held_waited_ns: join(self.held_waited_ns, other.held_waited_ns),
+            hand_backs: join(self.hand_backs, other.hand_backs),
+            swaps: join(self.swaps, other.swaps),
         }
     }
 }

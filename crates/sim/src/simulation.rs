@@ -3,8 +3,8 @@
 use crate::engine::{CoreTotals, Engine, Event, EventCounts, LaneTotals};
 use crate::record::{Record, Step};
 use crate::scheduler::{Counters, Scheduler};
-use crate::task::{Class, State, TaskId, TaskSpec, TaskTotals, cpu_bits};
-use crate::{Baseline, Counted, Error, Machine, ObjectiveState, Result, Settings};
+use crate::task::{Class, Collected, State, TaskId, TaskSpec, TaskTotals, cpu_bits};
+use crate::{Baseline, Counted, Error, Machine, ObjectiveState, Pool, PoolState, Result, Settings};
 use crate::{baseline, sched_ext};
 
 /// More events at one moment, for each lane and task, than any machine has a use for.
@@ -21,6 +21,10 @@ pub enum Occurrence {
 
 /// Which scheduler decides.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are as many as configurations, and they are not moved about"
+)]
 pub enum Kind {
     /// Sidelane's own source.
     Sidelane(Settings),
@@ -67,6 +71,11 @@ impl Simulation {
         self.engine.recorder.take()
     }
 
+    /// Keeps how long jobs take from here on, for [`snapshot`](Self::snapshot).
+    pub fn keep_jobs(&mut self) {
+        self.engine.keep_jobs = true;
+    }
+
     /// Simulated time, ns.
     pub fn now_ns(&self) -> u64 {
         self.engine.now_ns()
@@ -100,9 +109,7 @@ impl Simulation {
             self.done = None;
         } else if self.engine.task(id).state == State::Sleeping {
             let sync = self.done.is_some();
-            self.engine.waits(id);
-            self.engine.counts.wakes += 1;
-            self.engine.record(Step::Wake { task: id });
+            self.engine.wakes(id);
             self.scheduler.wake(&mut self.engine, id, sync);
         }
         self.checked()
@@ -387,6 +394,32 @@ impl Simulation {
         self.engine.task(id).totals
     }
 
+    /// What a collector counts of a task, as of the last [`account`](Self::account); how long jobs
+    /// took only from [`keep_jobs`](Self::keep_jobs) on.
+    pub(crate) fn collected(&self, id: TaskId) -> &Collected {
+        &self.engine.task(id).collected
+    }
+
+    /// For how long a task has waited that waits now, ns; else 0.
+    pub(crate) fn waiting_ns(&self, id: TaskId) -> u64 {
+        let task = self.engine.task(id);
+        match task.state {
+            State::Waiting => self.now_ns() - task.since_ns,
+            _ => 0,
+        }
+    }
+
+    /// All tasks, by number.
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = (TaskId, &TaskSpec)> {
+        let specs = self.engine.tasks.iter().map(|task| &task.spec);
+        (0..).map(TaskId).zip(specs)
+    }
+
+    /// Whether a lane is online now.
+    pub(crate) fn is_online(&self, cpu: u32) -> bool {
+        self.engine.lane(cpu).is_some()
+    }
+
     /// Of a lane, as of the last [`account`](Self::account).
     pub fn lane_totals(&self, cpu: u32) -> LaneTotals {
         self.engine.lanes[cpu as usize].totals
@@ -410,6 +443,16 @@ impl Simulation {
     /// What counters showed, with [`Settings::counters`](crate::Settings).
     pub fn counted(&self) -> Option<Counted> {
         self.scheduler.counted()
+    }
+
+    /// What the pools of the settings used since the scheduler was attached last, in their order.
+    pub fn pools(&self) -> Vec<PoolState> {
+        self.scheduler.pools()
+    }
+
+    /// The pools of the settings; none under a scheduler that knows none.
+    pub fn pool_settings(&self) -> &[Pool] {
+        self.scheduler.pool_settings()
     }
 
     /// What became of the objective of `Budget::Objective`; none without one.

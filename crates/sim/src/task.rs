@@ -1,5 +1,6 @@
 //! Tasks: what they are asked to be, and how far they are.
 
+use sidelane_metrics::histogram::LogHistogram;
 use std::fmt;
 
 /// A task of a simulation.
@@ -71,6 +72,9 @@ pub struct TaskSpec {
     pub cpus: Option<Vec<u32>>,
     /// Its row in [`Interference::Kinds`](crate::Interference); 0 elsewhere.
     pub kind: usize,
+    /// Index of its pool in [`Settings::pools`](crate::Settings); none: in none. A scheduler without
+    /// that pool lets it run as it likes.
+    pub pool: Option<usize>,
 }
 
 impl TaskSpec {
@@ -83,6 +87,7 @@ impl TaskSpec {
             nice: 0,
             cpus: None,
             kind: 0,
+            pool: None,
         }
     }
 }
@@ -117,8 +122,24 @@ pub(crate) struct Task {
     pub exiting: bool,
     /// Since when it waits, ns.
     pub since_ns: u64,
+    /// What a collector counts besides the totals.
+    pub collected: Collected,
     /// Totals, up to when its core was accounted last.
     pub totals: TaskTotals,
+}
+
+/// What a collector counts of a task.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Collected {
+    /// Time on lanes × the speed there, switches included: what it takes for MT1-equivalent time, for it
+    /// does not see what a lane does; ns.
+    pub mt1_ns: f64,
+    /// Times that the task began to run.
+    pub runs: u64,
+    /// When it was woken last, ns.
+    pub woken_ns: u64,
+    /// How long its jobs took, from wake-up to sleep, ns; empty unless they are kept.
+    pub jobs: LogHistogram,
 }
 
 /// What a task got, ns.
@@ -170,6 +191,7 @@ impl Task {
             work_ns: 0.0,
             exiting: false,
             since_ns: 0,
+            collected: Collected::default(),
             totals: TaskTotals::default(),
         }
     }

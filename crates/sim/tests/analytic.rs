@@ -33,7 +33,9 @@ fn responses(machine: &Machine, arrivals: Arrivals, demand: &Distribution) -> Ve
             arrivals,
             stages: vec![Stage {
                 workers,
+                by: None,
                 demand: demand.clone(),
+                task: None,
             }],
             deadline_ns: None,
             quality: Quality::AllOrNothing,

@@ -40,7 +40,12 @@ fn workload(name: &str, class: Class, behaviour: Behaviour) -> Workload {
 
 /// A server at so many requests a ms, with two stages and deadlines that are missed at times.
 fn server(rate_per_ms: f64, workers: usize) -> Behaviour {
-    let stage = |demand| Stage { workers, demand };
+    let stage = |demand| Stage {
+        workers,
+        by: None,
+        demand,
+        task: None,
+    };
     Behaviour::Requests {
         arrivals: Arrivals::Open {
             interarrival: Distribution::Exponential(MEAN_NS / rate_per_ms),

@@ -231,6 +231,69 @@ fn histograms_are_drawn_where_they_are_wanted() {
     assert!(mistake("bin_ms = 0.5", "bin_ms = 0").contains("bins"));
 }
 
+const DELTA: &str = r#"
+[[delta]]
+title = "Table 1"
+from = "one"
+to = "other"
+at = { load = 0.5 }
+rows = [
+    { what = "mean_ms", workload = "server", from = 2.0, to = 3.0 },
+    { what = "density", to = 1.5 },
+    { what = "batch_share" },
+]
+"#;
+
+#[test]
+fn tables_of_the_source_stand_above_the_claims() {
+    let experiment = Experiment::parse(&format!("{QUEUE}{CLAIM}{DELTA}"), "queue").unwrap();
+    let report = experiment.run(&|| ()).unwrap();
+    let [table] = &report.deltas[..] else {
+        panic!("{:?}", report.deltas)
+    };
+    assert_eq!(table.title, "Table 1: one and other, load 0.5");
+    let [mean, density, none] = &table.rows[..] else {
+        panic!("{:?}", table.rows)
+    };
+    assert_eq!(mean.published_increase, Some(0.5));
+    // at half load, not at the first
+    assert!((mean.ours[0].unwrap().mean - 2.0).abs() < 0.2);
+    assert!(mean.our_increase.unwrap().mean.abs() < 0.1);
+    assert_eq!(
+        (density.published[0], density.published_increase),
+        (None, None)
+    );
+    assert!((density.ours[1].unwrap().mean - 1.0).abs() < 1e-9);
+    assert!(none.ours[0].is_none() && none.our_increase.is_none());
+    let text = report.text();
+    let [above, below] = ["+50.0 %", "verdict"].map(|what| text.find(what).unwrap());
+    assert!(above < below, "{text}");
+    assert!(page(&[report]).contains("<caption>Table 1: one and other"));
+}
+
+#[test]
+fn mistakes_in_tables_are_named() {
+    for (right, wrong, message) in [
+        ("to = \"other\"", "to = \"two\"", "no configuration \"two\""),
+        (
+            "at = { load = 0.5 }\nrows",
+            "at = { load = 0.6 }\nrows",
+            "does not take the value 0.6",
+        ),
+        (
+            "workload = \"server\", from",
+            "workload = \"s\", from",
+            "no workload \"s\"",
+        ),
+        ("from = 2.0", "form = 2.0", "form"),
+    ] {
+        let text = format!("{QUEUE}{CLAIM}{DELTA}");
+        assert!(text.contains(right), "{right}");
+        let error = Experiment::parse(&text.replace(right, wrong), "queue").unwrap_err();
+        assert!(error.to_string().contains(message), "{error}");
+    }
+}
+
 #[test]
 fn mistakes_are_named() {
     for (right, wrong, message) in [

@@ -169,7 +169,12 @@ fn the_tail_is_kept_and_batch_gets_the_slack() {
         );
         let budgets = &run.budgets_ns[settled];
         let (least, most) = (budgets.iter().min().unwrap(), budgets.iter().max().unwrap());
-        assert!(4 * least >= *most, "it swings: {budgets:?}");
+        // close to nothing a ratio says nothing
+        let objective_ns = (factor * alone_ns) as u64;
+        assert!(
+            4 * least >= *most || most - least < objective_ns / 10,
+            "it swings, objective {objective_ns}: {budgets:?}"
+        );
         last = batch;
     }
 }

@@ -12,7 +12,7 @@ table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th, td { text-align: left; padding: .2rem .6rem; border-bottom: 1px solid #e4e4e4; vertical-align: top; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .good { color: #11632f; } .bad { color: #9c1c1c; } .open { color: #6a5300; } .plain { color: #555; }
-.source, li { font-size: 14px; color: #444; } figure { margin: 1.5rem 0; } svg { max-width: 100%; height: auto; }
+.source, li { font-size: 14px; color: #444; } caption { text-align: left; font-weight: bold; padding: .4rem 0; } figure { margin: 1.5rem 0; } svg { max-width: 100%; height: auto; }
 ";
 
 /// A page with a table and figures for each report; needs nothing but itself.
@@ -54,6 +54,7 @@ fn write_report(out: &mut String, report: &Report) {
     for figure in report.figures() {
         let _ = writeln!(out, "<figure>{figure}</figure>");
     }
+    report.write_deltas_html(out);
     out.push_str(
         "<table>\n<tr><th>#<th>what<th>at<th>published<th>ours<th>ratio<th>verdict<th>where it stands</tr>\n",
     );

@@ -3,6 +3,7 @@
 //! `experiments/README.md` describes the files; they are part of the program.
 
 mod claims;
+mod delta;
 mod figures;
 mod histogram;
 mod html;
@@ -15,6 +16,7 @@ mod report;
 mod sweep;
 
 pub use claims::{Claim, Comparison, Expectation, Limit, Origin, Reach, Role};
+pub use delta::{Delta, DeltaRow};
 pub use html::page;
 pub use judge::{Finding, Verdict};
 pub use levels::levels_chart;
@@ -50,6 +52,8 @@ pub struct Experiment {
     /// By metric: how far up its axis goes in pictures.
     draw_to: BTreeMap<String, f64>,
     histogram: Option<Histogram>,
+    /// Tables as the source prints them.
+    deltas: Vec<delta::Described>,
 }
 
 /// What the claims are compared with.

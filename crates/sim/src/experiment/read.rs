@@ -1,6 +1,7 @@
 //! Reading experiment files.
 
 use super::claims::{Claim, Expect, Expectation, Limit, Published};
+use super::delta::Described as Delta;
 use super::histogram::Histogram;
 use super::model::{Described, ModelCase};
 use super::sweep::Sweep;
@@ -20,6 +21,8 @@ struct File {
     model: Vec<Described>,
     histogram: Option<Histogram>,
     #[serde(default)]
+    delta: Vec<Delta>,
+    #[serde(default)]
     sweep: Vec<Sweep>,
     #[serde(default)]
     published: Vec<Published>,
@@ -34,6 +37,8 @@ struct File {
     machine: Option<IgnoredAny>,
     #[serde(rename = "run")]
     _run: Option<IgnoredAny>,
+    #[serde(rename = "pool")]
+    _pool: Option<IgnoredAny>,
     #[serde(rename = "workload")]
     _workload: Option<IgnoredAny>,
     #[serde(rename = "configuration")]
@@ -58,7 +63,14 @@ fn simulated(text: &str, file: &str, sweeps: Vec<Sweep>) -> Result<Simulated, Ex
         message: error.to_string(),
     };
     let mut document: DocumentMut = text.parse().map_err(wrong)?;
-    for key in ["experiment", "sweep", "published", "expect", "histogram"] {
+    for key in [
+        "experiment",
+        "sweep",
+        "published",
+        "expect",
+        "histogram",
+        "delta",
+    ] {
         document.remove(key);
     }
     Ok(Simulated {
@@ -125,6 +137,7 @@ impl Experiment {
             assumptions: read.assumptions,
             subject,
             histogram: read.histogram,
+            deltas: read.delta,
         };
         experiment.check().map_err(wrong)?;
         Ok(experiment)
@@ -143,9 +156,41 @@ impl Experiment {
                 return Err(format!("histogram: there is no configuration {name:?}"));
             }
         }
+        self.deltas
+            .iter()
+            .try_for_each(|delta| self.check_delta(delta))?;
         self.claims
             .iter()
             .try_for_each(|claim| self.check_claim(claim))
+    }
+
+    fn check_delta(&self, delta: &Delta) -> Result<(), String> {
+        let about = |reason: String| format!("delta {:?}: {reason}", delta.title);
+        for name in [&delta.from, &delta.to] {
+            if !self.configurations().contains(&name.as_str()) {
+                return Err(about(format!("there is no configuration {name:?}")));
+            }
+        }
+        for row in &delta.rows {
+            for name in row.workload.iter().chain(&row.to_workload) {
+                if !self.workloads().contains(&name.as_str()) {
+                    return Err(about(format!("there is no workload {name:?}")));
+                }
+            }
+        }
+        self.check_at(&delta.at).map_err(about)
+    }
+
+    /// Are these values that sweeps take?
+    fn check_at(&self, at: &BTreeMap<String, toml::Value>) -> Result<(), String> {
+        for (name, value) in at {
+            let sweep = self.sweeps().iter().find(|sweep| sweep.name == *name);
+            let sweep = sweep.ok_or_else(|| format!("there is no sweep {name:?}"))?;
+            if !sweep.values.contains(value) {
+                return Err(format!("sweep {name:?} does not take the value {value}"));
+            }
+        }
+        Ok(())
     }
 
     /// Names of what claims can be about.
@@ -193,15 +238,7 @@ impl Experiment {
                 return Err(about(format!("there is no workload {name:?}")));
             }
         }
-        for (name, value) in &claim.at {
-            let sweep = self.sweeps().iter().find(|sweep| sweep.name == *name);
-            let sweep = sweep.ok_or_else(|| about(format!("there is no sweep {name:?}")))?;
-            if !sweep.values.contains(value) {
-                return Err(about(format!(
-                    "sweep {name:?} does not take the value {value}"
-                )));
-            }
-        }
+        self.check_at(&claim.at).map_err(about)?;
         let sweep = |name: &String| self.sweeps().iter().any(|sweep| sweep.name == *name);
         if let Some(name) = claim.greatest_over.as_ref().filter(|name| !sweep(name)) {
             return Err(about(format!("there is no sweep {name:?}")));

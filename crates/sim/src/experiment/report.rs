@@ -1,6 +1,7 @@
 //! Running an experiment, and what came out of it as text.
 
 use super::claims::{Claim, Expectation, Limit};
+use super::delta::Delta;
 use super::histogram::Histogram;
 use super::judge::{Finding, judge};
 use super::model::{ModelCase, Prediction};
@@ -42,6 +43,9 @@ pub struct Report {
     pub seed: Option<u64>,
     /// Replications at each point.
     pub replications: Option<u32>,
+    /// Tables as the source prints them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deltas: Vec<Delta>,
     /// Claim by claim.
     pub findings: Vec<Finding>,
     /// Names of the sweeps.
@@ -81,6 +85,9 @@ impl Experiment {
             assumptions: self.assumptions.clone(),
             seed: run.map(|run| run.seed),
             replications: run.map(|run| run.replications),
+            deltas: (self.deltas.iter())
+                .filter_map(|delta| delta.table(&points))
+                .collect(),
             findings,
             sweeps: sweeps.iter().map(|sweep| sweep.name.clone()).collect(),
             points,
@@ -234,6 +241,7 @@ impl Report {
             "{}\n",
             textwrap::fill(&self.what_was_done(), wrapped())
         );
+        self.write_deltas(&mut out);
         let _ = writeln!(
             out,
             "{:<46} {:>15} {:>16} {:>6}  verdict",

@@ -5,11 +5,11 @@ use super::error::Result;
 use super::limits::{LONGEST_MS, Limits, MS, SECOND, time_ns};
 use super::reader::{Section, Shape, Value};
 use super::trace;
-use super::workload::Context;
-use crate::{Arrivals, Behaviour, Distribution, Quality, Stage};
+use super::workload::{Context, class, name, usable};
+use crate::{Arrivals, Behaviour, Distribution, Quality, Stage, TaskSpec, Workload};
 
 /// The behaviours; a workload has one of them.
-const BEHAVIOURS: &[&str] = &["open", "closed", "trace", "batch", "io"];
+const BEHAVIOURS: &[&str] = &["open", "closed", "trace", "batch", "serve", "io"];
 /// What says how requests are served.
 const REQUEST_KEYS: &[&str] = &["stages", "workers", "demand_ms", "deadline_ms", "quality"];
 
@@ -32,6 +32,12 @@ const BATCH: Shape = Shape {
     keys: &["tasks"],
     elsewhere: &[],
 };
+const SERVE: Shape = Shape {
+    title: "serve",
+    form: "a table such as { tasks = 4 }",
+    keys: &["tasks"],
+    elsewhere: &[],
+};
 const IO: Shape = Shape {
     title: "io",
     form: "a table such as { tasks = 2, burst_ms = 1, wait_ms = 10 }",
@@ -41,9 +47,23 @@ const IO: Shape = Shape {
 const STAGE: Shape = Shape {
     title: "a stage",
     form: "an array such as [{ workers = 4, demand_ms = 8 }]",
-    keys: &["workers", "demand_ms", "delay_ms"],
+    keys: &[
+        "workers",
+        "by",
+        "demand_ms",
+        "delay_ms",
+        "name",
+        "class",
+        "cpus",
+    ],
     elsewhere: &[],
 };
+/// Of the keys of a stage, those that stand in a workload with only one.
+const SOLE_STAGE_KEYS: &[&str] = &["workers", "demand_ms", "delay_ms"];
+/// Of the keys of a stage, those about workers of its own.
+const OWN_WORKER_KEYS: &[&str] = &["workers", "name", "class", "cpus"];
+/// Of the keys of a stage, those about its workers.
+const WORKER_KEYS: &[&str] = &["workers", "by", "demand_ms", "name", "class", "cpus"];
 const QUALITY: Shape = Shape {
     title: "quality",
     form: "\"all-or-nothing\", \"proportional\" or a table such as { concavity = 3, full_ms = 1000 }",
@@ -59,10 +79,14 @@ const TIME: Limits = Limits::above(0.0, LONGEST_MS);
 const CONCAVITY: Limits = Limits::above(0.0, 100.0);
 const HOW_LONG: &str = "how long a request computes, such as demand_ms = 8";
 
-/// Reads what a workload does; `lanes` online ones are open to it.
-pub(super) fn behaviour(section: &Section, context: &Context, lanes: usize) -> Result<Behaviour> {
+/// Reads what a workload's tasks do.
+pub(super) fn behaviour(
+    section: &Section,
+    context: &Context,
+    task: &TaskSpec,
+) -> Result<Behaviour> {
     let (key, value) = section.one_of(BEHAVIOURS, "open = { rate_per_s = 60 }")?;
-    if matches!(key, "batch" | "io")
+    if matches!(key, "batch" | "serve" | "io")
         && let Some((stray, stray_value)) = section.those(REQUEST_KEYS).next()
     {
         return Err(stray_value.error(format!(
@@ -74,8 +98,12 @@ pub(super) fn behaviour(section: &Section, context: &Context, lanes: usize) -> R
             let tasks = tasks(&value.section(&BATCH)?)?;
             Ok(Behaviour::Batch { tasks })
         }
+        "serve" => {
+            let tasks = tasks(&value.section(&SERVE)?)?;
+            Ok(Behaviour::Serve { tasks })
+        }
         "io" => io(&value.section(&IO)?),
-        _ => requests(section, key, value, context, lanes),
+        _ => requests(section, key, value, context, task),
     }
 }
 
@@ -98,9 +126,9 @@ fn requests(
     key: &str,
     value: Value,
     context: &Context,
-    lanes: usize,
+    task: &TaskSpec,
 ) -> Result<Behaviour> {
-    let stages = stages(section, key == "trace", lanes)?;
+    let stages = stages(section, key == "trace", context, task)?;
     let arrivals = match key {
         "open" => {
             let demand_ns = stages.iter().map(Stage::mean_work_ns).sum();
@@ -177,11 +205,16 @@ fn traced(value: Value, context: &Context) -> Result<Arrivals> {
 }
 
 /// The stages, or the only one, whose keys stand in the workload itself.
-fn stages(section: &Section, traced: bool, lanes: usize) -> Result<Vec<Stage>> {
+fn stages(
+    section: &Section,
+    traced: bool,
+    context: &Context,
+    task: &TaskSpec,
+) -> Result<Vec<Stage>> {
     let Some(value) = section.get("stages") else {
-        return Ok(vec![stage(section, traced, lanes)?]);
+        return Ok(vec![stage(section, traced, context.lanes_of(task))?]);
     };
-    if let Some((key, value)) = section.those(STAGE.keys).next() {
+    if let Some((key, value)) = section.those(SOLE_STAGE_KEYS).next() {
         return Err(value.error(format!(
             "{key} stands beside stages; put it into each of them"
         )));
@@ -192,7 +225,7 @@ fn stages(section: &Section, traced: bool, lanes: usize) -> Result<Vec<Stage>> {
             value.error("stages: give at least one, such as { workers = 4, demand_ms = 8 }")
         );
     }
-    let stages = sections.iter().map(|section| one_of_many(section, lanes));
+    let stages = (sections.iter()).map(|section| one_of_many(section, context, task));
     let stages = stages.collect::<Result<Vec<_>>>()?;
     match stages.iter().all(Stage::is_delay) {
         true => Err(value.error("stages: nobody works; give one of them workers and a demand_ms")),
@@ -200,20 +233,66 @@ fn stages(section: &Section, traced: bool, lanes: usize) -> Result<Vec<Stage>> {
     }
 }
 
-/// A stage of several: with workers, or a time beside the CPU.
-fn one_of_many(section: &Section, lanes: usize) -> Result<Stage> {
+/// A stage of several: with workers, its own or another workload's, or a time beside the CPU.
+fn one_of_many(section: &Section, context: &Context, task: &TaskSpec) -> Result<Stage> {
+    if let (Some(by), None) = (section.get("by"), section.get("delay_ms")) {
+        return served(section, by, context);
+    }
     let Some(delay) = section.get("delay_ms") else {
-        return stage(section, false, lanes);
+        let own = workers_of(section, context, task)?;
+        let lanes = context.lanes_of(own.as_ref().unwrap_or(task));
+        return Ok(Stage {
+            task: own.map(Box::new),
+            ..stage(section, false, lanes)?
+        });
     };
-    if let Some((key, value)) = section.those(&["workers", "demand_ms"]).next() {
+    if let Some((key, value)) = section.those(WORKER_KEYS).next() {
         return Err(value.error(format!(
             "{key} stands beside delay_ms, where nobody works; make two stages of them"
         )));
     }
     Ok(Stage {
         workers: 0,
+        by: None,
         demand: distribution(delay)?,
+        task: None,
     })
+}
+
+/// A stage that the tasks of another workload serve.
+fn served(section: &Section, by: Value, context: &Context) -> Result<Stage> {
+    if let Some((key, value)) = section.those(OWN_WORKER_KEYS).next() {
+        return Err(value.error(format!(
+            "{key} stands beside by; it belongs into the workload that serves the stage"
+        )));
+    }
+    let name = by.string("the name of a workload")?;
+    let serves = |other: &(usize, &Workload)| {
+        matches!(other.1.behaviour, Behaviour::Serve { .. }) && other.1.task.name == name
+    };
+    let server = context.before.iter().enumerate().find(serves);
+    let (index, _) = server
+        .ok_or_else(|| by.expected("the name of a workload above with serve = { tasks = … }"))?;
+    Ok(Stage {
+        workers: 0,
+        by: Some(index),
+        demand: lasting(section.need("demand_ms", HOW_LONG)?)?,
+        task: None,
+    })
+}
+
+/// What the workers of a stage are; none if they are like the workload's other tasks.
+fn workers_of(section: &Section, context: &Context, task: &TaskSpec) -> Result<Option<TaskSpec>> {
+    let mut own = task.clone();
+    for (key, value) in section.those(WORKER_KEYS) {
+        match key {
+            "name" => own.name = name(value)?,
+            "class" => own.class = class(value)?,
+            "cpus" => own.cpus = Some(usable(value, context.machine)?),
+            _ => {}
+        }
+    }
+    Ok((own != *task).then_some(own))
 }
 
 /// One stage. The demands of a trace need no distribution beside them if there is only this one.
@@ -225,7 +304,12 @@ fn stage(section: &Section, traced: bool, lanes: usize) -> Result<Stage> {
         None if traced => Distribution::Constant(MS),
         _ => lasting(section.need("demand_ms", HOW_LONG)?)?,
     };
-    Ok(Stage { workers, demand })
+    Ok(Stage {
+        workers,
+        by: None,
+        demand,
+        task: None,
+    })
 }
 
 fn quality(value: Value) -> Result<Quality> {

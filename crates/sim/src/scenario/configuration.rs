@@ -4,10 +4,14 @@ use super::Configuration;
 use super::control::control;
 use super::error::Result;
 use super::limits::{Limits, MS, time_ns};
+use super::pools;
 use super::reader::{Section, Shape, Value, alternatives, similar};
-use super::workload::name;
+use super::workload::{Context, name};
 use crate::simulation::Kind;
-use crate::{Baseline, Budget, Interference, Machine, Settings, Workload};
+use crate::{
+    Baseline, Behaviour, Budget, Charge, Interference, Machine, Pairing, Retention, Settings,
+    Workload,
+};
 use sidelane_model::Objective;
 
 const SETTING_KEYS: &[&str] = &[
@@ -23,6 +27,12 @@ const SETTING_KEYS: &[&str] = &[
     "budget_ms",
     "objective",
     "counters",
+    "polarization",
+    "keep_slice",
+    "steal_patience_ms",
+    "retain",
+    "pair",
+    "pool_charge",
 ];
 /// Most lanes of a core that `smt` can leave.
 const CORE_LANES_MAX: usize = 1024;
@@ -53,6 +63,12 @@ pub(super) const CONFIGURATION: Shape = Shape {
         ("budget_ms", IN_SETTINGS),
         ("objective", IN_SETTINGS),
         ("counters", IN_SETTINGS),
+        ("polarization", IN_SETTINGS),
+        ("keep_slice", IN_SETTINGS),
+        ("steal_patience_ms", IN_SETTINGS),
+        ("retain", IN_SETTINGS),
+        ("pair", IN_SETTINGS),
+        ("pool_charge", IN_SETTINGS),
     ],
 };
 
@@ -69,10 +85,15 @@ pub(super) fn kernel_default() -> Kind {
 }
 
 /// What is compared when a file does not say: Sidelane as it comes, with all workloads.
-pub(super) fn sole(workloads: &[Workload]) -> Configuration {
+pub(super) fn sole(context: &Context, workloads: &[Workload]) -> Configuration {
     Configuration {
         name: "sidelane".into(),
-        scheduler: Kind::Sidelane(Settings::default()),
+        scheduler: Kind::Sidelane(with_pools(
+            Settings::default(),
+            context,
+            context.machine,
+            None,
+        )),
         smt: None,
         control: None,
         workloads: (0..workloads.len()).collect(),
@@ -82,13 +103,15 @@ pub(super) fn sole(workloads: &[Workload]) -> Configuration {
 /// Reads a `[[configuration]]`.
 pub(super) fn configuration(
     section: &Section,
-    machine: &Machine,
+    context: &Context,
     workloads: &[Workload],
 ) -> Result<Configuration> {
+    let machine = context.machine;
     let words = ["sidelane", "default", "sibling-first", "fifo"];
     let word = section.need("scheduler", &alternatives(&words))?;
     let word = word.word(&words.map(|word| (word, word)))?;
     let taking_part = taking_part(section, workloads)?;
+    check_served(section, workloads, &taking_part)?;
     let smt = match section.get("smt") {
         None => None,
         Some(value) => {
@@ -99,7 +122,8 @@ pub(super) fn configuration(
             lanes
         }
     };
-    let scheduler = scheduler(section, word, machine)?;
+    let there = smt.map_or(machine.clone(), |lanes| machine.with_lanes(lanes));
+    let scheduler = scheduler(section, word, context, &there)?;
     let control = section.get("control").map(|value| {
         if matches!(&scheduler, Kind::Sidelane(settings) if settings.smt_level.is_some()) {
             return Err(
@@ -107,10 +131,7 @@ pub(super) fn configuration(
             );
         }
         check_first_lanes(value, 1, machine, workloads, &taking_part)?;
-        control(
-            value,
-            &smt.map_or(machine.clone(), |lanes| machine.with_lanes(lanes)),
-        )
+        control(value, &there)
     });
     Ok(Configuration {
         name: section.get("name").map_or(Ok(word.to_owned()), name)?,
@@ -121,7 +142,9 @@ pub(super) fn configuration(
     })
 }
 
-fn scheduler(section: &Section, word: &str, machine: &Machine) -> Result<Kind> {
+/// `there` is the machine with the lanes that are left.
+fn scheduler(section: &Section, word: &str, context: &Context, there: &Machine) -> Result<Kind> {
+    let machine = context.machine;
     let settings = section.get("settings");
     if word != "sidelane"
         && let Some(value) = settings
@@ -132,11 +155,14 @@ fn scheduler(section: &Section, word: &str, machine: &Machine) -> Result<Kind> {
     }
     Ok(match word {
         "sidelane" => Kind::Sidelane(match settings {
-            Some(value) => self::settings(value, machine)?,
-            None => Settings {
-                thread_perf: thread_perf(machine),
-                ..Settings::default()
-            },
+            Some(value) => self::settings(value, context, there)?,
+            None => {
+                let settings = Settings {
+                    thread_perf: thread_perf(machine),
+                    ..Settings::default()
+                };
+                with_pools(settings, context, there, None)
+            }
         }),
         "default" => kernel_default(),
         "sibling-first" => Kind::Baseline(Baseline::SiblingFirst),
@@ -156,8 +182,28 @@ fn thread_perf(machine: &Machine) -> Vec<f64> {
     }
 }
 
+/// Adds the pools, and what is needed to charge them.
+fn with_pools(
+    settings: Settings,
+    context: &Context,
+    there: &Machine,
+    charge: Option<Charge>,
+) -> Settings {
+    let pools = pools::on_machine(context.pools, there, charge);
+    let thread_perf = match &context.machine.interference {
+        Interference::ThreadPerf(speeds) if !pools.is_empty() => speeds.clone(),
+        _ => settings.thread_perf,
+    };
+    Settings {
+        pools,
+        thread_perf,
+        ..settings
+    }
+}
+
 /// The settings and their ranges are those of `sidelane run`.
-fn settings(value: Value, machine: &Machine) -> Result<Settings> {
+fn settings(value: Value, context: &Context, there: &Machine) -> Result<Settings> {
+    let machine = context.machine;
     let mut settings = Settings::default();
     let section = value.section(&SETTINGS)?;
     settings.thread_perf = thread_perf(machine);
@@ -171,13 +217,29 @@ fn settings(value: Value, machine: &Machine) -> Result<Settings> {
             "starvation_bound_ms" => settings.starvation_bound_ns = time(10.0, 10_000.0)?,
             "overdue_slice_ms" => settings.overdue_slice_ns = time(0.1, 100.0)?,
             "borrow" | "budget_ms" | "objective" => {} // together, above
+            "retain" => settings.retention = value.boolean()?.then(Retention::default),
+            "pair" => settings.pairing = value.boolean()?.then(Pairing::default),
+            "pool_charge" => {} // below
+            "keep_slice" => settings.keep_slice = value.boolean()?,
+            "steal_patience_ms" => settings.steal_patience_ns = time(0.0, 1000.0)?,
+            "polarization" => {
+                settings.vertical = value.word(&[("horizontal", false), ("vertical", true)])?;
+            }
             "counters" => settings.counters = value.boolean()?,
             "promote" => settings.promote = value.boolean()?,
             "promote_after_ms" => settings.promote_after_ns = time(0.0, 1000.0)?,
             _ => settings.smt_level = Some(value.integer(0..=u32::MAX)?).filter(|level| *level > 0),
         }
     }
-    Ok(settings)
+    if let (Some(value), Some(_), None) =
+        (section.get("pair"), &settings.pairing, &settings.retention)
+    {
+        return Err(value.error(
+            "pair = true needs retain = true: tasks are paired by how long lanes are held for them",
+        ));
+    }
+    let charge = section.get("pool_charge").map(pools::charge).transpose()?;
+    Ok(with_pools(settings, context, there, charge))
 }
 
 /// How long batch may run beside critical work.
@@ -275,6 +337,24 @@ fn taking_part(section: &Section, workloads: &[Workload]) -> Result<Vec<usize>> 
     }
 }
 
+/// Who serves a stage takes part, too.
+fn check_served(section: &Section, workloads: &[Workload], taking_part: &[usize]) -> Result<()> {
+    for workload in taking_part.iter().map(|index| &workloads[*index]) {
+        let Behaviour::Requests { stages, .. } = &workload.behaviour else {
+            continue;
+        };
+        let missing = |by: &usize| !taking_part.contains(by);
+        if let Some(by) = stages.iter().filter_map(|stage| stage.by).find(missing) {
+            return Err(section.error(format!(
+                "[[configuration]]: workload {:?} has a stage by {:?}, which does not take part; let it, or \
+                 leave both out",
+                workload.task.name, workloads[by].task.name
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// The workloads that a list names.
 fn named(value: Value, workloads: &[Workload]) -> Result<Vec<usize>> {
     let elements = value.array("an array of workloads such as [\"batch\"]")?;
@@ -320,14 +400,17 @@ fn check_first_lanes(
     taking_part: &[usize],
 ) -> Result<()> {
     let online = machine.with_lanes(lanes).online;
-    for workload in taking_part.iter().map(|index| &workloads[*index]) {
+    let tasks = taking_part
+        .iter()
+        .flat_map(|index| workloads[*index].tasks());
+    for task in tasks {
         let stuck = |cpus: &Vec<u32>| !cpus.iter().any(|cpu| online[*cpu as usize]);
-        if workload.task.cpus.as_ref().is_some_and(stuck) {
+        if task.cpus.as_ref().is_some_and(stuck) {
             return Err(value.error(format!(
                 "{}: none of the cpus of workload {:?} is among the first {lanes} online lanes of \
                  each core; give it one of these, or leave it out",
                 value.key(),
-                workload.task.name
+                task.name
             )));
         }
     }

@@ -9,6 +9,7 @@ mod error;
 mod limits;
 mod machine;
 mod parse;
+mod pools;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -70,6 +71,11 @@ pub struct Run {
 }
 
 impl Run {
+    /// When a replication ends, ns.
+    pub(crate) fn end_ns(&self) -> u64 {
+        self.warmup_ns.saturating_add(self.length_ns)
+    }
+
     /// Sets the measured time, s.
     ///
     /// # Errors

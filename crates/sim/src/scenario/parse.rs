@@ -4,6 +4,7 @@ use super::configuration::{CONFIGURATION, configuration, sole};
 use super::error::{Result, ScenarioError};
 use super::limits::{Limits, SECOND, time_ns};
 use super::machine::{MACHINE, machine};
+use super::pools::{Described, POOL, pool};
 use super::reader::{Section, Shape, Source, Value};
 use super::workload::{Context, WORKLOAD, workload};
 use super::{Configuration, Run, Scenario};
@@ -25,6 +26,7 @@ const FILE: Shape = Shape {
         "assumptions",
         "machine",
         "run",
+        "pool",
         "workload",
         "configuration",
     ],
@@ -106,14 +108,17 @@ fn scenario(
 ) -> Result<Scenario> {
     let described = root.need("machine", "add a table [machine] with cores and lanes")?;
     let described = machine(&described.section(&MACHINE)?)?;
+    let pools = pools(root)?;
     let context = Context {
+        pools: &pools,
+        before: &[],
         capacity: capacity(&described.machine),
         machine: &described.machine,
         kinds: &described.kinds,
         read,
     };
     let workloads = workloads(root, &context)?;
-    let configurations = configurations(root, &described.machine, &workloads)?;
+    let configurations = configurations(root, &context, &workloads)?;
     let text = |key| {
         root.get(key)
             .map(|value| value.string("a string"))
@@ -159,19 +164,39 @@ fn workloads(root: &Section, context: &Context) -> Result<Vec<Workload>> {
         return Err(value.error("workload: nothing would run; add a table [[workload]]"));
     }
     check_names(&sections, |section| section.get("name"))?;
-    sections
-        .iter()
-        .map(|section| workload(section, context))
-        .collect()
+    let mut workloads = Vec::new();
+    for section in &sections {
+        let context = Context {
+            before: &workloads,
+            ..*context
+        };
+        let next = workload(section, &context)?;
+        workloads.push(next);
+    }
+    Ok(workloads)
+}
+
+fn pools(root: &Section) -> Result<Vec<Described>> {
+    let Some(value) = root.get("pool") else {
+        return Ok(Vec::new());
+    };
+    let sections = value.sections(&POOL)?;
+    check_names(&sections, |section| section.get("name"))?;
+    let mut pools = Vec::new();
+    for section in &sections {
+        let next = pool(section, &pools)?;
+        pools.push(next);
+    }
+    Ok(pools)
 }
 
 fn configurations(
     root: &Section,
-    machine: &Machine,
+    context: &Context,
     workloads: &[Workload],
 ) -> Result<Vec<Configuration>> {
     let Some(value) = root.get("configuration") else {
-        return Ok(vec![sole(workloads)]);
+        return Ok(vec![sole(context, workloads)]);
     };
     let sections = value.sections(&CONFIGURATION)?;
     if sections.is_empty() {
@@ -180,7 +205,7 @@ fn configurations(
     check_names(&sections, |section| {
         section.get("name").or(section.get("scheduler"))
     })?;
-    let configuration = |section| configuration(section, machine, workloads);
+    let configuration = |section| configuration(section, context, workloads);
     sections.iter().map(configuration).collect()
 }
 

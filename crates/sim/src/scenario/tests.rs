@@ -5,8 +5,8 @@ mod mistakes;
 use super::Scenario;
 use crate::simulation::Kind;
 use crate::{
-    Arrivals, Behaviour, Class, Control, Costs, Distribution, Interference, Measure, Policy,
-    Quality, Settings,
+    Arrivals, Behaviour, Class, Control, Costs, Distribution, Interference, Measure, Pairing,
+    Policy, Quality, Retention, Settings,
 };
 use sidelane_model::{GovernorConfig, LaneOrder, Model, Options};
 
@@ -335,6 +335,26 @@ fn workers_are_as_many_as_lanes_open_to_them() {
 }
 
 #[test]
+fn a_stage_can_have_workers_of_its_own() {
+    let served = behaviour(
+        "closed.clients = 3\ncpus = \"2-5\"\nstages = [{ demand_ms = 1 }, \
+         { demand_ms = 1, name = \"master\", class = \"critical\", cpus = \"0\" }, { demand_ms = 1, name = \"w\" }]",
+    );
+    let Behaviour::Requests { stages, .. } = served else {
+        panic!("{served:?}")
+    };
+    let workers: Vec<usize> = stages.iter().map(|stage| stage.workers).collect();
+    assert_eq!(workers, [4, 1, 4]);
+    let master = stages[1].task.as_deref().unwrap();
+    assert_eq!(
+        (master.name.as_str(), master.class, &master.cpus),
+        ("master", Class::Critical, &Some(vec![0]))
+    );
+    // what is said again is no difference
+    assert_eq!((&stages[0].task, &stages[2].task), (&None, &None));
+}
+
+#[test]
 fn behaviours() {
     assert_eq!(
         behaviour("io = { tasks = 2, burst_ms = { exponential = 1 }, wait_ms = 0 }"),
@@ -397,7 +417,7 @@ fn configurations_choose_workloads() {
     let more = "[[workload]]\nname = \"batch\"\nclass = \"batch\"\nbatch.tasks = 2\n\
                 [[configuration]]\nscheduler = \"fifo\"\nonly = [\"batch\"]\n\
                 [[configuration]]\nscheduler = \"sidelane\"\nwithout = []\nsettings.smt_level = 1\n\
-                settings.promote = false\n";
+                settings.promote = false\nsettings.retain = true\nsettings.pair = true\n";
     let scenario = parse(&format!("{SMALL}{more}"));
     let [fifo, sidelane] = &scenario.configurations[..] else {
         panic!("{:?}", scenario.configurations)
@@ -409,6 +429,8 @@ fn configurations_choose_workloads() {
     let settings = Settings {
         smt_level: Some(1),
         promote: false,
+        retention: Some(Retention::default()),
+        pairing: Some(Pairing::default()),
         ..Settings::default()
     };
     assert_eq!(sidelane.scheduler, Kind::Sidelane(settings));

@@ -3,6 +3,7 @@
 use super::behaviour::behaviour;
 use super::error::Result;
 use super::machine::cpu_list;
+use super::pools::{self, Described};
 use super::reader::{Section, Shape, Value, alternatives};
 use crate::{Class, Machine, Policy, TaskSpec, Workload};
 
@@ -20,10 +21,12 @@ pub(super) const WORKLOAD: Shape = Shape {
         "nice",
         "cpus",
         "kind_of",
+        "pool",
         "open",
         "closed",
         "trace",
         "batch",
+        "serve",
         "io",
         "workers",
         "demand_ms",
@@ -37,18 +40,23 @@ pub(super) const WORKLOAD: Shape = Shape {
         ("interarrival_ms", IN_OPEN),
         ("clients", IN_CLOSED),
         ("think_ms", IN_CLOSED),
-        ("tasks", "batch = { … } or io = { … }"),
+        ("tasks", "batch = { … }, serve = { … } or io = { … }"),
         ("burst_ms", IN_IO),
         ("wait_ms", IN_IO),
         ("delay_ms", "stages = [{ … }]"),
+        ("by", "stages = [{ … }]"),
     ],
 };
 
 /// What a workload may refer to.
+#[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub machine: &'a Machine,
     /// Names of the rows of the interference table; none without one.
     pub kinds: &'a [String],
+    pub pools: &'a [Described],
+    /// The workloads above it.
+    pub before: &'a [Workload],
     /// Of all cores that have a lane online, in fastest cores.
     pub capacity: f64,
     /// Reads a trace.
@@ -70,27 +78,43 @@ pub(super) fn workload(section: &Section, context: &Context) -> Result<Workload>
     let cpus = cpus
         .map(|value| usable(value, context.machine))
         .transpose()?;
-    let online = (0_u32..).zip(&context.machine.online);
-    let open_to_it = |cpu: u32| {
-        cpus.as_ref()
-            .is_none_or(|cpus: &Vec<u32>| cpus.binary_search(&cpu).is_ok())
+    let task = TaskSpec {
+        name: self::name(name)?,
+        class: self::class(class)?,
+        policy,
+        nice: section
+            .get("nice")
+            .map_or(Ok(0), |value| value.integer(-20..=19))?,
+        kind: kind(section, context)?,
+        pool: section
+            .get("pool")
+            .map(|value| pools::named(value, context.pools))
+            .transpose()?,
+        cpus,
     };
-    let lanes = online
-        .filter(|(cpu, online)| **online && open_to_it(*cpu))
-        .count();
     Ok(Workload {
-        task: TaskSpec {
-            name: self::name(name)?,
-            class: class.word(&Class::ALL.map(|class| (class.name(), class)))?,
-            policy,
-            nice: section
-                .get("nice")
-                .map_or(Ok(0), |value| value.integer(-20..=19))?,
-            kind: kind(section, context)?,
-            cpus,
-        },
-        behaviour: behaviour(section, context, lanes)?,
+        behaviour: behaviour(section, context, &task)?,
+        task,
     })
+}
+
+/// A class by its name.
+pub(super) fn class(value: Value) -> Result<Class> {
+    value.word(&Class::ALL.map(|class| (class.name(), class)))
+}
+
+impl Context<'_> {
+    /// How many online lanes are open to a task.
+    pub fn lanes_of(&self, task: &TaskSpec) -> usize {
+        let online = (0_u32..).zip(&self.machine.online);
+        let open_to_it = |cpu: u32| {
+            let cpus = task.cpus.as_ref();
+            cpus.is_none_or(|cpus| cpus.binary_search(&cpu).is_ok())
+        };
+        online
+            .filter(|(cpu, online)| **online && open_to_it(*cpu))
+            .count()
+    }
 }
 
 /// A name that can stand in a table.
@@ -104,7 +128,7 @@ pub(super) fn name(value: Value) -> Result<String> {
 }
 
 /// CPUs of which at least one is online.
-fn usable(value: Value, machine: &Machine) -> Result<Vec<u32>> {
+pub(super) fn usable(value: Value, machine: &Machine) -> Result<Vec<u32>> {
     let cpus = cpu_list(value, machine)?;
     match cpus.iter().any(|&cpu| machine.online[cpu as usize]) {
         true => Ok(cpus),

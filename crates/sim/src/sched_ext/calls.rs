@@ -137,6 +137,40 @@ extern "C" fn __COMPAT_scx_bpf_dsq_peek(dsq: c_ulonglong) -> *mut native::task_s
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn native_dsq_begin(dsq: c_ulonglong) {
+    with((), |scheduler, _| scheduler.visit_queue(dsq));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn native_dsq_next() -> *mut native::task_struct {
+    with(null_mut(), |scheduler, _| scheduler.visit_next())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn native_dsq_move_slice(slice_ns: c_ulonglong) {
+    with((), |scheduler, _| scheduler.visit.slice_ns = Some(slice_ns));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn native_dsq_move_set_vtime(vtime_ns: c_ulonglong) {
+    with((), |scheduler, _| scheduler.visit.vtime_ns = Some(vtime_ns));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn native_dsq_move(p: *mut native::task_struct, dsq: c_ulonglong) -> bool {
+    with(false, |scheduler, engine| {
+        scheduler.move_to_queue(engine, id_of(p), dsq, false)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn native_dsq_move_vtime(p: *mut native::task_struct, dsq: c_ulonglong) -> bool {
+    with(false, |scheduler, engine| {
+        scheduler.move_to_queue(engine, id_of(p), dsq, true)
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn scx_bpf_kick_cpu(cpu: c_int, flags: c_ulonglong) {
     with((), |scheduler, engine| {
         scheduler.kick_cpu(engine, cpu, flags)
@@ -205,9 +239,15 @@ extern "C" fn native_task_storage(
     })
 }
 
+/// A cgroup's number is that of its pool; classes are told by user: see settings.rs.
 #[unsafe(no_mangle)]
-extern "C" fn native_cgroup_mask(_id: c_ulonglong) -> *mut c_ulonglong {
-    null_mut() // classes are told by user: see settings.rs
+extern "C" fn native_cgroup(id: c_ulonglong) -> *mut native::cgroup_known {
+    with(null_mut(), |scheduler, _| scheduler.tables.cgroup(id))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn native_cgroup_demand(id: c_ulonglong) -> *mut native::cgroup_demand {
+    with(null_mut(), |scheduler, _| scheduler.tables.demand(id))
 }
 
 #[unsafe(no_mangle)]

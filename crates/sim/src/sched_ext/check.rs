@@ -48,6 +48,9 @@ impl SchedExt {
     fn check_hints(&self) -> Result<(), String> {
         for (id, queue) in self.queues.iter() {
             let (core, class) = (id as u32, (id >> 32).wrapping_sub(1) as u32);
+            if class >= native::task_class_NR_CLASSES {
+                continue; // what a pool holds: its timer finds it
+            }
             // SAFETY: reads this thread's globals, which are this scheduler's.
             let hinted = unsafe { native::native_vector_hinted(core, class) };
             if !queue.is_empty() && !hinted {

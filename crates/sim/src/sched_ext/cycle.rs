@@ -4,7 +4,7 @@ use super::calls::operate;
 use super::entity::{Entity, Queue};
 use super::{
     Budget, Counted, DSQ_LOCAL, DSQ_LOCAL_ON, ENQ_LAST, ENQ_PREEMPT, ENQ_WAKEUP, KICK_IDLE,
-    KICK_PREEMPT, ObjectiveState, SchedExt, WAKE_SYNC, native,
+    KICK_PREEMPT, ObjectiveState, Pool, PoolState, SchedExt, WAKE_SYNC, native,
 };
 use crate::engine::Engine;
 use crate::record::Step;
@@ -21,6 +21,7 @@ impl Scheduler for SchedExt {
 
     fn wake(&mut self, engine: &mut Engine, id: TaskId, sync: bool) {
         let (lane, pinned) = self.prepare(engine, id);
+        self.wants_to_run(engine, id, true);
         self.placing = Some(id);
         if !pinned {
             let p = self.pointer(id);
@@ -63,6 +64,7 @@ impl Scheduler for SchedExt {
         self.charge(engine, cpu);
         self.entities[id.index()].native.scx.flags &= !native::SCX_TASK_QUEUED;
         self.stopping(engine, cpu, id, false);
+        self.wants_to_run(engine, id, false);
         self.choose_next(engine, cpu);
     }
 
@@ -175,6 +177,12 @@ impl Scheduler for SchedExt {
             openings: now.openings,
             promotions: now.promotions,
             promotions_dropped: now.promotions_dropped,
+            retentions: now.retentions,
+            retentions_failed: now.retentions_failed,
+            held_ns: now.held_ns,
+            held_waited_ns: now.held_waited_ns,
+            hand_backs: now.hand_backs,
+            swaps: now.swaps,
         }
         .plus(&self.earlier)
     }
@@ -192,6 +200,14 @@ impl Scheduler for SchedExt {
                 windows: objective.windows,
                 missed: objective.missed,
             })
+    }
+
+    fn pools(&self) -> Vec<PoolState> {
+        self.tables.pools.iter().map(PoolState::of).collect()
+    }
+
+    fn pool_settings(&self) -> &[Pool] {
+        &self.settings.pools
     }
 
     fn counted(&self) -> Option<Counted> {
@@ -226,6 +242,18 @@ impl SchedExt {
         (engine.task(id).lane, entity.native.nr_cpus_allowed == 1)
     }
 
+    /// A task has something to do from now on, or no longer.
+    fn wants_to_run(&mut self, engine: &mut Engine, id: TaskId, more: bool) {
+        let p = self.pointer(id);
+        // SAFETY: see `wake`.
+        operate(self, engine, || unsafe {
+            match more {
+                true => native::sidelane_runnable(p, 0),
+                false => native::sidelane_quiescent(p, 0),
+            }
+        });
+    }
+
     /// All tasks meet the scheduler anew; those that wait are put into its queues.
     fn attach_tasks(&mut self, engine: &mut Engine) {
         let ids: Vec<TaskId> = (0..self.entities.len() as u32).map(TaskId).collect();
@@ -237,6 +265,7 @@ impl SchedExt {
         }
         for id in ids {
             if engine.task(id).state == State::Waiting {
+                self.wants_to_run(engine, id, true);
                 self.enqueue_elsewhere(engine, id);
             }
         }

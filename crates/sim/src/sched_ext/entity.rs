@@ -26,6 +26,9 @@ pub(super) struct Entity {
     mask: Box<native::cpumask>,
     pid: Box<native::pid>,
     cred: Box<native::cred>,
+    set: Box<native::css_set>,
+    group: Box<native::cgroup>,
+    node: Box<native::kernfs_node>,
 }
 
 impl Entity {
@@ -38,6 +41,9 @@ impl Entity {
             mask: Box::default(),
             pid: Box::default(),
             cred: Box::default(),
+            set: Box::default(),
+            group: Box::default(),
+            node: Box::default(),
         };
         entity.native.number = id.0;
         entity.native.pid = id.0 as i32 + 1;
@@ -47,6 +53,9 @@ impl Entity {
         entity.native.thread_pid = &mut *entity.pid;
         entity.native.mm = std::ptr::null_mut();
         entity.native.cred = &*entity.cred;
+        entity.group.kn = &mut *entity.node;
+        entity.set.dfl_cgrp = &mut *entity.group;
+        entity.native.cgroups = &mut *entity.set;
         for (to, from) in entity
             .native
             .comm
@@ -64,6 +73,7 @@ impl Entity {
     pub fn update(&mut self, task: &Task) {
         let spec = &task.spec;
         self.cred.euid.val = spec.class as u32 + 1;
+        self.node.id = spec.pool.map_or(0, |pool| pool as u64 + 1);
         self.native.static_prio = 120 + spec.nice;
         self.native.policy = match spec.policy {
             Policy::Normal => 0,

@@ -3,7 +3,7 @@
 //! In the kernel's order: waking (select_cpu, then enqueue unless the task was sent somewhere),
 //! scheduling (dispatch until there is something; stopping and enqueue of what ran; running of what
 //! comes next), ticks, kicks, idle notifications on changes. Not simulated: the built-in idle masks
-//! (the source keeps its own), cgroups (a task's class is told by its user), other scheduling
+//! (the source keeps its own), cgroups (a task's class is told by its user, its pool by a number), other scheduling
 //! classes, and the moments in which the kernel's default scheduler rules between two attachments.
 
 mod calls;
@@ -13,10 +13,17 @@ mod entity;
 #[cfg(test)]
 mod marks;
 mod native;
+mod pairing;
+mod pools;
 mod queues;
+mod retention;
 mod settings;
 mod tables;
+mod visit;
 
+pub use pairing::Pairing;
+pub use pools::{Charge, Pool, PoolState};
+pub use retention::{Retention, TimeoutSearch};
 pub use settings::{Budget, Counted, ObjectiveState, Settings};
 
 use crate::engine::{Engine, Event};
@@ -31,6 +38,7 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use tables::Tables;
+use visit::Visit;
 
 /// The kernel's flags, as in `native/kernel.h`.
 const ENQ_WAKEUP: u64 = 1;
@@ -67,6 +75,8 @@ pub(crate) struct SchedExt {
     placing: Option<TaskId>,
     /// What the placing operation said.
     insertion: Option<Insertion>,
+    /// The queue that the scheduler goes through.
+    visit: Visit,
     violation: Option<Error>,
     /// How often each timer was set, by element of its map; never less, whatever is attached.
     timers: Vec<u32>,
@@ -90,12 +100,13 @@ impl SchedExt {
         }
         let mut scheduler = SchedExt {
             settings: settings.clone(),
-            tables: Tables::of(engine),
+            tables: Tables::of(engine, settings),
             entities: Vec::new(),
             local: Vec::new(),
             queues: Queues::default(),
             placing: None,
             insertion: None,
+            visit: Visit::default(),
             violation: None,
             timers: Vec::new(),
             earlier: Counters::default(),
@@ -115,7 +126,7 @@ impl SchedExt {
         self.timers
             .iter_mut()
             .for_each(|set| *set = set.wrapping_add(1));
-        self.tables = Tables::of(engine);
+        self.tables = Tables::of(engine, &self.settings);
         self.tables.lend();
         let native_settings = self.settings.native(self.tables.widest);
         let (nr_cores, nr_lanes) = (self.tables.nr_cores(), engine.machine.nr_lanes as u32);

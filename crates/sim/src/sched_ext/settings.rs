@@ -1,6 +1,9 @@
 //! The scheduler's settings, as its loader would set them.
 
 use super::native;
+use super::pairing::Pairing;
+use super::pools::Pool;
+use super::retention::Retention;
 
 const MS: u64 = 1_000_000;
 const NR_CLASSES: usize = native::task_class_NR_CLASSES as usize;
@@ -28,9 +31,23 @@ pub struct Settings {
     pub thread_perf: Vec<f64>,
     /// How long batch may run beside critical work.
     pub budget: Budget,
+    /// A task that sleeps for less than a slice, of which it has used less than half, goes on with it.
+    pub keep_slice: bool,
+    /// After so long without work, times the distance, a lane steals across a barrier that is lower
+    /// by one, ns; 0: barriers stay as they are.
+    pub steal_patience_ns: u64,
+    /// Lanes are held idle for normal tasks that are soon back from sleep; none: they are not.
+    pub retention: Option<Retention>,
+    /// I/O-bound and other normal tasks have lanes of their own; only with retention. None: they
+    /// have not.
+    pub pairing: Option<Pairing>,
+    /// Normal and batch work runs on as few cores as it needs.
+    pub vertical: bool,
     /// Lanes have counters of instructions and cycles: what critical work loses beside batch is
     /// measured by them, for the dynamic policy.
     pub counters: bool,
+    /// Tasks name them ([`TaskSpec::pool`](crate::TaskSpec)).
+    pub pools: Vec<Pool>,
 }
 
 /// How long batch may run beside critical work, ns: the policies of `budget.bpf.h`.
@@ -113,18 +130,67 @@ impl Default for Settings {
             smt_level: None,
             thread_perf: Vec::new(),
             budget: Budget::default(),
+            keep_slice: false,
+            steal_patience_ns: 0,
+            retention: None,
+            pairing: None,
+            vertical: false,
             counters: false,
+            pools: Vec::new(),
         }
     }
 }
 
 impl Settings {
+    fn has_weights(&self) -> bool {
+        self.pools.iter().any(|pool| pool.weight.is_some())
+    }
+
+    /// `[n]`: a cgroup in pool n - 1; 0: the root, in none.
+    pub(super) fn cgroups(&self) -> Vec<native::cgroup_known> {
+        let root = native::cgroup_known::default();
+        let id = |index: usize| index as u64 + 1;
+        let cgroup = |(index, pool): (usize, &Pool)| native::cgroup_known {
+            pool: index as u32 + 1,
+            group: if self.has_weights() { id(index) } else { 0 },
+            parent: pool.parent.map_or(0, id),
+            weight: pool.weight.unwrap_or(100),
+            ..root
+        };
+        let pools = self.pools.iter().enumerate().map(cgroup);
+        std::iter::once(root).chain(pools).collect()
+    }
+
+    /// `[n - 1]`: what a lane of a core with n busy ones is worth, as the scheduler charges pools.
+    pub(crate) fn mt1_speeds(&self) -> Vec<f64> {
+        let (_, speeds) = self.budget.native(&self.thread_perf);
+        let of_one = |speed: u32| f64::from(speed) / f64::from(native::SPEED_ONE);
+        let known = |speed: u32| if speed > 0 { of_one(speed) } else { 1.0 };
+        speeds.into_iter().map(known).collect()
+    }
+
     /// As the scheduler reads them, for a machine with so many lanes a core at most.
     pub(super) fn native(&self, widest: u32) -> native::settings {
         let (budget, speeds) = self.budget.native(&self.thread_perf);
+        let retention = self.retention.clone().unwrap_or_default();
+        let pairing = self.pairing.clone().unwrap_or_default();
         native::settings {
             budget,
             trace: 0,
+            keep_slice: u32::from(self.keep_slice),
+            steal_patience_ns: self.steal_patience_ns,
+            retain: u32::from(self.retention.is_some()),
+            pair: u32::from(self.pairing.is_some() && self.retention.is_some()),
+            pair_uniform: pairing.uniform_rate(),
+            pair_period_ns: pairing.period_ns,
+            retain_start_ns: retention.start_ns,
+            retain_min_ns: retention.min_ns,
+            retain_max_ns: retention.max_ns,
+            retain_period_ns: retention.period_ns,
+            vertical: u32::from(self.vertical),
+            nr_pools: self.pools.len() as u32,
+            cgroup_weights: u32::from(self.has_weights()),
+            cores_awake: 0, // all
             counters: u32::from(self.counters),
             thread_perf: speeds,
             slice_ns: [self.slice_ns, self.slice_ns, self.batch_slice_ns],

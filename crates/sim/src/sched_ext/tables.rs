@@ -1,7 +1,7 @@
 //! What the scheduler's maps hold, as its loader lays a machine out.
 
 use super::native;
-use super::settings::rules;
+use super::settings::{Settings, rules};
 use crate::engine::Engine;
 
 pub(super) struct Tables {
@@ -15,13 +15,19 @@ pub(super) struct Tables {
     pub objectives: Vec<native::objective>,
     lane_counts: Vec<native::lane_count>,
     pub ipcs: Vec<native::budget_ipc>,
+    limits: Vec<native::pool_limit>,
+    pub pools: Vec<native::pool>,
+    /// `[n]`: a cgroup in pool n - 1; 0: in none.
+    cgroups: Vec<native::cgroup_known>,
+    demands: Vec<native::cgroup_demand>,
     /// Most online lanes of any core.
     pub widest: u32,
 }
 
 impl Tables {
     /// Lays out the lanes that are online, all of them idle.
-    pub fn of(engine: &Engine) -> Tables {
+    pub fn of(engine: &Engine, settings: &Settings) -> Tables {
+        let nr_pools = settings.pools.len();
         let mut tables = Tables {
             lanes: vec![native::lane_ctx::default(); engine.machine.nr_lanes],
             cores: Vec::new(),
@@ -32,6 +38,10 @@ impl Tables {
             objectives: vec![native::objective::default(); native::limits_NR_BUDGETS as usize],
             lane_counts: vec![native::lane_count::default(); engine.machine.nr_lanes],
             ipcs: vec![native::budget_ipc::default(); native::limits_NR_BUDGETS as usize],
+            limits: settings.pools.iter().map(|pool| pool.native()).collect(),
+            pools: vec![native::pool::default(); nr_pools],
+            cgroups: settings.cgroups(),
+            demands: vec![native::cgroup_demand::default(); nr_pools + 1],
             widest: 1,
         };
         for core in &engine.machine.cores {
@@ -58,7 +68,7 @@ impl Tables {
             tables.widest = tables.widest.max(online.len() as u32);
             tables.core_lanes.extend_from_slice(&online);
         }
-        tables.core_timers = vec![0; tables.cores.len() + 1];
+        tables.core_timers = vec![0; 2 * tables.cores.len() + 4];
         tables
     }
 
@@ -84,5 +94,19 @@ impl Tables {
         lend(native::native_map_OBJECTIVES, &mut self.objectives);
         lend(native::native_map_LANE_COUNTS, &mut self.lane_counts);
         lend(native::native_map_BUDGET_IPCS, &mut self.ipcs);
+        lend(native::native_map_POOL_LIMITS, &mut self.limits);
+        lend(native::native_map_POOLS, &mut self.pools);
+    }
+
+    /// What wants to run in a cgroup, but for the root.
+    pub fn demand(&mut self, id: u64) -> *mut native::cgroup_demand {
+        let demand = self.demands.get_mut(id as usize).filter(|_| id > 0);
+        demand.map_or(std::ptr::null_mut(), |demand| &raw mut *demand)
+    }
+
+    /// What is known of a cgroup.
+    pub fn cgroup(&mut self, id: u64) -> *mut native::cgroup_known {
+        let known = self.cgroups.get_mut(id as usize);
+        known.map_or(std::ptr::null_mut(), |known| &raw mut *known)
     }
 }

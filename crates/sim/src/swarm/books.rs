@@ -43,6 +43,10 @@ impl Watch {
             task.totals.overhead_ns += passed_ns - progress_ns;
             task.totals.mt1_ns += progress_ns as f64 * speed;
             task.totals.work_ns += progress_ns as f64 * speed * capacity;
+            let pool = task.spec.pool;
+            if pool.is_some() {
+                self.charge_pools(pool, passed_ns, busy);
+            }
             let books = &mut self.cores[core];
             books.progress_ns[busy] += progress_ns;
             books.density_work_ns[busy] += progress_ns as f64 * speed * capacity;

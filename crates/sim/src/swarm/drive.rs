@@ -123,7 +123,7 @@ impl<'a> Driver<'a> {
         let Some(id) = self.done(result)? else {
             return Ok(());
         };
-        self.watch.create(spec);
+        self.watch.create(spec, self.simulation.now_ns());
         let task = self.actors.len();
         self.actors.push(Actor {
             id,

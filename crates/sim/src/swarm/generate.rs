@@ -5,7 +5,7 @@ use super::draws::Draws;
 use super::plan::{Behaviour, Fault, Plan, PlannedTask, Span};
 use crate::Result;
 use crate::machine::{Costs, Interference, Machine};
-use crate::sched_ext::{Budget, Settings};
+use crate::sched_ext::{Budget, Charge, Pairing, Pool, Retention, Settings};
 use crate::task::{Class, Policy, TaskSpec};
 use sidelane_topology::{Builder, CoreSpec, Topology};
 
@@ -22,8 +22,17 @@ pub(super) fn generate(draws: &mut Draws) -> Result<Plan> {
     let widest = topology.lanes_per_core_max();
     let (interference, kinds) = interference(draws, widest);
     let machine = Machine::new(&topology, interference, costs)?;
-    let settings = settings(draws, widest as u64);
-    let tasks = tasks(draws, &machine, kinds);
+    let mut settings = settings(draws, widest as u64);
+    let mut tasks = tasks(draws, &machine, kinds);
+    let chance = settings.promote_after_ns / 160;
+    if chance.is_multiple_of(4) {
+        let mut own = Draws::new(chance); // what a seed stands for stays what it was
+        settings.pools = pools(&mut own, &machine);
+        for task in &mut tasks {
+            let pool = own.below(settings.pools.len() as u64) as usize;
+            task.spec.pool = own.percent(60).then_some(pool);
+        }
+    }
     let length_ns = length_ns(draws, &machine, &tasks);
     let faults: Vec<Fault> = Fault::ALL
         .into_iter()
@@ -153,7 +162,7 @@ fn settings(draws: &mut Draws, widest: u64) -> Settings {
     if draws.percent(25) {
         return Settings::default();
     }
-    Settings {
+    let settings = Settings {
         slice_ns: draws.magnitude(500 * US, 20 * MS),
         batch_slice_ns: draws.magnitude(500 * US, 20 * MS),
         normal_bound_ns: draws.magnitude(MS, 40 * MS),
@@ -169,8 +178,51 @@ fn settings(draws: &mut Draws, widest: u64) -> Settings {
         },
         promote: draws.percent(85),
         promote_after_ns: draws.magnitude(1, 5 * MS),
-        counters: draws.percent(30),
+        ..Settings::default()
+    };
+    // not drawn: what a seed stands for stays what it was
+    let chance = settings.promote_after_ns;
+    Settings {
+        counters: chance % 10 < 3,
+        vertical: (chance / 10).is_multiple_of(4),
+        keep_slice: (chance / 40).is_multiple_of(2),
+        steal_patience_ns: match (chance / 80).is_multiple_of(2) {
+            true => 0,
+            false => settings.promote_after_ns,
+        },
+        retention: (chance / 160).is_multiple_of(3).then(Retention::default),
+        pairing: (chance / 480).is_multiple_of(2).then(|| Pairing {
+            period_ns: 20 * MS, // some of them within what a seed simulates
+            ..Pairing::default()
+        }),
+        ..settings
     }
+}
+
+/// Some pools; each may be within one before it.
+fn pools(draws: &mut Draws, machine: &Machine) -> Vec<Pool> {
+    let cores = machine.cores.len() as u64;
+    let count = draws.between(1, 4) as usize;
+    let weights = draws.percent(40);
+    let mut pool = |index: usize| {
+        let period_ns = draws.magnitude(2 * MS, 100 * MS);
+        let thousandths = draws.between(200, 200 + 1_200 * cores);
+        Pool {
+            name: format!("pool{index}"),
+            allowance_ns: match draws.percent(90) {
+                true => period_ns * thousandths / 1_000,
+                false => 0,
+            },
+            period_ns,
+            charge: match draws.percent(50) {
+                true => Charge::Mt1,
+                false => Charge::Raw,
+            },
+            weight: weights.then(|| draws.between(1, 1_000) as u32),
+            parent: (index > 0 && draws.percent(40)).then(|| draws.below(index as u64) as usize),
+        }
+    };
+    (0..count).map(&mut pool).collect()
 }
 
 fn tasks(draws: &mut Draws, machine: &Machine, kinds: usize) -> Vec<PlannedTask> {

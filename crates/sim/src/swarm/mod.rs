@@ -11,6 +11,7 @@ mod drive;
 mod faults;
 mod generate;
 mod plan;
+mod pools;
 mod promotion;
 mod report;
 mod rules;

@@ -137,7 +137,8 @@ impl Plan {
         writeln!(
             f,
             "slices {} and {} ms, bounds {} and {} ms, overdue {} ms, SMT level {:?}, budget {:?}, \
-             promote {} after {} ms",
+             promote {} after {} ms, counters {}, vertical {}, keep slice {}, steal \
+             patience {} ms, retention {}, pairing {}",
             ms(settings.slice_ns),
             ms(settings.batch_slice_ns),
             ms(settings.normal_bound_ns),
@@ -146,8 +147,25 @@ impl Plan {
             settings.smt_level,
             settings.budget,
             settings.promote,
-            ms(settings.promote_after_ns)
-        )
+            ms(settings.promote_after_ns),
+            settings.counters,
+            settings.vertical,
+            settings.keep_slice,
+            ms(settings.steal_patience_ns),
+            settings.retention.is_some(),
+            settings.retention.is_some() && settings.pairing.is_some()
+        )?;
+        for (index, pool) in settings.pools.iter().enumerate() {
+            writeln!(
+                f,
+                "pool {index}: {} ms of {:?} time each {} ms, within {:?}",
+                ms(pool.allowance_ns),
+                pool.charge,
+                ms(pool.period_ns),
+                pool.parent
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -157,6 +175,9 @@ impl fmt::Display for PlannedTask {
         write!(f, "{}, nice {}", spec.class.name(), spec.nice)?;
         if spec.kind > 0 {
             write!(f, ", kind {}", spec.kind)?;
+        }
+        if let Some(pool) = spec.pool {
+            write!(f, ", pool {pool}")?;
         }
         if let Some(cpus) = &spec.cpus {
             write!(f, ", on {cpus:?}")?;

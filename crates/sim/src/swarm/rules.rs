@@ -13,11 +13,15 @@
 //!   Batch is first come, first served, so the k-th task beyond its bound runs within k such times;
 //!   normal ones count and go first. Only for tasks that may use all lanes of the core. Normal work
 //!   waits by virtual time, and the source looks at the first task only: so this holds for it only
-//!   while the whole vector is beyond the bound.
+//!   while the whole vector is beyond the bound, and a quarter of the bound after a younger task was
+//!   first and left: the source has looked at that one.
 //! * **Idle lane.** Work conservation: no lane idles beside a task that it could take by the rules
 //!   (class, affinity, SMT level, steal barrier). Nothing is said before [`Watch::patience_ns`]: what
 //!   is missed is found by a tick. While every lane idles there are no ticks: only reach, twice.
+//!   With vertical polarization: only of its own core, since others may be parked. With retention a lane is
+//!   held for its longest time-out at most.
 //! * **Level.** More lanes of a core than the SMT level run critical or normal work only until slices end.
+//! * **Pools.** See `pools.rs`.
 //! * **Class change.** A running task is queued anew within its slice and two ticks.
 
 use super::watch::{Place, Task, Watch};
@@ -46,6 +50,8 @@ pub enum Rule {
     Level,
     /// A change of class did not take effect.
     ClassChange,
+    /// A pool got more than its allowance, or held a task without need.
+    Pool,
     /// A critical task moved where it gains nothing, too early, or to a core that is not free.
     Promotion,
     /// Times do not add up.
@@ -83,6 +89,7 @@ impl fmt::Display for Rule {
             Rule::IdleLane => "idle lane",
             Rule::Level => "SMT level",
             Rule::ClassChange => "class change",
+            Rule::Pool => "pool",
             Rule::Promotion => "promotion",
             Rule::Accounts => "accounts",
             Rule::Work => "work",
@@ -95,6 +102,8 @@ impl fmt::Display for Rule {
 const OVERDUE_GAP: u64 = 10;
 /// Shortest vector of a core on another node that is stolen from.
 const FAR_QUEUED: usize = 2;
+/// Steal barriers: the greatest distance.
+const DISTANCES: u64 = 3;
 
 /// Rules that are looked at as lanes change.
 impl Watch {
@@ -191,7 +200,8 @@ impl Watch {
         let tasks = self.tasks.iter().filter(here);
         let latest_ns = tasks.map(|task| task.queued_ns + bound_ns).max();
         let timely_ns = self.cores[core].vectors[class as usize].timely_ns;
-        latest_ns.unwrap_or(0).max(timely_ns)
+        // one that was first and left: the source does not look again for a quarter of the bound
+        latest_ns.unwrap_or(0).max(timely_ns + bound_ns / 4)
     }
 }
 
@@ -199,7 +209,7 @@ impl Watch {
 impl Watch {
     /// All that can be seen at this moment.
     pub fn sample(&mut self, now_ns: u64) -> Verdict {
-        self.now_ns = now_ns;
+        self.pass_periods(now_ns)?;
         for core in 0..self.cores.len() {
             self.check_core(core)?;
         }
@@ -208,6 +218,7 @@ impl Watch {
             if self.task(id).state == State::Waiting {
                 self.check_wait(id)?;
                 self.check_idle(id)?;
+                self.check_held(id)?;
             }
         }
         Ok(())
@@ -215,14 +226,22 @@ impl Watch {
 
     /// A lane may idle for so long beside a task that it could take.
     fn patience_ns(&self) -> u64 {
-        2 * (self.machine.costs.tick_ns + self.reach_ns())
+        // a barrier that is higher by one for a while, at the greatest distance
+        let barrier_ns = DISTANCES * self.settings.steal_patience_ns;
+        2 * (self.machine.costs.tick_ns + self.reach_ns()) + barrier_ns + self.held_ns()
+    }
+
+    /// A lane may be held for so long; a kick releases it.
+    fn held_ns(&self) -> u64 {
+        let retention = self.settings.retention.as_ref();
+        retention.map_or(0, |retention| retention.max_ns)
     }
 
     /// Is there a lane that has been idle for too long while it could have taken the task?
     fn check_idle(&self, id: TaskId) -> Verdict {
         let task = self.task(id);
         let rests_ns = match self.busy {
-            0 => self.rests_since_ns + 2 * self.reach_ns() + 1,
+            0 => self.rests_since_ns + 2 * self.reach_ns() + 1 + self.held_ns(),
             _ => u64::MAX,
         };
         let waits_ns = task.queued_ns.max(self.attached_ns);
@@ -234,8 +253,8 @@ impl Watch {
                 continue;
             };
             let from_ns = could_ns.max(waits_ns).max(lane.idle_ns);
-            let until_ns =
-                (from_ns + self.patience_ns()).min(rests_ns.max(from_ns + 2 * self.reach_ns() + 1));
+            let until_ns = (from_ns + self.patience_ns())
+                .min(rests_ns.max(from_ns + 2 * self.reach_ns() + 1 + self.held_ns()));
             if self.now_ns > until_ns {
                 let what = format!(
                     "{id} ({}) waits in {:?}; since {from_ns} ns idle lane {cpu} of core {} could \
@@ -257,9 +276,13 @@ impl Watch {
         let core = &self.cores[index];
         let (from, class) = match task.place {
             Place::Nowhere => return Some(0),
+            Place::Held(_) => return None, // see pools.rs
             Place::Local(own) => return (own == cpu).then_some(0),
             Place::Vector { core, class } => (core, class),
         };
+        if self.settings.vertical && class != Class::Critical && from != index {
+            return None; // the core may be parked
+        }
         let mut since_ns = 0;
         if class == Class::Batch {
             if core.closed_ns.is_some() {

@@ -5,6 +5,8 @@ use super::watch::{Lane, Place, Watch};
 use crate::record::Step;
 use crate::task::{Class, State, TaskId};
 
+/// Upper half of the identifiers of queues in which pools hold tasks (`HELD_ID`).
+const HELD: u64 = 4;
 /// How long the scheduler keeps a core for a critical task that was sent there (`ARRIVAL_NS`).
 const ARRIVAL_NS: u64 = 5_000_000;
 
@@ -40,6 +42,9 @@ impl Watch {
     }
 
     fn queued(&mut self, id: TaskId, queue: u64) -> Verdict {
+        if queue >> 32 == HELD {
+            return self.queued_held(id, queue as u32 as usize);
+        }
         let class = (queue >> 32)
             .checked_sub(1)
             .and_then(|class| Class::ALL.get(class as usize).copied());
@@ -63,6 +68,21 @@ impl Watch {
         task.queued_ns = now_ns;
         task.left = None;
         self.put(id, Place::Vector { core, class })
+    }
+
+    fn queued_held(&mut self, id: TaskId, pool: usize) -> Verdict {
+        self.held(id, pool)?;
+        let now_ns = self.now_ns;
+        let task = self.task_mut(id);
+        if task.state != State::Waiting {
+            return Broken::because(Rule::Twice, format!("{id} held while {:?}", task.state));
+        }
+        if std::mem::replace(&mut task.known, task.spec.class) != task.spec.class {
+            task.changed_ns = None;
+        }
+        task.queued_ns = now_ns;
+        task.left = None;
+        self.put(id, Place::Held(pool))
     }
 
     fn queued_local(&mut self, id: TaskId, cpu: u32) -> Verdict {
@@ -179,6 +199,9 @@ impl Watch {
     /// The scheduler begins anew: numbers the cores, and knows of no wait.
     pub(super) fn attach(&mut self) {
         self.attached_ns = self.now_ns;
+        self.begin_pools(self.now_ns);
+        let mut states = self.tasks.iter().map(|task| &task.state);
+        self.pools_begun = states.any(|state| !matches!(state, State::Exited));
         let online = |cpu: &u32| self.lanes[*cpu as usize].online;
         let cores = self.machine.cores.iter().enumerate();
         self.numbers = cores

@@ -5,7 +5,7 @@ use super::rules::{Rule, Verdict};
 use super::watch::Watch;
 use crate::machine::{Costs, Interference, Machine};
 use crate::record::{Record, Step};
-use crate::sched_ext::Settings;
+use crate::sched_ext::{Charge, Pool, Settings};
 use crate::task::{Class, TaskId, TaskSpec};
 use sidelane_topology::{Regular, Topology};
 
@@ -23,7 +23,7 @@ fn watch(classes: &[Class]) -> Watch {
     };
     let mut watch = Watch::new(&machine, &settings);
     for (index, &class) in classes.iter().enumerate() {
-        watch.create(&TaskSpec::new("task", class));
+        watch.create(&TaskSpec::new("task", class), 0);
         let task = TaskId(index as u32);
         step(&mut watch, 0, Step::Wake { task }).unwrap();
     }
@@ -118,6 +118,66 @@ fn lanes_beyond_the_smt_level_fall_idle_when_slices_end() {
     run(&mut watch, 0, 1, 1).unwrap();
     watch.sample(18 * MS).unwrap();
     assert_eq!(broken(watch.sample(19 * MS)), Rule::Level);
+}
+
+/// One core with two lanes; tasks of a pool that may run for so long of each 100 ms.
+fn watch_pool(allowance_ms: u64, tasks: usize) -> Watch {
+    let mut watch = watch(&[]);
+    watch.settings.pools = vec![Pool {
+        name: "pool".into(),
+        allowance_ns: allowance_ms * MS,
+        period_ns: 100 * MS,
+        charge: Charge::Raw,
+        parent: None,
+        weight: None,
+    }];
+    watch.attach();
+    for index in 0..tasks as u32 {
+        let pool = Some(0);
+        let spec = TaskSpec {
+            pool,
+            ..TaskSpec::new("task", Class::Normal)
+        };
+        watch.create(&spec, 0);
+        let task = TaskId(index);
+        step(&mut watch, 2 * MS, Step::Wake { task }).unwrap();
+        queue(&mut watch, 2 * MS, index, Class::Normal).unwrap();
+    }
+    watch
+}
+
+fn hold(watch: &mut Watch, at_ns: u64, task: u32) -> Verdict {
+    let (task, queue) = (TaskId(task), 4 << 32);
+    step(watch, at_ns, Step::Queue { task, queue })
+}
+
+#[test]
+fn a_pool_gets_its_allowance_and_a_tick_of_each_lane() {
+    // from 2 ms on; the period ends at 101 ms
+    for (until_ns, allowed) in [(20 * MS, true), (30 * MS, false)] {
+        let mut watch = watch_pool(10, 1);
+        run(&mut watch, 2 * MS, 0, 0).unwrap();
+        leave(&mut watch, until_ns, 0, 0).unwrap();
+        hold(&mut watch, until_ns, 0).unwrap();
+        let verdict = watch.sample(102 * MS);
+        match allowed {
+            true => verdict.unwrap(),
+            false => assert_eq!(broken(verdict), Rule::Pool),
+        }
+    }
+}
+
+#[test]
+fn a_task_is_held_only_while_its_pool_is_used_up() {
+    let mut watch = watch_pool(40, 2);
+    assert_eq!(broken(hold(&mut watch, 2_500_000, 1)), Rule::Pool);
+    run(&mut watch, 2_500_000, 0, 0).unwrap();
+    leave(&mut watch, 44 * MS, 0, 0).unwrap();
+    hold(&mut watch, 44 * MS, 0).unwrap();
+    watch.pass_periods(102 * MS).unwrap();
+    watch.check_held(TaskId(0)).unwrap();
+    watch.pass_periods(103 * MS).unwrap();
+    assert_eq!(broken(watch.check_held(TaskId(0))), Rule::Pool);
 }
 
 #[test]

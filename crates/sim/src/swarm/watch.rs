@@ -2,6 +2,7 @@
 //! to the simulator's own books.
 
 use super::budget::Clock;
+use super::pools::Account;
 use super::rules::Verdict;
 use crate::machine::Machine;
 use crate::record::Record;
@@ -28,6 +29,12 @@ pub(super) struct Watch {
     pub rests_since_ns: u64,
     /// Cores by the scheduler's numbers: those with a lane that is online.
     pub numbers: Vec<usize>,
+    /// Of each pool of the settings.
+    pub accounts: Vec<Account>,
+    /// There was a task since the scheduler was attached: with the first one its pools' periods begin.
+    pub pools_begun: bool,
+    /// `[n - 1]`: what a lane is charged when n of its core are busy, as MT1-equivalent time.
+    pub speeds: Vec<f64>,
     last: VecDeque<Record>,
     pub nr_steps: u64,
 }
@@ -87,8 +94,13 @@ pub(super) struct Vector {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Nowhere,
-    Vector { core: usize, class: Class },
+    Vector {
+        core: usize,
+        class: Class,
+    },
     Local(u32),
+    /// Its pool, or one around it, is used up.
+    Held(usize),
 }
 
 pub(super) struct Task {
@@ -167,6 +179,9 @@ impl Watch {
             busy: 0,
             rests_since_ns: 0,
             numbers: Vec::new(),
+            accounts: Vec::new(),
+            pools_begun: false,
+            speeds: settings.mt1_speeds(),
             last: VecDeque::new(),
             nr_steps: 0,
         };
@@ -174,8 +189,13 @@ impl Watch {
         watch
     }
 
-    /// A task was created.
-    pub fn create(&mut self, spec: &TaskSpec) {
+    /// A task was created at this moment.
+    pub fn create(&mut self, spec: &TaskSpec, now_ns: u64) {
+        if !self.pools_begun {
+            self.begin_pools(now_ns);
+            self.pools_begun = true;
+        }
+        self.join_pools(spec.pool);
         self.tasks.push(Task {
             spec: spec.clone(),
             allowed: cpu_bits(spec.cpus.as_deref(), self.machine.nr_lanes),
@@ -264,7 +284,7 @@ impl Watch {
         }
         self.last.push_back(record);
         self.nr_steps += 1;
-        self.now_ns = record.at_ns;
+        self.pass_periods(record.at_ns)?;
         self.apply(record.step)
     }
 }

@@ -36,6 +36,8 @@ enum Timer {
 /// What a group of tasks needs to go on.
 struct Group {
     index: usize,
+    /// Its workload's place in the scenario.
+    number: usize,
     spec: Workload,
     tasks: Vec<TaskId>,
     stages: Vec<StageState>,
@@ -117,10 +119,12 @@ impl Driver {
                 (places.collect(), clients, purpose::CLIENT)
             }
             Behaviour::Batch { tasks } => ((0..*tasks).collect::<Vec<_>>(), 0, purpose::IO),
+            Behaviour::Serve { tasks } => (vec![0; *tasks], 0, purpose::IO),
             Behaviour::Io { tasks, .. } => ((0..*tasks).collect(), *tasks, purpose::IO),
         };
         let mut group = Group {
             index: self.groups.len(),
+            number: number as usize,
             spec: workload.clone(),
             tasks: Vec::new(),
             stages: Vec::new(),
@@ -131,14 +135,17 @@ impl Driver {
                 .collect(),
             position: 0,
         };
-        if let Behaviour::Requests { stages, .. } = &workload.behaviour {
-            group.stages.resize_with(stages.len(), StageState::default);
-        }
+        let stages = match &workload.behaviour {
+            Behaviour::Requests { stages, .. } => stages.len(),
+            Behaviour::Serve { .. } => 1,
+            Behaviour::Batch { .. } | Behaviour::Io { .. } => 0,
+        };
+        group.stages.resize_with(stages, StageState::default);
         for place in places {
-            let task = sim.create(&workload.task)?;
+            let task = sim.create(workload.task_at(place))?;
             group.tasks.push(task);
-            if let Behaviour::Requests { .. } = workload.behaviour {
-                group.stages[place].idle.push_back(task);
+            if let Some(stage) = group.stages.get_mut(place) {
+                stage.idle.push_back(task);
             }
             self.roles.push(Role {
                 group: group.index,
@@ -165,6 +172,7 @@ impl Driver {
                 }
             }
             Behaviour::Requests { .. } => self.plan_arrival(sim, group),
+            Behaviour::Serve { .. } => {}
             Behaviour::Batch { .. } => {
                 for task in self.groups[group].tasks.clone() {
                     sim.give(task, f64::INFINITY)?;
@@ -218,7 +226,7 @@ impl Driver {
     /// What all tasks are called in pictures.
     pub fn labels(&self) -> Vec<TaskLabel> {
         let label = |role: &Role| {
-            let task = &self.groups[role.group].spec.task;
+            let task = self.groups[role.group].spec.task_at(role.place);
             TaskLabel::new(&task.name, task.class)
         };
         self.roles.iter().map(label).collect()
@@ -347,6 +355,7 @@ impl Driver {
         stage: usize,
     ) -> Result<()> {
         if !self.is_delay(group, stage) {
+            let (group, stage) = self.served_at(group, stage);
             self.groups[group].stages[stage].queue.push_back(slot);
             return self.wake_worker(sim, group, stage);
         }
@@ -363,6 +372,16 @@ impl Driver {
             Behaviour::Requests { stages, .. } => stages[stage].is_delay(),
             _ => false,
         }
+    }
+
+    /// Where requests of a stage wait for its workers: there, or at the workload that serves it.
+    fn served_at(&self, group: usize, stage: usize) -> (usize, usize) {
+        let by = match &self.groups[group].spec.behaviour {
+            Behaviour::Requests { stages, .. } => stages[stage].by,
+            _ => None,
+        };
+        let server = by.and_then(|by| self.groups.iter().find(|other| other.number == by));
+        server.map_or((group, stage), |server| (server.index, 0))
     }
 
     /// A request has waited beside the CPU.
@@ -425,11 +444,10 @@ impl Driver {
 
     /// A worker has served a request.
     fn served(&mut self, sim: &mut Simulation, worker: TaskId, slot: usize) -> Result<()> {
-        let place = self.roles[worker.index()].place;
         self.roles[worker.index()].request = None;
         if let Some(request) = self.requests.get(slot) {
             request.worker = None;
-            request.served_ns += request.demands_ns[place];
+            request.served_ns += request.demands_ns[request.stage];
             self.leave(sim, slot)?;
         }
         self.take_next(sim, worker)

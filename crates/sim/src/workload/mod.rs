@@ -19,6 +19,31 @@ pub struct Workload {
     pub behaviour: Behaviour,
 }
 
+impl Workload {
+    /// What the tasks at a place are: the workers of a stage, or any task without stages.
+    pub(crate) fn task_at(&self, place: usize) -> &TaskSpec {
+        match &self.behaviour {
+            Behaviour::Requests { stages, .. } => {
+                let own = stages.get(place).and_then(|stage| stage.task.as_deref());
+                own.unwrap_or(&self.task)
+            }
+            _ => &self.task,
+        }
+    }
+
+    /// All kinds of tasks that it has.
+    pub(crate) fn tasks(&self) -> Vec<&TaskSpec> {
+        match &self.behaviour {
+            Behaviour::Requests { stages, .. } => {
+                let works = |place: &usize| stages[*place].workers > 0;
+                let places = (0..stages.len()).filter(works);
+                places.map(|place| self.task_at(place)).collect()
+            }
+            _ => vec![&self.task],
+        }
+    }
+}
+
 /// What a group of tasks does.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Behaviour {
@@ -35,6 +60,11 @@ pub enum Behaviour {
     },
     /// Tasks that always have work.
     Batch {
+        /// How many.
+        tasks: usize,
+    },
+    /// Tasks that serve stages of other workloads' requests, which wait in one queue for them.
+    Serve {
         /// How many.
         tasks: usize,
     },
@@ -81,17 +111,22 @@ pub struct TraceRequest {
 /// A stage of a service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
-    /// Worker tasks. 0: requests need none here, they wait beside the CPU, as for a network or a
-    /// database elsewhere.
+    /// Worker tasks of its own. 0 without `by`: requests need none here, they wait beside the CPU, as
+    /// for a network or a database elsewhere.
     pub workers: usize,
+    /// Instead of workers of its own: those of this workload of the scenario, by its index, which
+    /// [serves](Behaviour::Serve).
+    pub by: Option<usize>,
     /// Demand of a request here; without workers how long it waits.
     pub demand: Distribution,
+    /// What its workers are, where they are not like the workload's other tasks.
+    pub task: Option<Box<TaskSpec>>,
 }
 
 impl Stage {
     /// Whether requests only wait here.
     pub fn is_delay(&self) -> bool {
-        self.workers == 0
+        self.workers == 0 && self.by.is_none()
     }
 
     /// Mean work of a request here, ns.

@@ -146,7 +146,9 @@ impl Grid {
                 },
                 stages: vec![Stage {
                     workers: (4 * machine.nr_lanes).max(64),
+                    by: None,
                     demand: Distribution::Exponential(self.demand_ns),
+                    task: None,
                 }],
                 deadline_ns: None,
                 quality: Quality::AllOrNothing,

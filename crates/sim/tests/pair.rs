@@ -1,0 +1,234 @@
+//! Pairing: I/O-bound and CPU-bound work on lanes of their own, and cores that have both.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use sidelane_sim::*;
+use sidelane_topology::{Regular, Topology};
+
+const MS: u64 = 1_000_000;
+/// What an I/O-bound task computes for each request, and how long its device takes.
+const REQUEST_NS: f64 = 0.2 * MS as f64;
+const WAIT_NS: u64 = MS;
+/// One in so many waits is longer than any lane is held.
+const LONG: u64 = 10;
+const LONG_WAIT_NS: u64 = 12 * MS;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mode {
+    Plain,
+    Retain,
+    Pair,
+}
+
+impl Mode {
+    fn settings(self) -> Settings {
+        Settings {
+            retention: (self != Mode::Plain).then(Retention::default),
+            pairing: (self == Mode::Pair).then(|| Pairing {
+                period_ns: 50 * MS,
+                ..Pairing::default()
+            }),
+            ..Settings::default()
+        }
+    }
+}
+
+/// I/O-bound tasks, which wait for a device after each request, and CPU-bound ones.
+struct Mix {
+    sim: Simulation,
+    io: Vec<TaskId>,
+    cpu: Vec<TaskId>,
+    requests: u64,
+    /// Some waits are long.
+    varied: bool,
+}
+
+impl Mix {
+    fn new(cores: u32, mode: Mode, nr_io: usize, nr_cpu: usize) -> Mix {
+        let topology = Topology::regular(&Regular::one_package(cores, 2)).unwrap();
+        let speeds = Interference::ThreadPerf(vec![1.0, 0.6]);
+        let machine = Machine::new(&topology, speeds, Costs::default()).unwrap();
+        let mut sim = Simulation::new(machine, &Kind::Sidelane(mode.settings())).unwrap();
+        let mut create = |name: &str, count: usize| -> Vec<TaskId> {
+            let spec = TaskSpec::new(name, Class::Normal);
+            (0..count).map(|_| sim.create(&spec).unwrap()).collect()
+        };
+        let (io, cpu) = (create("io", nr_io), create("cpu", nr_cpu));
+        let mut mix = Mix {
+            sim,
+            io,
+            cpu,
+            requests: 0,
+            varied: false,
+        };
+        for id in mix.cpu.clone() {
+            mix.sim.give(id, f64::INFINITY).unwrap();
+        }
+        for token in 0..nr_io as u64 {
+            mix.sim.set_timer(1, token);
+        }
+        mix
+    }
+
+    fn until(&mut self, until_ns: u64) {
+        while let Some(occurrence) = self.sim.next(until_ns).unwrap() {
+            match occurrence {
+                Occurrence::Done(id) => {
+                    self.requests += 1;
+                    let long = self.varied && self.requests.is_multiple_of(LONG);
+                    let wait_ns = if long { LONG_WAIT_NS } else { WAIT_NS };
+                    let wakes_ns = self.sim.now_ns() + wait_ns;
+                    let token = self.io.iter().position(|io| *io == id).unwrap();
+                    self.sim.set_timer(wakes_ns, token as u64);
+                }
+                Occurrence::Timer(token) => {
+                    let id = self.io[token as usize];
+                    self.sim.give(id, REQUEST_NS).unwrap();
+                }
+            }
+        }
+        self.sim.account();
+    }
+
+    /// Requests, and work of the CPU-bound tasks, ms, in the time from one moment to another.
+    fn measure(&mut self, from_ns: u64, until_ns: u64) -> (u64, f64) {
+        let work = |mix: &Mix| -> f64 {
+            let of = |id: &TaskId| mix.sim.task_totals(*id).work_ns;
+            mix.cpu.iter().map(of).sum::<f64>() / MS as f64
+        };
+        self.until(from_ns);
+        let (requests, before) = (self.requests, work(self));
+        self.until(until_ns);
+        (self.requests - requests, work(self) - before)
+    }
+}
+
+#[test]
+fn retention_brings_the_requests_and_pairing_more_of_both() {
+    let run = |mode| {
+        let mut mix = Mix::new(4, mode, 8, 8);
+        let measured = mix.measure(500 * MS, 2500 * MS);
+        println!("{mode:?}: {measured:?}, {:?}", mix.sim.counters());
+        measured
+    };
+    let [plain, retain, pair] = [Mode::Plain, Mode::Retain, Mode::Pair].map(run);
+    assert!(retain.0 > 3 * plain.0, "requests {plain:?}, {retain:?}");
+    assert!(2 * pair.0 > 3 * retain.0, "requests {retain:?}, {pair:?}");
+    assert!(pair.1 > 1.03 * retain.1, "computation {retain:?}, {pair:?}");
+}
+
+#[test]
+fn without_io_bound_work_nothing_is_lost() {
+    for count in [4, 8, 13] {
+        let run = |mode| Mix::new(4, mode, 0, count).measure(0, 2000 * MS).1;
+        let (plain, pair) = (run(Mode::Plain), run(Mode::Pair));
+        println!("{count} tasks: {plain} ms, paired {pair} ms");
+        assert!((pair / plain - 1.0).abs() < 0.02, "{plain}, then {pair}");
+    }
+}
+
+/// I/O-bound tasks on the first half of the cores, one a lane, CPU-bound ones on the others.
+fn sorted(cores: u32, mode: Mode) -> Mix {
+    let tasks = cores as usize;
+    let mut mix = Mix::new(cores, mode, tasks, tasks);
+    mix.sim.keep_records();
+    let all: Vec<TaskId> = mix.io.iter().chain(&mix.cpu).copied().collect();
+    let lanes: Vec<Vec<u32>> = mix
+        .sim
+        .machine()
+        .cores
+        .iter()
+        .map(|core| core.lanes.clone())
+        .collect();
+    for (index, id) in all.iter().enumerate() {
+        mix.sim.set_cpus(*id, Some(&lanes[index / 2])).unwrap();
+    }
+    mix.until(100 * MS);
+    for id in all {
+        mix.sim.set_cpus(id, None).unwrap();
+    }
+    mix
+}
+
+/// Of each core, how many I/O-bound and CPU-bound tasks ran there last.
+fn homes(mix: &mut Mix) -> Vec<[usize; 2]> {
+    let cores = mix.sim.machine().cores.clone();
+    let mut last = vec![None; mix.io.len() + mix.cpu.len()];
+    for record in mix.sim.take_records() {
+        if let Step::Run { task, lane } = record.step {
+            last[task.0 as usize] = Some(lane);
+        }
+    }
+    let on = |tasks: &[TaskId], lanes: &[u32]| {
+        let here = |id: &&TaskId| last[id.0 as usize].is_some_and(|cpu| lanes.contains(&cpu));
+        tasks.iter().filter(here).count()
+    };
+    let home = |core: &Core| [on(&mix.io, &core.lanes), on(&mix.cpu, &core.lanes)];
+    cores.iter().map(home).collect()
+}
+
+#[test]
+fn a_sorted_start_is_mixed_in_a_bounded_number_of_swaps() {
+    for cores in [2, 4, 8, 24] {
+        let mut before = sorted(cores, Mode::Retain);
+        let retain = before.measure(1500 * MS, 2000 * MS);
+        drop(before);
+        let mut mix = sorted(cores, Mode::Pair);
+        let pair = mix.measure(1500 * MS, 2000 * MS);
+        let (homes, counters) = (homes(&mut mix), mix.sim.counters());
+        println!(
+            "{cores} cores: {} swaps, {retain:?}, {pair:?}, {homes:?}",
+            counters.swaps
+        );
+        assert!(homes.iter().all(|home| *home == [1, 1]), "{homes:?}");
+        // each swap takes two tasks
+        assert_eq!(counters.swaps, u64::from(cores), "{counters:?}");
+        assert!(pair.1 > 1.2 * retain.1, "computation {retain:?}, {pair:?}");
+    }
+}
+
+#[test]
+fn computation_that_fills_the_io_lane_hands_it_back_at_once() {
+    let run = |mode| {
+        let mut mix = Mix::new(1, mode, 1, 3);
+        mix.varied = true;
+        mix.until(500 * MS);
+        mix.sim.keep_records();
+        mix.until(2000 * MS);
+        let (mut wakes_ns, mut slowest_ns) = (None, 0);
+        for record in mix.sim.take_records() {
+            match record.step {
+                Step::Wake { task } if task == mix.io[0] => wakes_ns = Some(record.at_ns),
+                Step::Run { task, .. } if task == mix.io[0] => {
+                    let from_ns = wakes_ns.take().unwrap_or(record.at_ns);
+                    slowest_ns = slowest_ns.max(record.at_ns - from_ns);
+                }
+                _ => {}
+            }
+        }
+        (slowest_ns, mix.sim.counters().hand_backs)
+    };
+    let (retain, pair) = (run(Mode::Retain), run(Mode::Pair));
+    println!("slowest wake-up, hand-backs: {retain:?}, paired {pair:?}");
+    assert!(retain.0 > MS && retain.1 == 0, "{retain:?}");
+    assert!(pair.1 > 20, "{pair:?}");
+    assert!(pair.0 < 20_000, "a kick and a switch: {pair:?}");
+}
+
+/// Work of each CPU-bound task, ms.
+fn shares(mix: &Mix) -> Vec<f64> {
+    let of = |id: &TaskId| mix.sim.task_totals(*id).work_ns / MS as f64;
+    mix.cpu.iter().map(of).collect()
+}
+
+#[test]
+fn computation_is_not_starved_beside_much_io_bound_work() {
+    // more than the I/O lane can do
+    let mut mix = Mix::new(1, Mode::Pair, 12, 2);
+    mix.until(2000 * MS);
+    let shares = shares(&mix);
+    println!("{shares:?} ms, {} requests", mix.requests);
+    // what two lanes do at once, among 14
+    let fair = 2.0 * 0.6 * 2000.0 / 14.0;
+    assert!(shares.iter().all(|ms| *ms > fair), "{shares:?}");
+}

@@ -1,0 +1,238 @@
+//! Retention: lanes that are held for tasks that are soon back, and for how long.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use sidelane_sim::*;
+use sidelane_topology::{Regular, Topology};
+
+const MS: u64 = 1_000_000;
+
+/// How good a time-out is whose best is `best_ns`: 1000000 there, less by the square of the ratio's logarithm.
+fn goodness(timeout_ns: u64, best_ns: u64) -> u64 {
+    let off = (timeout_ns as f64 / best_ns as f64).ln();
+    (1e6 / (1.0 + off * off)) as u64
+}
+
+/// After so many periods of such a response.
+fn settle(search: &mut TimeoutSearch, periods: usize, response: impl Fn(u64) -> (u64, u64)) -> f64 {
+    for _ in 0..periods {
+        let (work, returns) = response(search.now_ns());
+        search.step(work, returns);
+    }
+    search.desired_ns() as f64 / MS as f64
+}
+
+#[test]
+fn the_best_timeout_is_found_within_a_step_and_followed() {
+    let mut search = TimeoutSearch::new(&Retention::default());
+    for best_ms in [5.0, 1.0, 8.0, 0.4] {
+        let best_ns = (best_ms * MS as f64) as u64;
+        let found_ms = settle(&mut search, 200, |ns| {
+            (goodness(ns, best_ns), goodness(ns, best_ns))
+        });
+        println!("best {best_ms} ms, found {found_ms} ms");
+        assert!(
+            (best_ms / 1.11..best_ms * 1.11).contains(&found_ms),
+            "best {best_ms} ms, found {found_ms} ms"
+        );
+    }
+}
+
+#[test]
+fn both_groups_have_to_gain_and_one_that_does_nothing_has_no_say() {
+    let start = Retention::default();
+    let mut search = TimeoutSearch::new(&start);
+    // flat
+    assert_eq!(settle(&mut search, 400, |_| (1000, 1000)), 3.0);
+    // what one gains the other loses
+    let opposed = |ns| (goodness(ns, MS / 2), 2_000_000 - goodness(ns, MS / 2));
+    assert_eq!(settle(&mut search, 400, opposed), 3.0);
+    // nothing at all
+    assert_eq!(settle(&mut search, 400, |_| (0, 0)), 3.0);
+    // only tasks that come back, the sooner the better
+    let found_ms = settle(&mut search, 400, |ns| (0, u64::MAX / 2 - ns));
+    assert_eq!(found_ms, start.min_ns as f64 / MS as f64);
+    // only others
+    let found_ms = settle(&mut search, 400, |ns| (ns, 0));
+    assert_eq!(found_ms, start.max_ns as f64 / MS as f64);
+}
+
+/// A task that computes for 0.2 ms and then waits for a device for so long, beside one without an end.
+struct Pair {
+    sim: Simulation,
+    io: TaskId,
+    cpu: TaskId,
+    requests: u64,
+}
+
+impl Pair {
+    fn new(lanes: u32, retention: Option<Retention>, other: Class) -> Pair {
+        let topology = Topology::regular(&Regular::one_package(1, lanes)).unwrap();
+        let interference = Interference::ThreadPerf(vec![1.0; lanes as usize]);
+        let costs = Costs {
+            tick_ns: MS,
+            ..Costs::none()
+        };
+        let machine = Machine::new(&topology, interference, costs).unwrap();
+        let settings = Settings {
+            retention,
+            ..Settings::default()
+        };
+        let mut sim = Simulation::new(machine, &Kind::Sidelane(settings)).unwrap();
+        sim.keep_records();
+        let io = sim.create(&TaskSpec::new("io", Class::Normal)).unwrap();
+        let cpu = sim.create(&TaskSpec::new("cpu", other)).unwrap();
+        sim.give(cpu, f64::INFINITY).unwrap();
+        sim.set_timer(1, 0);
+        Pair {
+            sim,
+            io,
+            cpu,
+            requests: 0,
+        }
+    }
+
+    /// Goes on until then; `wait_ns(n)`: how long the n-th wait is.
+    fn until(&mut self, until_ns: u64, wait_ns: impl Fn(u64) -> u64) {
+        while let Some(occurrence) = self.sim.next(until_ns).unwrap() {
+            match occurrence {
+                Occurrence::Done(_) => {
+                    self.requests += 1;
+                    let wakes_ns = self.sim.now_ns() + wait_ns(self.requests);
+                    self.sim.set_timer(wakes_ns, 0);
+                }
+                Occurrence::Timer(_) => self.sim.give(self.io, 0.2 * MS as f64).unwrap(),
+            }
+        }
+    }
+
+    /// Times at which a task began to run.
+    fn began_ns(&mut self, wanted: TaskId) -> Vec<u64> {
+        let records = self.sim.take_records();
+        let runs = records.iter().filter_map(|record| match record.step {
+            Step::Run { task, .. } if task == wanted => Some(record.at_ns),
+            _ => None,
+        });
+        runs.collect()
+    }
+}
+
+/// Fixed: what is looked at is not the search.
+fn fixed() -> Option<Retention> {
+    Some(Retention {
+        period_ns: 0,
+        ..Retention::default()
+    })
+}
+
+#[test]
+fn a_lane_is_held_and_switches_are_saved() {
+    let run = |retention| {
+        let mut pair = Pair::new(1, retention, Class::Batch);
+        pair.until(500 * MS, |_| MS);
+        let cpu = pair.cpu;
+        (pair.began_ns(cpu).len(), pair.requests, pair.sim.counters())
+    };
+    let (switched, requests, counters) = run(None);
+    let (held, requests_held, counters_held) = run(fixed());
+    println!(
+        "{switched} switches, {requests} requests; held: {held}, {requests_held}, {counters_held:?}"
+    );
+    assert_eq!(counters.retentions + counters.held_ns, 0);
+    // once it is known that it comes back, but for those that wait too long
+    assert!(counters_held.retentions > 300, "{counters_held:?}");
+    assert!(
+        switched > 300 && held < switched / 4,
+        "{switched}, then {held}"
+    );
+    assert!(
+        requests_held >= requests,
+        "{requests}, then {requests_held}"
+    );
+    // all of it was at the cost of the one that waited
+    assert!(
+        counters_held.held_waited_ns >= counters_held.held_ns * 9 / 10,
+        "{counters_held:?}"
+    );
+    assert!(held > 0, "and it is not starved");
+}
+
+#[test]
+fn a_lane_is_released_after_the_timeout() {
+    let mut pair = Pair::new(1, fixed(), Class::Batch);
+    // sixty short waits, then one for good
+    pair.until(400 * MS, |n| if n < 60 { MS } else { 1000 * MS });
+    let counters = pair.sim.counters();
+    assert_eq!(counters.retentions_failed, 1, "{counters:?}");
+    let (io, cpu) = (pair.io, pair.cpu);
+    let records = pair.sim.take_records();
+    let of = |wanted| {
+        let begin =
+            |record: &&Record| matches!(record.step, Step::Run { task, .. } if task == wanted);
+        records
+            .iter()
+            .filter(begin)
+            .map(|record| record.at_ns)
+            .max()
+            .unwrap()
+    };
+    // it ran for 0.2 ms at last, and then the lane was held for 3 ms
+    let waited_ns = of(cpu) - of(io);
+    assert!(
+        (3_200_000..3_250_000).contains(&waited_ns),
+        "{waited_ns} ns"
+    );
+}
+
+#[test]
+fn who_is_seldom_soon_back_is_not_waited_for() {
+    let mut pair = Pair::new(1, fixed(), Class::Normal);
+    pair.until(500 * MS, |_| 8 * MS);
+    let counters = pair.sim.counters();
+    assert_eq!(
+        (counters.retentions, counters.retentions_failed),
+        (0, 0),
+        "{counters:?}"
+    );
+}
+
+#[test]
+fn a_held_lane_is_part_of_the_slice_while_normal_work_waits() {
+    let mut pair = Pair::new(1, fixed(), Class::Normal);
+    pair.until(1000 * MS, |_| MS);
+    let totals = pair.sim.counters();
+    let cpu = pair.cpu;
+    let turns = pair.began_ns(cpu).len();
+    println!("{turns} turns, {totals:?}");
+    // a slice of 10 ms each, in turns
+    assert!((40..200).contains(&turns), "{turns} turns of the other");
+    assert!(totals.retentions > 100, "{totals:?}");
+    assert!(totals.held_ns < 600 * MS, "{totals:?}");
+}
+
+#[test]
+fn the_sibling_lane_is_left_to_others() {
+    // on two lanes nobody has to wait, and nothing is taken from anybody
+    let mut pair = Pair::new(2, fixed(), Class::Normal);
+    pair.until(500 * MS, |_| MS);
+    let counters = pair.sim.counters();
+    assert!(counters.retentions > 300, "{counters:?}");
+    assert_eq!(counters.held_waited_ns, 0, "{counters:?}");
+    let cpu = pair.cpu;
+    assert!(pair.began_ns(cpu).len() < 5);
+}
+
+#[test]
+fn without_tasks_that_wait_nothing_changes() {
+    let run = |retention| {
+        let mut pair = Pair::new(2, retention, Class::Normal);
+        let other = pair
+            .sim
+            .create(&TaskSpec::new("second", Class::Normal))
+            .unwrap();
+        pair.sim.give(other, f64::INFINITY).unwrap();
+        pair.until(500 * MS, |_| 10_000 * MS);
+        let cpu = pair.cpu;
+        pair.began_ns(cpu)
+    };
+    assert_eq!(run(None), run(Some(Retention::default())));
+}

@@ -1,0 +1,121 @@
+//! Slices that a task keeps, and steal barriers that change with load.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use sidelane_sim::*;
+use sidelane_topology::{Regular, Topology};
+
+const MS: u64 = 1_000_000;
+
+fn simulation(shape: &Regular, settings: Settings) -> Simulation {
+    let topology = Topology::regular(shape).unwrap();
+    let interference = Interference::ThreadPerf(vec![1.0; shape.lanes_per_core as usize]);
+    let costs = Costs {
+        tick_ns: MS,
+        ..Costs::none()
+    };
+    let machine = Machine::new(&topology, interference, costs).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::Sidelane(settings)).unwrap();
+    sim.keep_records();
+    sim
+}
+
+fn normal(name: &str) -> TaskSpec {
+    TaskSpec::new(name, Class::Normal)
+}
+
+/// How long a task runs at a stretch, ms, after it has used so much of a slice of 10 ms and slept
+/// for so long, beside one without an end on the same lane.
+fn second_run_ms(keep_slice: bool, used_ms: u64, sleeps_ms: u64) -> f64 {
+    let settings = Settings {
+        keep_slice,
+        ..Settings::default()
+    };
+    let mut sim = simulation(&Regular::one_package(1, 1), settings);
+    let id = sim.create(&normal("sleeper")).unwrap();
+    let other = sim.create(&normal("other")).unwrap();
+    sim.give(id, (used_ms * MS) as f64).unwrap();
+    sim.set_timer(MS / 2, 1);
+    while let Some(occurrence) = sim.next(200 * MS).unwrap() {
+        match occurrence {
+            Occurrence::Done(done) if done == id => {
+                sim.set_timer(sim.now_ns() + sleeps_ms * MS, 0);
+            }
+            Occurrence::Timer(0) => sim.give(id, 50.0 * MS as f64).unwrap(),
+            Occurrence::Timer(_) => sim.give(other, f64::INFINITY).unwrap(),
+            Occurrence::Done(_) => {}
+        }
+    }
+    let of_it = |step: &Step| {
+        matches!(step, Step::Run { task, .. } | Step::Preempt { task, .. } | Step::Sleep { task, .. }
+            if *task == id)
+    };
+    let records = sim.take_records();
+    let at_ns: Vec<u64> = (records.iter())
+        .filter(|record| of_it(&record.step))
+        .map(|record| record.at_ns)
+        .collect();
+    (at_ns[3] - at_ns[2]) as f64 / MS as f64
+}
+
+#[test]
+fn a_slice_is_kept_for_a_moment_unless_half_is_used() {
+    for (keep_slice, used_ms, sleeps_ms, runs_ms) in [
+        (false, 3, 1, 10.0),
+        (true, 3, 1, 7.0),
+        (true, 5, 1, 10.0),
+        (true, 8, 1, 10.0),
+        (true, 3, 12, 10.0),
+    ] {
+        let ran_ms = second_run_ms(keep_slice, used_ms, sleeps_ms);
+        assert!(
+            (runs_ms..runs_ms + 1.1).contains(&ran_ms),
+            "{used_ms} ms used, {sleeps_ms} ms slept: ran for {ran_ms} ms"
+        );
+    }
+}
+
+/// When the one task that waits in the vector of a busy core is stolen by the lane of another
+/// package, which falls idle at 20 ms; none: not at all.
+fn stolen_ms(steal_patience_ns: u64) -> Option<f64> {
+    // nothing else moves it
+    let settings = Settings {
+        steal_patience_ns,
+        slice_ns: 1000 * MS,
+        normal_bound_ns: 1000 * MS,
+        ..Settings::default()
+    };
+    let shape = Regular {
+        packages: 2,
+        ..Regular::one_package(1, 1)
+    };
+    let mut sim = simulation(&shape, settings);
+    let ids = ["first", "ends", "waits"].map(|name| sim.create(&normal(name)).unwrap());
+    sim.give(ids[0], f64::INFINITY).unwrap();
+    sim.give(ids[1], 20.0 * MS as f64).unwrap();
+    while sim.next(MS).unwrap().is_some() {}
+    sim.give(ids[2], f64::INFINITY).unwrap();
+    while sim.next(100 * MS).unwrap().is_some() {}
+    let runs = sim
+        .take_records()
+        .into_iter()
+        .find(|record| record.at_ns > 20 * MS && matches!(record.step, Step::Run { lane: 1, .. }));
+    assert_eq!(
+        runs.is_some(),
+        sim.counters().steals.iter().sum::<u64>() > 0
+    );
+    runs.map(|record| record.at_ns as f64 / MS as f64)
+}
+
+#[test]
+fn a_barrier_falls_for_a_lane_that_idles() {
+    // one task is not enough for another package, but after three times the patience
+    assert_eq!(stolen_ms(0), None);
+    for patience_ms in [1, 5] {
+        let at_ms = stolen_ms(patience_ms * MS).unwrap();
+        let from_ms = (20 + 3 * patience_ms) as f64;
+        assert!(
+            (from_ms..from_ms + 2.0).contains(&at_ms),
+            "stolen at {at_ms} ms with a patience of {patience_ms} ms"
+        );
+    }
+}
