@@ -14,13 +14,14 @@ pub enum After {
 }
 
 /// What the keys do, for the help.
-pub(crate) const HELP: [(&str, &str); 10] = [
+pub(crate) const HELP: [(&str, &str); 11] = [
     ("F1 h ?", "this help"),
     ("F10 q", "quit"),
     ("t Tab", "tasks or cgroups"),
     ("F6 >", "sort by the next column"),
     ("P M", "sort by lanes used, by work"),
     ("W L", "sort by waiting, by the jobs' tail"),
+    ("B F", "sort by lanes borrowed, by lanes forced to idle"),
     ("I", "sort the other way round"),
     ("F4 \\", "only names with these letters; Esc: all"),
     ("Space", "stop the picture; again: go on"),
@@ -52,6 +53,8 @@ pub fn key(state: &mut State, event: KeyEvent) -> After {
         KeyCode::Char('M') => state.sort = Sort::Work,
         KeyCode::Char('W') => state.sort = Sort::Waiting,
         KeyCode::Char('L') => state.sort = Sort::Tail,
+        KeyCode::Char('B') => state.sort = Sort::Borrowed,
+        KeyCode::Char('F') => state.sort = Sort::ForcedIdle,
         KeyCode::Char('I') => state.ascending = !state.ascending,
         KeyCode::Char('\\') | KeyCode::F(4) => state.typing = true,
         KeyCode::Char(' ') => state.paused = !state.paused,

@@ -20,6 +20,10 @@ pub struct Row {
     pub work: f64,
     /// Tasks that waited on the mean.
     pub waiting: f64,
+    /// Lanes that it used, as batch, beside critical work; none where that is unknown.
+    pub borrowed: Option<f64>,
+    /// Lanes that it kept idle, as critical work, while batch waited; none where that is unknown.
+    pub forced_idle: Option<f64>,
     /// 99th percentile of its jobs, ns.
     pub tail_ns: Option<u64>,
 }
@@ -34,6 +38,10 @@ pub enum Sort {
     Work,
     /// Waiting.
     Waiting,
+    /// Borrowed.
+    Borrowed,
+    /// Forced to idle.
+    ForcedIdle,
     /// 99th percentile of jobs.
     Tail,
     /// Thread id.
@@ -44,11 +52,13 @@ pub enum Sort {
 
 impl Sort {
     /// All, in the order of the columns.
-    pub const ALL: [Sort; 6] = [
+    pub const ALL: [Sort; 8] = [
         Sort::Id,
         Sort::Lanes,
         Sort::Work,
         Sort::Waiting,
+        Sort::Borrowed,
+        Sort::ForcedIdle,
         Sort::Tail,
         Sort::Name,
     ];
@@ -65,12 +75,19 @@ impl Sort {
             Sort::Lanes => b.lanes.total_cmp(&a.lanes),
             Sort::Work => b.work.total_cmp(&a.work),
             Sort::Waiting => b.waiting.total_cmp(&a.waiting),
+            Sort::Borrowed => known_first(a.borrowed, b.borrowed),
+            Sort::ForcedIdle => known_first(a.forced_idle, b.forced_idle),
             Sort::Tail => b.tail_ns.cmp(&a.tail_ns),
             Sort::Name => a.name.cmp(&b.name),
             Sort::Id => Ordering::Equal,
         };
         order.then(a.id.cmp(&b.id))
     }
+}
+
+/// Most first, unknown last.
+fn known_first(a: Option<f64>, b: Option<f64>) -> Ordering {
+    b.unwrap_or(-1.0).total_cmp(&a.unwrap_or(-1.0))
 }
 
 /// All rows of a table.
@@ -83,6 +100,8 @@ pub(crate) fn rows(interval: &Interval, table: Table) -> Vec<Row> {
         lanes: usage.raw_ns as f64 / elapsed_ns,
         work: usage.mt1_ns as f64 / elapsed_ns,
         waiting: usage.waiting_ns as f64 / elapsed_ns,
+        borrowed: usage.borrowed_ns.map(|ns| ns as f64 / elapsed_ns),
+        forced_idle: usage.forced_idle_ns.map(|ns| ns as f64 / elapsed_ns),
         tail_ns: usage.jobs.quantile(Quantile::P99),
     };
     let tasks = interval.tasks.iter();

@@ -123,17 +123,21 @@ fn draw_table(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let rows = state.rows();
     let shown = rows.iter().skip(state.first).map(cells);
     let heads = Sort::ALL.map(|sort| head(state, sort));
-    let [id, lanes, work, waiting, tail, name] = heads;
+    let [id, lanes, work, waiting, borrowed, forced, tail, name] = heads;
     let class = Cell::new("CLASS");
-    let header = [id, class, lanes, work, waiting, tail, name];
+    let header = [
+        id, class, lanes, work, waiting, borrowed, forced, tail, name,
+    ];
     let header = ratatui::widgets::Row::new(header).style(Style::new().reversed());
     let widths = [
-        Constraint::Length(10),
         Constraint::Length(8),
+        Constraint::Length(8),
+        Constraint::Length(6),
+        Constraint::Length(6),
+        Constraint::Length(6),
+        Constraint::Length(6),
         Constraint::Length(7),
-        Constraint::Length(7),
-        Constraint::Length(7),
-        Constraint::Length(10),
+        Constraint::Length(8),
         Constraint::Min(16),
     ];
     frame.render_widget(
@@ -149,6 +153,8 @@ fn head(state: &State, sort: Sort) -> Cell<'static> {
         (Sort::Lanes, _) => "LANES",
         (Sort::Work, _) => "WORK",
         (Sort::Waiting, _) => "WAIT",
+        (Sort::Borrowed, _) => "BORR.",
+        (Sort::ForcedIdle, _) => "FORCED",
         (Sort::Tail, _) => "P99 ms",
         (Sort::Name, Table::Tasks) => "NAME",
         (Sort::Name, Table::Cgroups) => "CGROUP",
@@ -162,16 +168,16 @@ fn head(state: &State, sort: Sort) -> Cell<'static> {
 }
 
 fn cells(row: &Row) -> ratatui::widgets::Row<'static> {
-    let tail = row
-        .tail_ns
-        .map_or("-".into(), |ns| format!("{:.2}", ns as f64 / 1e6));
+    let known = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
     let cells = [
         row.id.to_string(),
         name(row.class).to_owned(),
         format!("{:.2}", row.lanes),
         format!("{:.2}", row.work),
         format!("{:.2}", row.waiting),
-        tail,
+        known(row.borrowed),
+        known(row.forced_idle),
+        known(row.tail_ns.map(|ns| ns as f64 / 1e6)),
         row.name.clone(),
     ];
     ratatui::widgets::Row::new(cells).style(Style::new().fg(map::color(row.class)))

@@ -35,17 +35,16 @@ impl Screen {
         })
     }
 
-    /// Shows a sample, and does what keys say for so long. False: a key or `stop` ends it.
+    /// Shows a sample from now on.
+    pub fn push(&mut self, sample: Sample) {
+        self.state.push(sample);
+    }
+
+    /// Does what keys say for so long. False: a key or `stop` ends it.
     ///
     /// # Errors
     /// The terminal is gone.
-    pub fn show(
-        &mut self,
-        sample: Sample,
-        length: Duration,
-        stop: &AtomicBool,
-    ) -> Result<bool, Error> {
-        self.state.push(sample);
+    pub fn wait(&mut self, length: Duration, stop: &AtomicBool) -> Result<bool, Error> {
         let end = Instant::now() + length;
         loop {
             self.terminal.draw(|frame| draw(&self.state, frame))?;

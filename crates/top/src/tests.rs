@@ -25,6 +25,7 @@ fn sample(cores: u32, tasks: u32) -> Sample {
         elapsed_ns: S,
         by_density_ns: vec![S, 0],
         lanes: vec![lane(core * 2), lane(core * 2 + 1)],
+        ..CoreTotals::default()
     };
     let task = |pid: u32| TaskTotals {
         pid,
@@ -36,6 +37,8 @@ fn sample(cores: u32, tasks: u32) -> Sample {
             waiting_ns: u64::from(pid),
             runs: 1,
             jobs: LogHistogram::of([u64::from(pid) * 1_000_000]),
+            borrowed_ns: Some(u64::from(pid) * S / 100),
+            forced_idle_ns: Some(S / 4),
         },
         ..TaskTotals::default()
     };
@@ -108,6 +111,20 @@ fn a_small_terminal_shows_all_parts() {
 }
 
 #[test]
+fn what_is_unknown_is_no_0() {
+    let known = text(&showing(2, 30), 80, 24)[7].clone();
+    assert!(known.contains("0.01") && known.contains("0.25"), "{known}");
+    let mut state = State::default();
+    let mut unknown = sample(2, 1);
+    unknown.interval.tasks[0].usage.borrowed_ns = None;
+    unknown.interval.tasks[0].usage.forced_idle_ns = None;
+    state.push(unknown);
+    let line = text(&state, 80, 24)[7].clone();
+    let columns: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(columns[5..7], ["-", "-"], "{line}");
+}
+
+#[test]
 fn the_map_has_the_colours_of_classes() {
     let terminal = screen(&showing(2, 1), 80, 24);
     let buffer = terminal.backend().buffer();
@@ -156,6 +173,13 @@ fn keys_sort_filter_and_quit() {
     assert_eq!(names(&state)[0], "task30");
     press(&mut state, KeyCode::Char('I'));
     assert_eq!(names(&state)[0], "task1");
+    press(&mut state, KeyCode::Char('I'));
+    press(&mut state, KeyCode::Char('B'));
+    assert_eq!(names(&state)[0], "task30");
+    press(&mut state, KeyCode::Char('F'));
+    assert_eq!(names(&state)[0], "task1", "equal ones by id");
+    press(&mut state, KeyCode::Char('L'));
+    press(&mut state, KeyCode::Char('I'));
     press(&mut state, KeyCode::F(4));
     for character in "q2".chars() {
         assert_eq!(
