@@ -30,5 +30,6 @@ mod svg;
 pub mod sys;
 pub mod text;
 pub mod tracefs;
+mod turns;
 
 pub use error::{Error, Result};

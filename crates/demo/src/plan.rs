@@ -5,6 +5,7 @@ use crate::experiment::{Experiment, Observer};
 use crate::machine::Machine;
 use crate::message::Message;
 use crate::sys::find_program;
+use crate::turns::rotated;
 use crate::{batch, driver, redis};
 use serde::{Deserialize, Serialize};
 use sidelane_topology::Topology;
@@ -185,13 +186,9 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// The configurations in the order of one repetition (from 0): rotated by one each time, so
-    /// that a machine whose speed drifts favours none of them.
+    /// The configurations in the order of one repetition (from 0).
     pub fn order(&self, repetition: u32) -> Vec<Configuration> {
-        let mut order = self.configurations.clone();
-        let count = order.len().max(1);
-        order.rotate_left(repetition as usize % count);
-        order
+        rotated(self.configurations.clone(), repetition)
     }
 
     /// The seed of one workload's random numbers in one repetition: the same for all

@@ -10,6 +10,7 @@ use crate::experiment::Observer;
 use crate::machine::{Cgroups, Machine};
 use crate::reference;
 use crate::scheduler::Scheduler;
+use crate::turns::take_turns;
 use sidelane_metrics::latency::Summary;
 use sidelane_topology::Topology;
 use std::path::{Path, PathBuf};
@@ -33,18 +34,15 @@ pub(super) fn measure(
         ));
     }
     observer.message(Message::Machine(driver::facts(&machine)?))?;
-    let mut driver = Driver::set_up(plan, sidelane, stop, machine)?;
-    for repetition in 0..plan.repetitions {
-        for setup in plan.setups(repetition) {
-            let (number, of) = (repetition + 1, plan.repetitions);
-            observer.progress(&format!("repetition {number}/{of}: {setup}"));
-            let units_per_core_s = reference::steady_compute_speed(&driver.machine)?;
-            observer.message(Message::Speed(units_per_core_s))?;
-            let run = driver.run(setup, repetition, units_per_core_s)?;
-            observer.message(Message::Run(run))?;
-        }
-    }
-    observer.message(Message::Done)
+    let mut driver = Driver::set_up(plan, sidelane, stop, machine.clone())?;
+    let setups = |repetition| plan.setups(repetition);
+    take_turns(
+        &machine,
+        plan.repetitions,
+        setups,
+        observer,
+        |setup, repetition, speed| driver.run(setup, repetition, speed),
+    )
 }
 
 /// Everything that is alive while measuring; processes before cgroups.

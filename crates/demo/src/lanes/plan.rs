@@ -3,6 +3,7 @@
 use super::{Message, Setup, driver};
 use crate::error::{Error, Result};
 use crate::experiment::{Experiment, Observer};
+use crate::turns::rotated;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -41,9 +42,7 @@ impl Default for LanesPlan {
 impl LanesPlan {
     /// The setups, in an order that rotates with each repetition.
     pub fn setups(&self, repetition: u32) -> Vec<Setup> {
-        let mut setups = Setup::ALL.to_vec();
-        setups.rotate_left(repetition as usize % Setup::ALL.len());
-        setups
+        rotated(Setup::ALL.to_vec(), repetition)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Message, driver};
 use crate::error::{Error, Result};
 use crate::experiment::{Experiment, Observer};
+use crate::turns::rotated;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
@@ -89,13 +90,8 @@ impl LevelsPlan {
     pub fn setups(&self, lanes: usize, repetition: u32) -> Vec<Setup> {
         let levels = || (1..=lanes).map(Level::Fixed).chain([Level::Controlled]);
         let of = |sidelane| move |level| Setup { sidelane, level };
-        let mut setups: Vec<Setup> = levels()
-            .map(of(false))
-            .chain(levels().map(of(true)))
-            .collect();
-        let first = repetition as usize % setups.len();
-        setups.rotate_left(first);
-        setups
+        let setups = levels().map(of(false)).chain(levels().map(of(true)));
+        rotated(setups.collect(), repetition)
     }
 }
 

@@ -36,8 +36,7 @@ pub(super) fn measure(
     let mut driver = Driver::set_up(plan, sidelane, stop, machine)?;
     for (setup, repetitions) in plan.order() {
         observer.progress(&format!("{setup}: repetitions {repetitions:?}"));
-        observer.message(Message::Speed(driver.calibrate()?))?;
-        let runs = driver.runs(setup, repetitions)?;
+        let runs = driver.runs(setup, repetitions, observer)?;
         if setup == Setup::Alone && driver.alone_p99_ns == 0 {
             driver.alone_p99_ns = median_p99_ns(&runs);
             observer.message(Message::Run(Finding::Alone(driver.alone_p99_ns)))?;
@@ -92,8 +91,11 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Finds the speed of a core, from which demands are made; units of work a second.
+    /// Finds the speed of a core, from which demands are made; units of work a second. It is taken before
+    /// each run, so that demands and the load stay what they are while the machine's speed drifts. Batch
+    /// is stopped afterwards.
     fn calibrate(&mut self) -> Result<f64> {
+        self.batch.stop()?;
         self.units_per_core_s = reference::steady_compute_speed(&self.machine)?;
         Ok(self.units_per_core_s)
     }
@@ -102,7 +104,15 @@ impl<'a> Driver<'a> {
         (self.alone_p99_ns as f64 * factor) as u64
     }
 
-    /// Attaches what a setup needs, and lets batch run if it has any.
+    /// Lets batch run if the setup has any.
+    fn resume(&self, setup: Setup) -> Result<()> {
+        match setup {
+            Setup::Alone => Ok(()),
+            _ => self.batch.resume(self.machine.lane_count()),
+        }
+    }
+
+    /// Attaches what a setup needs.
     fn begin(&self, setup: Setup) -> Result<Option<Scheduler>> {
         let (critical, batch) = (self.cgroups.path("critical"), self.cgroups.path("batch"));
         let borrow = match setup {
@@ -117,9 +127,7 @@ impl<'a> Driver<'a> {
             "[scheduler]\n{borrow}\n[[rule]]\nmatch = \"cgroup:{critical}\"\nclass = \"critical\"\n\n\
              [[rule]]\nmatch = \"cgroup:{batch}\"\nclass = \"batch\"\n"
         );
-        let scheduler = Scheduler::attach_configured(&self.sidelane, &text)?;
-        self.batch.resume(self.machine.lane_count())?;
-        Ok(Some(scheduler))
+        Scheduler::attach_configured(&self.sidelane, &text).map(Some)
     }
 
     fn end(&self, scheduler: Option<Scheduler>) -> Result<()> {
@@ -128,15 +136,25 @@ impl<'a> Driver<'a> {
     }
 
     /// Sets the machine up once, lets it settle under load if that takes time, and measures.
-    fn runs(&mut self, setup: Setup, repetitions: Range<u32>) -> Result<Vec<Run>> {
+    fn runs(
+        &mut self,
+        setup: Setup,
+        repetitions: Range<u32>,
+        observer: &mut dyn Observer<Message>,
+    ) -> Result<Vec<Run>> {
         let scheduler = self.begin(setup)?;
         std::thread::sleep(SETTLE);
         if matches!(setup, Setup::Objective(_)) {
+            observer.message(Message::Speed(self.calibrate()?))?;
+            self.resume(setup)?;
             self.settle()?;
         }
-        let runs = repetitions
-            .map(|repetition| self.run(setup, repetition))
-            .collect::<Result<_>>()?;
+        let mut runs = Vec::new();
+        for repetition in repetitions {
+            observer.message(Message::Speed(self.calibrate()?))?;
+            self.resume(setup)?;
+            runs.push(self.run(setup, repetition)?);
+        }
         self.end(scheduler)?;
         Ok(runs)
     }
@@ -157,6 +175,7 @@ impl<'a> Driver<'a> {
         Ok(Run {
             setup,
             repetition,
+            units_per_core_s: self.units_per_core_s,
             latency: Summary::of(&mut outcome.latency_ns),
             batch_bytes_per_s: (after - before) as f64 / elapsed.as_secs_f64(),
         })
@@ -194,8 +213,10 @@ impl<'a> Driver<'a> {
             })
         };
         let schedule: Vec<Arrival> = loads.iter().flat_map(part).collect();
-        let scheduler = self.begin(Setup::Objective(factor))?;
+        let setup = Setup::Objective(factor);
+        let scheduler = self.begin(setup)?;
         std::thread::sleep(SETTLE);
+        self.resume(setup)?;
         self.settle()?;
         let sampler = Sampler::start(&self.sidelane, &self.batch)?;
         let outcome = self.serve(&schedule)?;

@@ -65,6 +65,8 @@ pub struct Run {
     pub setup: Setup,
     /// From 0.
     pub repetition: u32,
+    /// Speed of a core just before, units of work a second.
+    pub units_per_core_s: f64,
     /// Of the requests, from the intended moment.
     pub latency: Summary,
     /// Input that batch compressed, bytes a second.

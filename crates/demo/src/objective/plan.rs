@@ -38,8 +38,8 @@ impl Default for ObjectivePlan {
             repetitions: 10,
             factors: vec![1.2, 1.5, 2.0],
             load: 0.24,
-            mean_demand_ms: 2.5,
-            run_ms: 7_000,
+            mean_demand_ms: 5.0,
+            run_ms: 10_000,
             settle_ms: 60_000,
             step_ms: 15_000,
         }
@@ -120,7 +120,7 @@ impl Experiment for ObjectivePlan {
         let steps = u64::from(self.step_ms > 0);
         let settles = self.settle_ms * (self.factors.len() as u64 + steps);
         let all_ms = runs * self.run_ms + settles + 3 * self.step_ms;
-        all_ms as f64 / 1000.0 + 5.0 * self.order().len() as f64
+        all_ms as f64 / 1000.0 + 1.5 * runs as f64 + 5.0 * self.order().len() as f64
     }
 
     fn programs(&self) -> Result<Vec<PathBuf>> {

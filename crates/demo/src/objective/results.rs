@@ -39,7 +39,8 @@ pub struct Row {
     pub kept: Option<usize>,
     /// Input that batch compressed, MB a second.
     pub batch_mb_per_s: Spread,
-    /// The same as a multiple of the median under borrow-idle.
+    /// The same as a multiple of the median under borrow-idle, each divided by the speed of a core just
+    /// before its run.
     pub batch_against_idle: Option<Spread>,
 }
 
@@ -89,8 +90,9 @@ fn row(runs: &[Run], setup: Setup, alone_p99_ms: f64) -> Option<Row> {
         Setup::Alone | Setup::BorrowIdle => None,
     };
     let idle = runs.iter().filter(|run| run.setup == Setup::BorrowIdle);
-    let idle = Spread::of(&idle.map(|run| run.batch_bytes_per_s).collect::<Vec<_>>())?.median;
-    let ratios: Vec<f64> = own.iter().map(|run| run.batch_bytes_per_s / idle).collect();
+    let at_speed = |run: &Run| run.batch_bytes_per_s / run.units_per_core_s;
+    let idle = Spread::of(&idle.map(at_speed).collect::<Vec<_>>())?.median;
+    let ratios: Vec<f64> = own.iter().map(|run| at_speed(run) / idle).collect();
     Some(Row {
         setup,
         objective_ms,
@@ -132,12 +134,17 @@ pub(super) mod tests {
             for setup in plan.setups() {
                 let (p99_ms, batch_bytes_per_s) = match setup {
                     Setup::Alone => (10, 0.0),
-                    Setup::BorrowIdle => (11, 1e6),
-                    Setup::Objective(_) => (19 + 2 * u64::from(repetition), 2e6),
+                    Setup::BorrowIdle => (11, 1e6 / f64::from(repetition + 1)),
+                    Setup::Objective(_) => (
+                        19 + 2 * u64::from(repetition),
+                        2e6 / f64::from(repetition + 1),
+                    ),
                 };
                 messages.push(Message::Run(Finding::Run(Run {
                     setup,
                     repetition,
+                    // a machine that is half as fast in between does half as much of anything
+                    units_per_core_s: 1e6 / f64::from(repetition + 1),
                     latency: Summary::of(&mut [p99_ms * 1_000_000]),
                     batch_bytes_per_s,
                 })));

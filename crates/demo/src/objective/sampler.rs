@@ -28,8 +28,9 @@ impl Sampler {
     pub(super) fn start(sidelane: &Path, batch: &Batch) -> Result<Sampler> {
         let interval = INTERVAL_S.to_string();
         let mut command = Command::new(sidelane);
+        // a collector of SMT metrics would take its time just as the measurement begins
         command
-            .args(["stat", &interval, "--format", "json"])
+            .args(["stat", &interval, "--format", "json", "--no-smt"])
             .stdout(Stdio::piped());
         let mut process = Guarded::spawn(&mut command, "sidelane stat")?;
         let stdout = process.stdout.take().ok_or(Error::Process {

@@ -155,6 +155,8 @@ impl Panel {
             "font-weight=\"bold\"",
             name,
         ));
+        // enough digits to tell the marks apart
+        let decimals = (1.0 - self.max.log10().floor()).clamp(0.0, 4.0) as usize;
         for part in [0.0, 0.5, 1.0] {
             let (value, grid) = (self.max * part / 1.05, "stroke=\"#ddd\"");
             let y = self.y(value);
@@ -164,7 +166,7 @@ impl Panel {
                 y + 4.0,
                 "end",
                 "",
-                &format!("{value:.1}"),
+                &format!("{value:.decimals$}"),
             ));
         }
         for (begin_ms, _) in &steps.loads {

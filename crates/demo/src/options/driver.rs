@@ -5,9 +5,9 @@ use crate::driver;
 use crate::error::{During, Error, Result};
 use crate::experiment::Observer;
 use crate::machine::{Cgroups, Machine};
-use crate::reference;
 use crate::scheduler::Scheduler;
 use crate::sys::Guarded;
+use crate::turns::take_turns;
 use sidelane_options::load::{self, Load};
 use sidelane_options::server::{self, Totals};
 use sidelane_topology::Topology;
@@ -44,18 +44,15 @@ pub(super) fn measure(
 ) -> Result<()> {
     let machine = Machine::of(&Topology::read(Path::new("/"))?);
     observer.message(Message::Machine(driver::facts(&machine)?))?;
-    let driver = Driver::set_up(plan, sidelane, stop, machine)?;
-    for repetition in 0..plan.repetitions {
-        for setup in plan.setups(repetition) {
-            let (number, of) = (repetition + 1, plan.repetitions);
-            observer.progress(&format!("repetition {number}/{of}: {setup}"));
-            let units_per_core_s = reference::steady_compute_speed(&driver.machine)?;
-            observer.message(Message::Speed(units_per_core_s))?;
-            let run = driver.run(setup, repetition, units_per_core_s)?;
-            observer.message(Message::Run(run))?;
-        }
-    }
-    observer.message(Message::Done)
+    let driver = Driver::set_up(plan, sidelane, stop, machine.clone())?;
+    let setups = |repetition| plan.setups(repetition);
+    take_turns(
+        &machine,
+        plan.repetitions,
+        setups,
+        observer,
+        |setup, repetition, speed| driver.run(setup, repetition, speed),
+    )
 }
 
 /// Everything that is alive while measuring; processes before cgroups.
