@@ -30,6 +30,7 @@ fn recording(both_ns: u64) -> Vec<u8> {
                 elapsed_ns: SECOND_NS,
                 by_density_ns: vec![SECOND_NS - both_ns, both_ns],
                 lanes: vec![lane(0), lane(1)],
+                ..CoreTotals::default()
             }],
             ..Interval::default()
         };

@@ -36,14 +36,14 @@ fn build_matmul() {
     }
 }
 
-/// Runs the guest tests whose names contain `filter` on an emulated machine.
-fn run_on(machine: &[&str], filter: &str) {
+/// Runs the guest tests whose names contain one of `filters` on an emulated machine.
+fn run_on(machine: &[&str], filters: &[&str]) {
     let _one = ONE_MACHINE.lock();
     build_matmul();
     let tests = std::env::current_exe().unwrap();
     let kernel = std::env::var("SIDELANE_TEST_KERNEL").unwrap_or_else(|_| "newest".to_owned());
     let status = Command::new(env!("CARGO_BIN_EXE_sidelane"))
-        .args(["testbed", "run", "--timeout", "1200", "--kernel", &kernel])
+        .args(["testbed", "run", "--timeout", "2400", "--kernel", &kernel])
         .args(machine)
         .arg("--add")
         .arg(&tests)
@@ -54,7 +54,8 @@ fn run_on(machine: &[&str], filter: &str) {
         .args(["--add", "/usr/bin/gzip", "--keep-awake"])
         .arg("--")
         .arg(&tests)
-        .args([filter, "--ignored", "--test-threads=1", "--nocapture"])
+        .args(filters)
+        .args(["--ignored", "--test-threads=1", "--nocapture"])
         .status()
         .unwrap();
     assert!(
@@ -65,10 +66,31 @@ fn run_on(machine: &[&str], filter: &str) {
 
 #[test]
 fn scheduler_on_two_cores_of_two_lanes() {
-    run_on(&["--cores", "2", "--lanes", "2"], "guest::");
+    // the budgets and lanes of this shape have tests of their own
+    let filters = ["guest::", "--skip", "guest::shapes::"];
+    run_on(&["--cores", "2", "--lanes", "2"], &filters);
 }
 
 #[test]
 fn scheduler_on_two_cores_of_four_lanes() {
-    run_on(&["--cores", "2", "--lanes", "4"], "guest::protection::");
+    run_on(&["--cores", "2", "--lanes", "4"], &["guest::protection::"]);
+}
+
+/// Of other shapes, by `make test-shapes`.
+#[test]
+#[ignore = "takes minutes"]
+fn machine_of_two_cores_of_one_lane() {
+    run_on(&["--cores", "2", "--lanes", "1"], &["guest::shapes::"]);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn machine_of_two_cores_of_four_lanes() {
+    run_on(&["--cores", "2", "--lanes", "4"], &["guest::shapes::"]);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn machine_of_one_core_of_eight_lanes() {
+    run_on(&["--cores", "1", "--lanes", "8"], &["guest::shapes::"]);
 }

@@ -136,3 +136,23 @@ fn a_published_result_is_judged() {
     assert_eq!(unknown.status.code(), Some(4));
     assert!(stderr(&unknown).contains("elfen-two-cores"));
 }
+
+#[test]
+fn a_run_is_recorded_for_report_and_advise() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sidelane.rec");
+    let file = path.to_str().unwrap();
+    let short = ["sim", DEMO, "--seconds", "2", "--replications", "1"];
+    let several = sidelane(&[&short[..], &["--record", file]].concat());
+    assert_eq!(several.status.code(), Some(4));
+    assert!(stderr(&several).contains("--configuration"));
+    assert!(!path.exists());
+    let one = ["--configuration", "sidelane", "--record", file];
+    let output = sidelane(&[&short[..], &one].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = stdout(&sidelane(&["report", file]));
+    assert!(report.contains("2.000 s in 2 intervals"), "{report}");
+    assert!(report.contains("scheduler sidelane"), "{report}");
+    let advice = sidelane(&["advise", file]);
+    assert!(advice.status.success(), "{}", stderr(&advice));
+}

@@ -7,7 +7,6 @@ use crate::interrupt;
 use sidelane_metrics::advise::{advise, text};
 use sidelane_metrics::recording::intervals;
 use sidelane_sched::metrics::live;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,7 +21,7 @@ const EXAMPLES: &str = "Examples:
   sidelane advise --seconds 60 --calibration machine.json
   sidelane advise smt.rec                  on a recording
 
-On this machine it needs root and BTF. A recording does not say which cgroups are limited.";
+On this machine it needs root and BTF. Recordings of version 2 do not say which cgroups are limited.";
 
 /// Advise on what was measured.
 #[derive(clap::Args)]
@@ -43,24 +42,23 @@ pub struct Args {
 
 /// Runs `sidelane advise`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (intervals, limits, notes) = match &args.file {
+    let (intervals, notes) = match &args.file {
         Some(file) => {
             let bad = |reason: String| BadInput(format!("{}: {reason}", file.display()));
             let bytes = std::fs::read(file).map_err(|e| bad(e.to_string()))?;
-            let (intervals, notes) = intervals(&bytes).map_err(|e| bad(e.to_string()))?;
-            (intervals, BTreeMap::new(), notes)
+            intervals(&bytes).map_err(|e| bad(e.to_string()))?
         }
         None => {
             eprintln!("sidelane: watching for {} s", args.seconds);
             let length = Duration::from_secs_f64(args.seconds);
             let intervals = live::watch(&args.rates.settings()?, length, interrupt::flag()?)?;
-            (intervals, live::limits(), Vec::new())
+            (intervals, Vec::new())
         }
     };
     for note in notes {
         eprintln!("sidelane: {note}");
     }
-    let advice = advise(&intervals, &limits)?;
+    let advice = advise(&intervals)?;
     args.format.print(|| text(&advice), &advice)?;
     Ok(ExitCode::SUCCESS)
 }

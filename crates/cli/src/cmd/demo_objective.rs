@@ -10,12 +10,14 @@ const ABOUT: &str = "\
 Measures a server beside batch, in one boot of an emulated SMT machine, under service-level objectives:
 multiples of its 99th percentile alone. Sidelane lets batch stay beside requests as far as the objective
 allows. Printed are the latency, how often the objective was kept, and what batch got. Then the load
-doubles for a while, which is drawn.";
+doubles for a while, which is drawn. Where two lanes do no more than one (threadPerf 1, 1/2, as by
+default), batch cannot gain, whatever the objective: what it does beside a request delays that by as
+much. Emulating faster lanes takes more CPUs of the host.";
 
 const EXAMPLES: &str = "Examples:
-  sidelane demo objective                            about ten minutes
+  sidelane demo objective                            about fifteen minutes
   sidelane demo objective --factors 1.5 --repetitions 1 --step-seconds 10
-  sidelane demo objective --load 0.3 --format json";
+  sidelane demo objective --load 0.4 --thread-perf 1,0.75 --format json";
 
 /// Show how batch follows a server's objective.
 #[derive(clap::Args)]

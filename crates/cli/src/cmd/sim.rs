@@ -5,9 +5,9 @@ use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use sidelane_sim::show::Trace;
-use sidelane_sim::{Scenario, Summary, swarm};
+use sidelane_sim::{Configuration, RecordError, Scenario, Summary, swarm};
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,6 +23,8 @@ const EXAMPLES: &str = "Examples:
   sidelane sim examples/scenarios/demo.toml --format json | jq '.configurations[].machine'
   sidelane sim examples/scenarios/demo.toml --seconds 0.2 --configuration sidelane --svg lanes.svg
   sidelane sim examples/scenarios/demo.toml --seconds 1 --trace trace.json   # for ui.perfetto.dev
+  sidelane sim examples/scenarios/demo.toml --configuration sidelane --record sidelane.rec
+  sidelane report sidelane.rec        its SMT metrics; 'sidelane advise' reads it too
   sidelane sim --swarm 200            random machines and loads: does the scheduler keep its rules?";
 
 /// Simulate what Sidelane would do on a machine with a load.
@@ -39,7 +41,7 @@ pub struct Args {
     /// Instead of a scenario: the random one of this seed, as a failure names it.
     #[arg(long, value_name = "SEED", conflicts_with = "scenario")]
     swarm_seed: Option<u64>,
-    /// Only this configuration; needed for pictures and traces where there are several.
+    /// Only this configuration; needed for pictures, traces and recordings where there are several.
     #[arg(long, value_name = "NAME")]
     configuration: Option<String>,
     /// Instead of the scenario's number of replications.
@@ -60,6 +62,9 @@ pub struct Args {
     /// Write all steps of the first replication, for Perfetto.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Record the first replication as 'sidelane record' does a machine, for 'report' and 'advise'.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -92,6 +97,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let scenario = read(&args)?;
     if args.svg.is_some() || args.trace.is_some() {
         draw(&scenario, &args)?;
+    }
+    if let Some(path) = &args.record {
+        record(&scenario, path)?;
     }
     let outcomes = with_progress(&scenario)?;
     let summary = Summary::new(&scenario, &outcomes);
@@ -164,11 +172,31 @@ pub fn progress_bar(runs: u64) -> ProgressBar {
     }
 }
 
+/// The only configuration, to do something with.
+fn only<'a>(scenario: &'a Scenario, what: &str) -> anyhow::Result<&'a Configuration> {
+    match scenario.configurations.as_slice() {
+        [configuration] => Ok(configuration),
+        _ => Err(BadInput(format!("name the one to {what} with --configuration")).into()),
+    }
+}
+
+/// Records the first replication of the only configuration.
+fn record(scenario: &Scenario, path: &Path) -> anyhow::Result<()> {
+    let configuration = only(scenario, "record")?;
+    let failed = || format!("cannot write {}", path.display());
+    let file = BufWriter::new(File::create(path).with_context(failed)?);
+    match sidelane_sim::record(scenario, configuration, env!("CARGO_PKG_VERSION"), file) {
+        Ok(mut file) => file.flush().with_context(failed)?,
+        Err(RecordError::Simulation(error)) => return Err(anyhow!("{error}\n{}", error.steps())),
+        Err(error) => return Err(error).with_context(failed),
+    }
+    eprintln!("sidelane: wrote {}", path.display());
+    Ok(())
+}
+
 /// Pictures and traces of the first replication of the only configuration.
 fn draw(scenario: &Scenario, args: &Args) -> anyhow::Result<()> {
-    let [configuration] = scenario.configurations.as_slice() else {
-        return Err(BadInput("name the one to draw with --configuration".into()).into());
-    };
+    let configuration = only(scenario, "draw")?;
     let traced = sidelane_sim::trace(scenario, configuration)
         .map_err(|error| anyhow!("{error}\n{}", error.steps()))?;
     let trace = Trace {

@@ -22,9 +22,10 @@ they went (whole idle core, core taken back from batch, shared core, had to wait
 a second and their mean wait; runs by the starvation bound; steals a second; critical
 jobs that moved to a better core. With borrow = \"slo\" a line more: the tail of the last
 window, the budget, how many windows missed the objective. With \"dynamic\" too: whether the
-budget is charged by counters or by thread_perf, and what counters have shown. A last line has the
-SMT metrics of all cores together (docs/metrics.md); a tracer of context switches collects them
-meanwhile.";
+budget is charged by counters or by thread_perf, and what counters have shown. With vertical
+polarization: how many cores normal and batch work uses. A line for each pool: what it used of what,
+and for how much of the time its tasks had to wait for its next period. A last line has the SMT metrics of all cores
+together (docs/metrics.md); a tracer of context switches collects them meanwhile.";
 
 /// Print counters of the running scheduler, each interval.
 #[derive(clap::Args)]

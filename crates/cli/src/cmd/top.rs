@@ -3,9 +3,12 @@
 use super::record::RateArgs;
 use super::seconds;
 use crate::interrupt;
-use sidelane_sched::metrics::live;
+use sidelane_metrics::snapshot::Interval;
+use sidelane_sched::metrics::live::Lanes;
+use sidelane_sched::metrics::{Listener, Wanted, tell};
 use sidelane_top::{Sample, Screen};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 const ABOUT: &str = "\
@@ -33,17 +36,55 @@ pub struct Args {
 
 /// Runs `sidelane top`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let settings = args.rates.settings()?;
-    let stop = interrupt::flag()?;
-    let length = Duration::from_secs_f64(args.interval);
-    let mut screen: Option<Screen> = None;
-    live::follow(&settings, |interval, lanes| {
-        let screen = match &mut screen {
-            Some(screen) => screen,
-            // not before the collector has begun: its errors belong on a plain terminal
-            None => screen.insert(Screen::open()?),
-        };
-        anyhow::Ok(screen.show(Sample { interval, lanes }, length, stop)?)
-    })?;
+    let mut view = View {
+        length: Duration::from_secs_f64(args.interval),
+        stop: interrupt::flag()?,
+        screen: None,
+        lanes: None,
+    };
+    tell(&args.rates.settings()?, &mut view)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows what it is told.
+struct View {
+    length: Duration,
+    stop: &'static AtomicBool,
+    screen: Option<Screen>,
+    /// Of the scheduler, if it is attached.
+    lanes: Option<Lanes>,
+}
+
+impl Listener for View {
+    type Error = anyhow::Error;
+
+    fn begun(&mut self, _instead: Option<&str>) -> anyhow::Result<()> {
+        self.lanes = Lanes::open();
+        if self.screen.is_none() {
+            // not before the collector has begun: its errors belong on a plain terminal
+            self.screen = Some(Screen::open()?);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> anyhow::Result<Wanted> {
+        let Some(screen) = &mut self.screen else {
+            return Ok(Wanted::Nothing);
+        };
+        Ok(match screen.wait(self.length, self.stop)? {
+            true => Wanted::More,
+            false => Wanted::Nothing,
+        })
+    }
+
+    fn take(&mut self, interval: Interval) -> anyhow::Result<()> {
+        let cores = interval.cores.iter();
+        let cpus = cores.flat_map(|core| core.lanes.iter().map(|lane| lane.cpu));
+        let states = self.lanes.as_ref().map(|lanes| lanes.states(cpus));
+        let lanes = states.unwrap_or_default();
+        if let Some(screen) = &mut self.screen {
+            screen.push(Sample { interval, lanes });
+        }
+        Ok(())
+    }
 }

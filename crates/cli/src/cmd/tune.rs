@@ -2,8 +2,8 @@
 
 use super::Format;
 use sidelane_model::Objective;
-use sidelane_sched::Borrow;
-use sidelane_sched::tune::{Changes, tune};
+use sidelane_sched::tune::{Changes, PoolChange, tune};
+use sidelane_sched::{Borrow, Polarization};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "Examples:
@@ -15,6 +15,8 @@ const EXAMPLES: &str = "Examples:
   sidelane tune --borrow borrow-idle           not at all
   sidelane tune --trace on                     promotions and evictions write lines into the
                                                kernel's trace: /sys/kernel/tracing/trace_pipe
+  sidelane tune --pool /tenants/a --cores 1.5  what a pool may use, from its next period on
+  sidelane tune --polarization vertical        normal and batch work on as few cores as it needs
 
 Changes last until 'sidelane run' ends, also when lanes come or go meanwhile.
 Rules with a budget of their own keep it. Counters are opened when the scheduler is attached, if a
@@ -41,6 +43,15 @@ pub struct Args {
     /// bpf_trace:bpf_trace_printk.
     #[arg(long, value_name = "on|off", value_parser = on_or_off)]
     trace: Option<bool>,
+    /// Which cores normal and batch work uses: horizontal (all) or vertical (as few as it needs).
+    #[arg(long, value_name = "WORD")]
+    polarization: Option<Polarization>,
+    /// The pool, by its cgroup, that --cores is for.
+    #[arg(long, value_name = "CGROUP", requires = "cores")]
+    pool: Option<String>,
+    /// Cores (lanes with charge = "raw") that the pool may use; off: without a limit.
+    #[arg(long, value_name = "N|off", requires = "pool", value_parser = cores)]
+    cores: Option<Cores>,
     /// How the settings are printed.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -54,9 +65,29 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         objective: args.objective,
         thread_perf: args.thread_perf,
         trace: args.trace,
+        polarization: args.polarization,
+        pool: args.pool.zip(args.cores).map(|(cgroup, cores)| PoolChange {
+            cgroup,
+            cores: cores.0,
+        }),
     })?;
     args.format.print(|| tuned.to_string(), &tuned)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a pool may use; none: as much as it likes.
+#[derive(Clone, Copy)]
+struct Cores(Option<f64>);
+
+fn cores(text: &str) -> Result<Cores, String> {
+    if text == "off" {
+        return Ok(Cores(None));
+    }
+    let cores = text.parse().ok();
+    match cores.filter(|cores| *cores > 0.0 && *cores <= 1e6) {
+        Some(cores) => Ok(Cores(Some(cores))),
+        None => Err("expected a number above 0, or off".to_owned()),
+    }
 }
 
 fn on_or_off(text: &str) -> Result<bool, String> {

@@ -5,7 +5,7 @@ use super::support::*;
 const RULES: [&str; 4] = ["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"];
 
 /// A critical task that computes for about 200 ms at a time, and pauses for a moment.
-fn long_jobs() -> Load {
+pub(super) fn long_jobs() -> Load {
     let now = "read now _ < /proc/uptime; now=${now%.*}${now#*.}";
     let job = format!("end=$((now+20)); while [ $now -lt $end ]; do {now}; done");
     let script = format!("while :; do {now}; {job}; sleep 0.01; done");
@@ -17,7 +17,7 @@ fn long_jobs() -> Load {
 }
 
 /// Starts the scheduler with these settings, and batch on all lanes.
-fn attach(settings: &str) -> (Scheduler, Vec<Load>) {
+pub(super) fn attach(settings: &str) -> (Scheduler, Vec<Load>) {
     let path = "/tmp/budget.toml";
     std::fs::write(path, format!("[scheduler]\n{settings}\n")).unwrap();
     let mut args = vec!["--config", path];
@@ -28,7 +28,7 @@ fn attach(settings: &str) -> (Scheduler, Vec<Load>) {
 }
 
 /// Lanes busy with batch beside a task with long jobs.
-fn batch_lanes(what: &str) -> f64 {
+pub(super) fn batch_lanes(what: &str) -> f64 {
     let [critical, _, batch] = busy_lanes("4");
     println!("{what}: {critical:.2} lanes run critical work, {batch:.2} batch");
     assert!(critical > 0.7, "the critical task computes: {critical}");
@@ -87,7 +87,7 @@ fn a_rule_has_a_budget_of_its_own_and_the_strictest_counts() {
     let pinned = |cgroup, cpu| {
         let traits = Traits {
             cgroup: Some(cgroup),
-            cpu,
+            cpus: Vec::from_iter(cpu),
             ..Traits::default()
         };
         Load::spin(&traits)

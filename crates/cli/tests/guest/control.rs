@@ -216,7 +216,7 @@ fn a_second_daemon_is_refused() {
 fn a_pinned_task_keeps_its_lane() {
     let last = nr_cpus() - 1;
     let traits = Traits {
-        cpu: Some(last),
+        cpus: vec![last],
         ..Traits::default()
     };
     let pinned = Load::spawn("sleep", &["1000"], &traits);

@@ -13,10 +13,10 @@ const SOCKET: &str = "/run/sidelane/signal.sock";
 const STATE: &str = "/run/sidelane/lanes.json";
 
 /// A running `sidelane lanes`; killed when dropped.
-struct Lanes(Child);
+pub(super) struct Lanes(Child);
 
 impl Lanes {
-    fn start() -> Lanes {
+    pub(super) fn start() -> Lanes {
         let _ = (cgroup("critical"), cgroup("batch"));
         let mut child = Command::new(SIDELANE)
             .args(["lanes", "--critical", "/critical", "--batch", "/batch"])
@@ -36,7 +36,7 @@ impl Lanes {
         Lanes(child)
     }
 
-    fn stop(mut self) {
+    pub(super) fn stop(mut self) {
         signal(self.0.id(), "TERM");
         assert!(self.0.wait().unwrap().success());
         assert!(!fs::exists(STATE).unwrap(), "the state file is still there");
@@ -50,13 +50,13 @@ impl Drop for Lanes {
     }
 }
 
-fn cpus(group: &str) -> String {
+pub(super) fn cpus(group: &str) -> String {
     let file = cgroup(group).join("cpuset.cpus");
     fs::read_to_string(file).unwrap().trim().to_owned()
 }
 
 /// Starts the matrix multiplication in a cgroup, as nobody.
-fn multiply(group: &'static str, instrumented: bool, seconds: &str) -> Child {
+pub(super) fn multiply(group: &'static str, instrumented: bool, seconds: &str) -> Child {
     let procs = cgroup(group).join("cgroup.procs");
     let mut command = Command::new(matmul(instrumented));
     command
@@ -89,7 +89,7 @@ fn rate(output: &Output) -> f64 {
 }
 
 /// Naps and milliseconds, as the runtime printed.
-fn naps(output: &Output) -> (u64, f64) {
+pub(super) fn naps(output: &Output) -> (u64, f64) {
     let said = text(&output.stderr);
     let after = said
         .split("sidelane-runtime: ")
@@ -107,7 +107,7 @@ fn was_woken(output: &Output) -> bool {
     !said.contains(", 0 wake-ups")
 }
 
-fn critical_rate() -> f64 {
+pub(super) fn critical_rate() -> f64 {
     rate(&multiply("critical", false, "1").wait_with_output().unwrap())
 }
 

@@ -28,10 +28,8 @@ fn one_of_two_gets_the_core_that_falls_free() {
     let watched = std::thread::spawn(|| rates("8"));
     std::thread::sleep(Duration::from_secs(4)); // until it has begun to watch
     // only now: they change places now and then
-    let cores: Vec<_> = spinners.iter().map(core_of).collect();
-    let alone = (0..3).find(|&i| cores.iter().filter(|core| **core == cores[i]).count() == 1);
-    let alone = alone.expect("two cores for three");
-    let free = cores[alone];
+    let alone = alone(&spinners).expect("two cores for three");
+    let free = core_of(&spinners[alone]);
     drop(spinners.remove(alone));
     eventually("the two have a core each", || {
         core_of(&spinners[0]) != core_of(&spinners[1])
@@ -70,15 +68,24 @@ fn number(line: &str, key: &str) -> u64 {
     words[at + 1].parse().unwrap()
 }
 
+/// Of three on two cores: the one that has a core for itself.
+fn alone(spinners: &[Load]) -> Option<usize> {
+    let cores: Vec<_> = spinners.iter().map(core_of).collect();
+    (0..cores.len()).find(|&i| cores.iter().filter(|core| **core == cores[i]).count() == 1)
+}
+
 /// Critical jobs come and go beside batch, until the trace has such a line.
 fn come_and_go(word: &str) -> Option<String> {
     let _batch = Load::spin_in("batch");
     let mut critical: Vec<Load> = (0..3).map(|_| Load::spin_in("critical")).collect();
-    for _ in 0..20 {
+    for _ in 0..30 {
         std::thread::sleep(Duration::from_millis(300));
-        drop(critical.remove(0));
-        std::thread::sleep(Duration::from_millis(300));
-        critical.push(Load::spin_in("critical"));
+        // of this one, the core falls free
+        if let Some(alone) = alone(&critical) {
+            drop(critical.remove(alone));
+            std::thread::sleep(Duration::from_millis(300));
+            critical.push(Load::spin_in("critical"));
+        }
         if let Some(line) = traced(word).pop() {
             println!("{line}");
             return Some(line);

@@ -80,7 +80,7 @@ fn a_task_pinned_to_one_lane_stays_there() {
     let last = nr_cpus() - 1;
     let pinned = |group| Traits {
         cgroup: Some(group),
-        cpu: Some(last),
+        cpus: vec![last],
         ..Traits::default()
     };
     let load = [

@@ -6,9 +6,22 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command};
 
-const ADDRESS: &str = "127.0.0.1:9754";
+pub const ADDRESS: &str = "127.0.0.1:9754";
 
-struct Exporter(Child);
+pub struct Exporter(Child);
+
+impl Exporter {
+    /// Starts it and waits until it answers.
+    pub fn start() -> Exporter {
+        let exporter = Command::new(SIDELANE)
+            .args(["export", "--listen", ADDRESS])
+            .args(["--thread-perf", "1,0.6,0.5,0.4"])
+            .spawn();
+        let exporter = Exporter(exporter.unwrap());
+        eventually("it answers", || busy_s(&scrape(), 1).is_some());
+        exporter
+    }
+}
 
 impl Drop for Exporter {
     fn drop(&mut self) {
@@ -18,7 +31,7 @@ impl Drop for Exporter {
 }
 
 /// What the exporter says; nothing while it does not listen.
-fn scrape() -> String {
+pub fn scrape() -> String {
     let mut answer = String::new();
     if let Ok(mut client) = TcpStream::connect(ADDRESS) {
         let request = "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
@@ -38,19 +51,9 @@ fn busy_s(text: &str, cpu: usize) -> Option<f64> {
 #[test]
 #[ignore = "runs in the test bed"]
 fn what_is_exported_follows_the_load() {
-    let exporter = Command::new(SIDELANE)
-        .args([
-            "export",
-            "--listen",
-            ADDRESS,
-            "--thread-perf",
-            "1,0.6,0.5,0.4",
-        ])
-        .spawn();
-    let mut exporter = Exporter(exporter.unwrap());
-    eventually("it answers", || busy_s(&scrape(), 1).is_some());
+    let mut exporter = Exporter::start();
     let load = Load::spin(&Traits {
-        cpu: Some(1),
+        cpus: vec![1],
         ..Traits::default()
     });
     let before = busy_s(&scrape(), 1).unwrap();
@@ -80,4 +83,44 @@ fn a_thread_that_never_pauses_beside_idle_cores_is_found() {
         advice.as_array().unwrap().iter().any(|a| found(&a)),
         "{advice}"
     );
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn a_recording_tells_which_pool_lost_entitlement() {
+    let pool = |name: &str, charge: &str| {
+        format!("[[pool]]\ncgroup = \"/{name}\"\ncapacity_cores = 0.5\ncharge = \"{charge}\"\n")
+    };
+    let path = "/tmp/entitled.toml";
+    let speeds = "[scheduler]\nthread_perf = [1, 0.6]\n";
+    std::fs::write(path, pool("raw", "raw") + &pool("mt1", "mt1") + speeds).unwrap();
+    let scheduler = Scheduler::attach(&["--config", path]);
+    let spin = |cgroup| {
+        Load::spin(&Traits {
+            cgroup,
+            ..Traits::default()
+        })
+    };
+    let cgroups = [Some("raw"), Some("raw"), Some("mt1"), Some("mt1")];
+    let others = std::iter::repeat_n(None, nr_cpus());
+    let loads: Vec<Load> = cgroups.into_iter().chain(others).map(spin).collect();
+    let file = "/tmp/entitled.rec";
+    let output = sidelane(&["record", file, "--seconds", "4", "--thread-perf", "1,0.6"]);
+    assert!(output.status.success(), "{output:?}");
+    drop(loads);
+    assert!(scheduler.stop().success(), "ejected");
+    let output = sidelane(&["advise", file, "--format", "json"]);
+    let advice: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let all = advice.as_array().unwrap().iter();
+    let lost: Vec<&Value> = all
+        .filter(|advice| advice["finding"] == "lost_entitlement")
+        .collect();
+    let [lost] = lost[..] else {
+        panic!("{advice}");
+    };
+    println!("{lost}");
+    assert_eq!(lost["cgroup"], "/raw");
+    assert_eq!(lost["limit_lanes"], 0.5);
+    assert!(lost["lost"].as_f64().unwrap() > 0.2, "{lost}");
+    assert!(lost["throttled"].as_f64().unwrap() > 0.2, "{lost}");
 }

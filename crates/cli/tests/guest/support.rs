@@ -89,10 +89,15 @@ impl Scheduler {
         self.child.id()
     }
 
-    /// Asks it to stop and waits.
+    /// Asks it to stop and waits; prints what it said if it did not end well.
     pub fn stop(mut self) -> ExitStatus {
         signal(self.pid(), "TERM");
-        self.child.wait().unwrap()
+        let status = self.child.wait().unwrap();
+        if !status.success() {
+            self.seen.extend(self.lines.iter());
+            println!("{status}: {:#?}", self.seen);
+        }
+        status
     }
 }
 
@@ -119,7 +124,8 @@ pub fn sidelane(args: &[&str]) -> Output {
 
 /// One line of `sidelane stat` over `seconds`.
 pub fn rates(seconds: &str) -> Value {
-    let output = sidelane(&["stat", seconds, "1", "--format", "json"]);
+    // SMT metrics need a collector, which takes seconds to load here
+    let output = sidelane(&["stat", seconds, "1", "--format", "json", "--no-smt"]);
     assert!(
         output.status.success(),
         "{}",
@@ -148,7 +154,8 @@ pub struct Traits {
     pub uid: Option<u32>,
     pub nice: i32,
     pub policy: i32,
-    pub cpu: Option<usize>,
+    /// That it may run on; none: all.
+    pub cpus: Vec<usize>,
 }
 
 /// A child process; killed when dropped.
@@ -165,12 +172,12 @@ impl Load {
             command.uid(uid);
         }
         let procs = traits.cgroup.map(|name| cgroup(name).join("cgroup.procs"));
-        let (nice, policy, cpu) = (traits.nice, traits.policy, traits.cpu);
+        let (nice, policy, cpus) = (traits.nice, traits.policy, traits.cpus.clone());
         let prepare = move || {
             if let Some(procs) = &procs {
                 fs::write(procs, "0")?;
             }
-            set_scheduling(nice, policy, cpu)
+            set_scheduling(nice, policy, &cpus)
         };
         // SAFETY: only writes a file and makes system calls between fork and exec
         unsafe { command.pre_exec(prepare) };
@@ -189,15 +196,19 @@ impl Load {
         })
     }
 
-    /// A critical task that counts so far and then sleeps, over and over.
-    pub fn critical_jobs(count: u32, pause_s: &str) -> Load {
+    /// A task that counts so far and then sleeps, over and over.
+    pub fn jobs(count: u32, pause_s: &str, traits: &Traits) -> Load {
         let job = format!("i=0; while [ $i -lt {count} ]; do i=$((i+1)); done");
         let script = format!("while :; do {job}; sleep {pause_s}; done");
+        Load::spawn("sh", &["-c", &script], traits)
+    }
+
+    pub fn critical_jobs(count: u32, pause_s: &str) -> Load {
         let traits = Traits {
             cgroup: Some("critical"),
             ..Traits::default()
         };
-        Load::spawn("sh", &["-c", &script], &traits)
+        Load::jobs(count, pause_s, &traits)
     }
 
     /// Waits for its end.
@@ -239,7 +250,7 @@ impl Drop for Load {
     }
 }
 
-fn set_scheduling(nice: i32, policy: i32, cpu: Option<usize>) -> std::io::Result<()> {
+fn set_scheduling(nice: i32, policy: i32, cpus: &[usize]) -> std::io::Result<()> {
     // SAFETY: plain system calls on this process
     unsafe {
         if nice != 0 {
@@ -251,9 +262,11 @@ fn set_scheduling(nice: i32, policy: i32, cpu: Option<usize>) -> std::io::Result
                 return Err(std::io::Error::last_os_error());
             }
         }
-        if let Some(cpu) = cpu {
+        if !cpus.is_empty() {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
-            libc::CPU_SET(cpu, &mut set);
+            for &cpu in cpus {
+                libc::CPU_SET(cpu, &mut set);
+            }
             if libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) != 0 {
                 return Err(std::io::Error::last_os_error());
             }
@@ -268,6 +281,17 @@ pub fn online() -> String {
         .unwrap()
         .trim()
         .to_owned()
+}
+
+/// CPUs of the core of CPU 0.
+pub fn first_core() -> Vec<usize> {
+    let path = "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list";
+    let list = fs::read_to_string(path).unwrap();
+    let numbers = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        first.parse().unwrap()..=last.parse::<usize>().unwrap()
+    };
+    list.trim().split(',').flat_map(numbers).collect()
 }
 
 /// Number of possible CPUs.

@@ -1,0 +1,220 @@
+//! `stat`, `export` and `record` at once over a mixed load: they agree with each other, with a trace of the
+//! kernel's scheduling events, with its account of cgroups, and with the scheduler's.
+//!
+//! `SIDELANE_AGREE_S` says for how long; 5 s otherwise.
+
+use super::metrics::{Recorder, interrupts_ns, stop, sum_within};
+use super::shows::{Exporter, scrape};
+use super::support::*;
+use serde_json::Value;
+use sidelane_demo::tracefs::Recording;
+use sidelane_metrics::trace::{self, Kind};
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const GROUPS: [&str; 3] = ["critical", "batch", "web"];
+
+/// Time that tasks of a cgroup ran, by the kernel's account, ns.
+fn usage_ns(group: &str) -> u64 {
+    let text = std::fs::read_to_string(cgroup(group).join("cpu.stat")).unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("usage_usec "));
+    line.unwrap().parse::<u64>().unwrap() * 1000
+}
+
+/// A counter of a cgroup, as exported, ns.
+fn exported_ns(text: &str, what: &str, group: &str) -> u64 {
+    let name = format!("sidelane_cgroup_{what}_seconds_total{{cgroup=\"/{group}\"}} ");
+    let line = text.lines().find_map(|line| line.strip_prefix(&name));
+    line.map_or(0, |value| (value.parse::<f64>().unwrap() * 1e9) as u64)
+}
+
+/// The cgroup of each load, as an index.
+const GROUP_OF_LOAD: [usize; 4] = [1, 1, 2, 0];
+
+/// Time that tasks of each cgroup ran between being switched in and switched out, ns, by a trace: that of
+/// the loads, and of all that they start.
+fn traced_ns(text: &str, loads: &[Load]) -> [u64; 3] {
+    let events = trace::parse(text).unwrap().events;
+    let pids = loads.iter().map(Load::pid);
+    let mut groups: HashMap<u32, usize> = pids.zip(GROUP_OF_LOAD).collect();
+    let mut since_ns = HashMap::new();
+    let mut ran_ns = [0; 3];
+    for event in events {
+        match event.kind {
+            Kind::Fork {
+                parent_pid,
+                child_pid,
+            } => {
+                if let Some(&group) = groups.get(&parent_pid) {
+                    groups.insert(child_pid, group);
+                }
+            }
+            Kind::Switch {
+                prev_pid, next_pid, ..
+            } => {
+                let since_ns = since_ns.insert(event.cpu, (next_pid, event.time_ns));
+                if let (Some(&group), Some((_, since_ns))) = (groups.get(&prev_pid), since_ns) {
+                    ran_ns[group] += event.time_ns - since_ns;
+                }
+            }
+            Kind::Waking { .. } | Kind::Wakeup { .. } => {}
+        }
+    }
+    ran_ns
+}
+
+/// Of all kinds: critical jobs, batch that never pauses, and normal work in bursts. At a switch the kernel
+/// charges the time in which it picks the next task to that one, and not to the task that leaves, as we do:
+/// much, under emulation. So lanes have time, and few tasks take turns.
+fn mixed_load() -> Vec<Load> {
+    let web = Traits {
+        cgroup: Some("web"),
+        ..Traits::default()
+    };
+    let mut loads: Vec<Load> = (0..2).map(|_| Load::spin_in("batch")).collect();
+    loads.push(Load::jobs(400, "0.1", &web));
+    loads.push(Load::critical_jobs(800, "0.1"));
+    loads
+}
+
+/// A running `sidelane stat`.
+struct Stat(Child);
+
+impl Stat {
+    fn start(args: &[&str]) -> Stat {
+        let stat = Command::new(SIDELANE)
+            .arg("stat")
+            .args(args)
+            .args(["--format", "json", "--thread-perf", "1,0.6,0.5,0.4"])
+            .stdout(Stdio::piped())
+            .spawn();
+        Stat(stat.unwrap())
+    }
+
+    /// Its lines, once it has ended.
+    fn lines(mut self) -> Vec<Value> {
+        let mut text = String::new();
+        let output = self.0.stdout.as_mut().unwrap();
+        output.read_to_string(&mut text).unwrap();
+        assert!(self.0.wait().unwrap().success());
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+}
+
+/// How far the kernel's account of a cgroup may be apart. It takes interrupts off, and tells how much they were
+/// by ticks of 10 ms, which mostly miss them; and it charges the time in which the next task is picked to that
+/// one. Measured: -1.2 to +0.4 % for critical work, +1.9 to +4 % for batch, -0.3 % for the bursts. A trace has
+/// neither. By group.
+const KERNEL_SHARE: [f64; 3] = [0.02, 0.045, 0.02];
+
+fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: fills in the structure
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    (time.tv_sec * 1_000_000_000 + time.tv_nsec).cast_unsigned()
+}
+
+/// Is `found` what was expected, to this share of it? It may be so much more.
+fn agree(of: &str, found: u64, expected: u64, share: f64, more_ns: u64) {
+    let percent = (found as f64 / expected as f64 - 1.0) * 100.0;
+    println!("{of}: {found} ns for {expected} ns and at most {more_ns} ns, {percent:+.2} %");
+    let within = expected as f64 * share;
+    let (least, most) = (
+        expected as f64 - within,
+        (expected + more_ns) as f64 + within,
+    );
+    assert!((least..=most).contains(&(found as f64)), "{of}");
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn all_shows_agree_with_the_kernel() {
+    let length = std::env::var("SIDELANE_AGREE_S").map_or(5, |text| text.parse::<u64>().unwrap());
+    let rules = ["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"];
+    let scheduler = Scheduler::attach(&rules);
+    let exporter = Exporter::start();
+    let recorder = Recorder::start();
+    // begins before the load and ends after it
+    let whole = Stat::start(&["1"]);
+    std::thread::sleep(Duration::from_secs(4));
+    let before = GROUPS.map(usage_ns);
+    let cpus: Vec<usize> = (0..nr_cpus()).collect();
+    let interrupts_ns = interrupts_ns(&cpus);
+    let recording = Recording::begin(Path::new("/sys/kernel/tracing")).unwrap();
+    let loads = mixed_load();
+    // meanwhile
+    let within = Stat::start(&[&length.to_string(), "1"]).lines().remove(0);
+    let end_ns = monotonic_ns();
+    stop(&loads);
+    let exported = scrape();
+    let interval = recorder.stop();
+    let told = GROUPS.map(usage_ns);
+    let traced_ns = traced_ns(&recording.end().unwrap(), &loads);
+    // the kernel charges them to no cgroup, we to whom they interrupt
+    let interrupts_ns = self::interrupts_ns(&cpus) - interrupts_ns;
+    // another line, as the last one ends with the load
+    std::thread::sleep(Duration::from_secs(2));
+    signal(whole.0.id(), "INT");
+    let stat = whole.lines();
+    for (index, group) in GROUPS.into_iter().enumerate() {
+        let path = format!("/{group}");
+        let mut groups = interval.cgroups.iter();
+        let recorded = groups.find(|g| g.path.as_ref() == Some(&path)).unwrap();
+        let usage = &recorded.usage;
+        let kernel_ns = told[index] - before[index];
+        let of = format!("record, trace: {group}");
+        agree(&of, usage.raw_ns, traced_ns[index], 0.01, 0);
+        let of = format!("record, kernel: {group}");
+        agree(
+            &of,
+            usage.raw_ns,
+            kernel_ns,
+            KERNEL_SHARE[index],
+            interrupts_ns,
+        );
+        for (what, ns) in [("raw", usage.raw_ns), ("mt1", usage.mt1_ns)] {
+            let of = format!("export, record: {what} of {group}");
+            agree(&of, exported_ns(&exported, what, group), ns, 0.01, 0);
+        }
+    }
+    // by the scheduler's counters, which leave out the time in which a lane goes from one task to the
+    // next. Its normal class has more than this cgroup.
+    for (class, index) in [(0, 0), (2, 1)] {
+        let number = |value: &Value| value.as_f64().unwrap();
+        let busy_s =
+            |line: &Value| number(&line["busy_lanes"][class]) * number(&line["interval_s"]);
+        let busy = stat.iter().map(busy_s).sum::<f64>() * 1e9;
+        let kernel_ns = told[index] - before[index];
+        let of = format!("stat, kernel: {}", GROUPS[index]);
+        agree(&of, busy as u64, kernel_ns, 0.05, interrupts_ns);
+    }
+    let length_ns = (within["interval_s"].as_f64().unwrap() * 1e9) as u64;
+    let recorded = sum_within(end_ns - length_ns, end_ns).metrics().unwrap();
+    for (what, recorded) in [
+        ("thread_density", recorded.thread_density),
+        ("capacity_factor", recorded.capacity_factor),
+        ("productivity", recorded.productivity),
+    ] {
+        let (found, recorded) = (within["smt"][what].as_f64().unwrap(), recorded.unwrap());
+        let share = found / recorded - 1.0;
+        println!(
+            "stat, record: {what} {found:.4}, {recorded:.4}, {:+.2} %",
+            share * 100.0
+        );
+        // the recorder's intervals begin and end up to a quarter of a second beside stat's
+        let bound = if length < 60 { 0.02 } else { 0.01 };
+        assert!(share.abs() < bound, "{what}");
+    }
+    drop((loads, exporter));
+    assert!(scheduler.stop().success());
+}

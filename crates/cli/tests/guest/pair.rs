@@ -1,0 +1,29 @@
+//! Pairing: I/O-bound normal work has a lane of its own on each core.
+
+use super::support::*;
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn computation_makes_room_for_io_bound_work_and_nobody_starves() {
+    let config = "[scheduler]\nretain = true\npair = true\n[scheduler.retention]\nstart_ms = 10\n\
+                  [scheduler.pairing]\nperiod_ms = 500\n";
+    std::fs::write("/tmp/pair.toml", config).unwrap();
+    let scheduler = Scheduler::attach(&["--config", "/tmp/pair.toml"]);
+    let _io: Vec<_> = (0..nr_cpus() / 2)
+        .map(|_| Load::jobs(100, "0.001", &Traits::default()))
+        .collect();
+    let computing: Vec<_> = (0..nr_cpus())
+        .map(|_| Load::spin(&Traits::default()))
+        .collect();
+    let before: Vec<_> = computing.iter().map(Load::ticks).collect();
+    let rates = rates("6");
+    println!(
+        "room made {} times a second, {} changed places, {} lanes held",
+        rates["hand_backs"], rates["swaps"], rates["held_lanes"]
+    );
+    assert!(rates["retentions"].as_f64().unwrap() > 1.0, "{rates}");
+    for (load, before) in computing.iter().zip(before) {
+        assert!(load.ticks() > before, "a task that computes was starved");
+    }
+    assert!(scheduler.stop().success(), "ejected");
+}
