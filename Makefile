@@ -2,7 +2,7 @@
 
 SIDELANE := target/release/sidelane
 
-.PHONY: help demo build test lint test-kernels swarm bench-simulator bench-model install uninstall
+.PHONY: help demo build test lint test-kernels test-shapes swarm bench-simulator bench-model bench-collector check-prometheus install uninstall
 
 PREFIX ?= /usr/local
 
@@ -13,9 +13,12 @@ help:
 	@echo 'make install       install the program, man pages, units and the runtime library below PREFIX ($(PREFIX))'
 	@echo 'make uninstall     remove what was installed there'
 	@echo 'make test-kernels  run the scheduler tests on several kernel versions'
+	@echo 'make test-shapes   run some of them with 1, 4 and 8 lanes a core'
 	@echo 'make swarm         10,000 random machines, loads and faults, simulated'
 	@echo 'make bench-simulator  measure the simulator, also against others'
 	@echo 'make bench-model   time decisions of the queueing model'
+	@echo 'make bench-collector  what the collector of SMT metrics costs, in the test bed'
+	@echo 'make check-prometheus  a real Prometheus scrapes sidelane export, in the test bed'
 
 demo: build
 	@scripts/setup demo
@@ -43,6 +46,10 @@ test-kernels:
 	@scripts/setup test
 	scripts/test-kernels
 
+test-shapes:
+	@scripts/setup test
+	cargo test --locked -p sidelane-cli --test scheduler -- --ignored machine_of_
+
 swarm: build
 	$(SIDELANE) sim --swarm $(or $(SEEDS),10000)
 
@@ -54,3 +61,10 @@ bench-simulator:
 bench-model:
 	@scripts/setup build
 	cargo bench --quiet --locked -p sidelane-model --bench decision
+
+bench-collector: build
+	@scripts/setup bench
+	scripts/bench-collector $(or $(ROUNDS),5) $(SIDELANE)
+
+check-prometheus: build
+	scripts/check-prometheus $(SIDELANE)
