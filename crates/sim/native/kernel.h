@@ -129,6 +129,7 @@ enum {
 #define SCX_ENQ_LAST (1ULL << 41)
 #define SCX_DSQ_GLOBAL ((1ULL << 63) | 1)
 #define SCX_DSQ_LOCAL ((1ULL << 63) | 2)
+#define SCX_DSQ_ITER_REV (1U << 16)
 #define SCX_DSQ_LOCAL_ON (3ULL << 62)
 
 struct sched_ext_ops {
@@ -149,7 +150,7 @@ bool scx_bpf_dsq_insert_vtime(struct task_struct *p, unsigned long long dsq,
 			      unsigned long long flags);
 bool scx_bpf_dsq_move_to_local(unsigned long long dsq, unsigned long long flags);
 struct task_struct *__COMPAT_scx_bpf_dsq_peek(unsigned long long dsq);
-void native_dsq_begin(unsigned long long dsq);
+void native_dsq_begin(unsigned long long dsq, unsigned long long flags);
 struct task_struct *native_dsq_next(void);
 bool native_dsq_move(struct task_struct *p, unsigned long long dsq);
 bool native_dsq_move_vtime(struct task_struct *p, unsigned long long dsq);

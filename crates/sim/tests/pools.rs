@@ -184,3 +184,31 @@ fn cgroups_share_by_weight_whatever_the_number_of_their_tasks() {
         }
     }
 }
+
+#[test]
+fn nobody_is_forgotten_whatever_the_weights() {
+    let group = |weight| Pool {
+        allowance_ns: 0,
+        weight: Some(weight),
+        ..pool("a", 1.0, Charge::Raw)
+    };
+    let mut sim = simulation(vec![group(1), group(10_000)], LANES);
+    let light = spinners(&mut sim, 20, Class::Normal, Some(0));
+    spinners(&mut sim, 20, Class::Normal, Some(1));
+    let lane_ns = |sim: &Simulation| -> Vec<u64> {
+        let each = light.iter().map(|id| sim.task_totals(*id).lane_ns);
+        each.collect()
+    };
+    let mut before = vec![0; light.len()];
+    // before the kernel's watchdog would bite
+    for until_ms in (15_000..=60_000).step_by(15_000) {
+        go(&mut sim, until_ms);
+        let now = lane_ns(&sim);
+        let ran: Vec<u64> = now.iter().zip(&before).map(|(now, b)| now - b).collect();
+        assert!(
+            ran.iter().all(|&ran| ran > 0),
+            "{ran:?} ns until {until_ms} ms"
+        );
+        before = now;
+    }
+}

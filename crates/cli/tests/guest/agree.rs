@@ -17,15 +17,6 @@ use std::time::Duration;
 
 const GROUPS: [&str; 3] = ["critical", "batch", "web"];
 
-/// Time that tasks of a cgroup ran, by the kernel's account, ns.
-fn usage_ns(group: &str) -> u64 {
-    let text = std::fs::read_to_string(cgroup(group).join("cpu.stat")).unwrap();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("usage_usec "));
-    line.unwrap().parse::<u64>().unwrap() * 1000
-}
-
 /// A counter of a cgroup, as exported, ns.
 fn exported_ns(text: &str, what: &str, group: &str) -> u64 {
     let name = format!("sidelane_cgroup_{what}_seconds_total{{cgroup=\"/{group}\"}} ");

@@ -144,15 +144,17 @@ fn an_entitlement_buys_the_same_work_with_smt_and_without() {
     }
 }
 
-/// How far so many counters in each of two cgroups come.
-fn two_cgroups(counters: [usize; 2]) -> [f64; 2] {
-    let start = |(name, many): (&'static str, usize)| {
-        (0..many).map(move |index| Counter::start(&format!("{name}{index}"), &in_cgroup(name)))
-    };
-    let both = ["light", "heavy"].into_iter().zip(counters);
-    let counts = count(both.flat_map(start).collect(), 8.0);
-    let (light, heavy) = counts.split_at(counters[0]);
-    [light.iter().sum(), heavy.iter().sum()]
+/// How long tasks of the cgroups /light and /heavy ran within some seconds, by the kernel's account: as
+/// many in each.
+fn two_cgroups(tasks: [usize; 2]) -> [f64; 2] {
+    let start = |(name, many): (&'static str, usize)| (0..many).map(move |_| Load::spin_in(name));
+    let names = ["light", "heavy"];
+    let _loads: Vec<Load> = names.into_iter().zip(tasks).flat_map(start).collect();
+    std::thread::sleep(Duration::from_secs(2)); // until they all run
+    let before = names.map(usage_ns);
+    std::thread::sleep(Duration::from_secs(8));
+    let used = names.map(usage_ns);
+    [0, 1].map(|index| (used[index] - before[index]) as f64 / 1e9)
 }
 
 #[test]
@@ -167,14 +169,16 @@ fn weights_of_cgroups_count_whatever_the_number_of_their_tasks() {
     fs::write(path, "[scheduler]\ncgroup_weights = true\n").unwrap();
     let scheduler = Scheduler::attach(&["--config", path]);
     let many = 2 * nr_cpus();
-    let [light, heavy] = two_cgroups([2 * many, many]);
-    println!("twice as many tasks of weight 100 beside 300: {light:.0} and {heavy:.0}");
-    assert!((2.2..4.0).contains(&(heavy / light)), "{}", heavy / light);
-    fs::write(cgroup("heavy").join("cpu.weight"), "100").unwrap();
-    std::thread::sleep(Duration::from_secs(2));
-    let [light, heavy] = two_cgroups([2 * many, many]);
-    println!("both of weight 100: {light:.0} and {heavy:.0}");
-    assert!((0.75..1.4).contains(&(heavy / light)), "{}", heavy / light);
+    for (weight, range) in [("300", 2.6..3.4), ("100", 0.85..1.15)] {
+        fs::write(cgroup("heavy").join("cpu.weight"), weight).unwrap();
+        std::thread::sleep(Duration::from_secs(2));
+        let [light, heavy] = two_cgroups([2 * many, many]);
+        let ratio = heavy / light;
+        println!(
+            "twice as many tasks of weight 100 beside {weight}: {light:.1} and {heavy:.1} s, {ratio:.2}"
+        );
+        assert!(range.contains(&ratio), "{ratio}");
+    }
     assert!(scheduler.stop().success(), "ejected");
 }
 

@@ -147,6 +147,15 @@ pub fn cgroup(name: &str) -> PathBuf {
     path
 }
 
+/// Time that tasks of a cgroup ran, by the kernel's account, ns.
+pub fn usage_ns(group: &str) -> u64 {
+    let text = fs::read_to_string(cgroup(group).join("cpu.stat")).unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("usage_usec "));
+    line.unwrap().parse::<u64>().unwrap() * 1000
+}
+
 /// How a process differs from its parent.
 #[derive(Clone, Default)]
 pub struct Traits {

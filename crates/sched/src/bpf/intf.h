@@ -154,6 +154,7 @@ struct core_ctx {
 	u32 sent[NR_CLASSES]; /* tasks that were sent to that vector and do not run yet */
 	u64 timely_ns[NR_CLASSES]; /* until then nobody in that vector waits too long */
 	u64 overdue_next_ns; /* the starvation bound may be used again from here */
+	u64 forgotten_next_ns; /* the end of the normal vector is looked at again from here */
 	u32 strictest; /* of this busy period: index of its critical tasks' strictest budget */
 	u32 period; /* 1 once that is known */
 	u64 overlap_ns; /* since when the budget's clock runs in this busy period; 0: not yet */

@@ -111,7 +111,7 @@ static __always_inline bool find_work(struct lane_ctx *lane, s32 cpu, struct tas
 	u32 class, prev_class, side;
 	bool level, held, keeps;
 
-	if (vector_take_overdue(lane->core, now_ns))
+	if (vector_take_overdue(lane->core, now_ns) || vector_take_forgotten(lane->core, now_ns))
 		return true;
 	level = level_allows(lane->core, cpu);
 	prev_class = class_of_prev(prev, lane->core);
@@ -209,7 +209,8 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 		critical_arrived(tctx, lane->core);
 	tctx->core = lane->core;
 	pool_begins(tctx, now_ns);
-	if (class == CLASS_NORMAL && time_before(vtime_now, p->scx.dsq_vtime))
+	if (class == CLASS_NORMAL && !was_forgotten(tctx, now_ns) &&
+	    time_before(vtime_now, p->scx.dsq_vtime))
 		vtime_now = p->scx.dsq_vtime;
 	lane->overdue = waited_too_long(tctx, now_ns);
 	pair_waited(tctx, now_ns);

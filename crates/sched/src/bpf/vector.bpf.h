@@ -27,7 +27,10 @@
  * Starvation bound: whoever waited longer than its class's starvation_bound_ns is
  * served next, on a closed core too, for settings.overdue_slice_ns; at most one
  * such run in OVERDUE_GAP of those slices a core, unless somebody waited for a
- * third of the kernel's watchdog. Each use is counted.
+ * third of the kernel's watchdog. Each use is counted. Of normal work the first is
+ * looked at, which by virtual time need not be who waits longest: whoever weighs
+ * little beside much work of great weight may be far behind. So each second the
+ * last ones are looked at, too, for whom the watchdog would bite.
  *
  * Cost: one lock a core and class; a search over the cores that have a waiting
  * vector before a lane goes idle.
@@ -418,6 +421,52 @@ static __always_inline bool waited_too_long(const struct task_ctx *tctx, u64 now
 	/* clocks of two CPUs may differ a little: never subtract the later */
 	return tctx->class != CLASS_CRITICAL && tctx->queued_ns &&
 	       now_ns >= tctx->queued_ns + settings.starvation_bound_ns[task_class(tctx)];
+}
+
+/* So many tasks from the end of a vector are looked at for one that was forgotten, */
+#define FORGOTTEN_LOOKS 32
+/* this often, unless one was found. */
+#define FORGOTTEN_LOOK_NS NS_PER_S
+
+/* Was a normal task served out of turn? Its virtual time is not what normal work has reached. */
+static __always_inline bool was_forgotten(const struct task_ctx *tctx, u64 now_ns)
+{
+	return tctx->queued_ns && now_ns >= tctx->queued_ns + OVERDUE_URGENT_NS;
+}
+
+/*
+ * Serves a normal task that is so far behind in virtual time that the watchdog would bite, if there
+ * is one. The last are the furthest behind.
+ */
+VERIFIED_ONCE bool vector_take_forgotten(u32 core_id, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	s32 cpu = bpf_get_smp_processor_id();
+	struct task_struct *p;
+	bool taken = false;
+	u32 looks = 0;
+
+	if (!core || now_ns < core->forgotten_next_ns || !vector_hinted(core_id, CLASS_NORMAL))
+		return false;
+	core->forgotten_next_ns = now_ns + FORGOTTEN_LOOK_NS;
+	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, CLASS_NORMAL), SCX_DSQ_ITER_REV) {
+		struct task_ctx *tctx = task_ctx(p);
+
+		if (looks++ >= FORGOTTEN_LOOKS)
+			break;
+		if (!tctx || !was_forgotten(tctx, now_ns))
+			continue;
+		/* another lane may have to serve it, or there are more */
+		core->forgotten_next_ns = now_ns + OVERDUE_GAP * settings.overdue_slice_ns;
+		if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			continue;
+		taken = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0);
+		if (taken)
+			break;
+	}
+	if (taken)
+		count(overdue[CLASS_NORMAL]);
+	return taken;
 }
 
 /* Serves a task that waited too long, if there is one. */

@@ -80,7 +80,8 @@ VERIFIED_ONCE u64 weight_flat(u64 id, u64 weight)
 		if (!known || !demand)
 			break;
 		all = demand->weight;
-		if (all > 0)
+		/* an entry that is replaced meanwhile may say anything for a moment */
+		if (all > 0 && known->weight)
 			flat = flat * known->weight / (u64)all;
 		id = known->parent;
 	}

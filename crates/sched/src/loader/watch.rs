@@ -94,8 +94,14 @@ impl Scheduler<'_> {
         Ok(())
     }
 
+    /// Unless that is what stands there: an entry that is replaced may be used for another cgroup while
+    /// the scheduler still reads it.
     fn write_cgroup(&self, id: u64, known: &intf::cgroup_known) -> Result<(), Error> {
         let (id, maps) = (id.to_ne_bytes(), &self.skel.maps);
+        let written = maps.cgroup_masks.lookup(&id, MapFlags::ANY);
+        if written.is_ok_and(|bytes| bytes.as_deref() == Some(bytes_of(known))) {
+            return Ok(());
+        }
         if known.weight > 0 {
             let nothing: intf::cgroup_demand = zeroed();
             // there already, unless the cgroup is new

@@ -35,7 +35,7 @@ typedef long long s64;
 #define bpf_for(i, from, to) for ((i) = (from); (i) < (to); (i)++)
 
 /* The tasks of a queue, as they stand there when the loop begins; those that left are passed over. */
-#define bpf_for_each(type, p, dsq, flags) for (native_dsq_begin(dsq); ((p) = native_dsq_next());)
+#define bpf_for_each(type, p, dsq, flags) for (native_dsq_begin((dsq), (flags)); ((p) = native_dsq_next());)
 #define scx_bpf_dsq_move(it, p, dsq, flags) native_dsq_move((p), (dsq))
 #define scx_bpf_dsq_move_vtime(it, p, dsq, flags) native_dsq_move_vtime((p), (dsq))
 #define scx_bpf_dsq_move_set_slice(it, slice_ns) native_dsq_move_slice(slice_ns)

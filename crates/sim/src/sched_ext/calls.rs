@@ -4,7 +4,7 @@
 //! runs for. Calls outside of an operation do nothing and return nothing.
 
 use super::native;
-use super::{Insertion, SchedExt};
+use super::{ITER_REVERSE, Insertion, SchedExt};
 use crate::engine::Engine;
 use crate::task::TaskId;
 use std::cell::Cell;
@@ -137,8 +137,9 @@ extern "C" fn __COMPAT_scx_bpf_dsq_peek(dsq: c_ulonglong) -> *mut native::task_s
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn native_dsq_begin(dsq: c_ulonglong) {
-    with((), |scheduler, _| scheduler.visit_queue(dsq));
+extern "C" fn native_dsq_begin(dsq: c_ulonglong, flags: c_ulonglong) {
+    let reverse = flags & ITER_REVERSE != 0;
+    with((), |scheduler, _| scheduler.visit_queue(dsq, reverse));
 }
 
 #[unsafe(no_mangle)]

@@ -44,6 +44,7 @@ use visit::Visit;
 const ENQ_WAKEUP: u64 = 1;
 const ENQ_PREEMPT: u64 = 1 << 32;
 const ENQ_LAST: u64 = 1 << 41;
+const ITER_REVERSE: u64 = 1 << 16;
 const DSQ_LOCAL: u64 = 1 << 63 | 2;
 const DSQ_LOCAL_ON: u64 = 3 << 62;
 const WAKE_SYNC: u64 = 0x10;

@@ -19,11 +19,16 @@ pub(super) struct Visit {
 }
 
 impl SchedExt {
-    pub(super) fn visit_queue(&mut self, dsq: u64) {
+    /// Begins to go through a queue, from its end if `reverse`.
+    pub(super) fn visit_queue(&mut self, dsq: u64, reverse: bool) {
         let left = self.queues.get(dsq).map(|queue| queue.iter().collect());
+        let mut left: VecDeque<TaskId> = left.unwrap_or_default();
+        if reverse {
+            left.make_contiguous().reverse();
+        }
         self.visit = Visit {
             dsq,
-            left: left.unwrap_or_default(),
+            left,
             ..Visit::default()
         };
     }
