@@ -14,9 +14,29 @@ const EVENTS: [&str; 4] = [
     "sched_process_fork",
 ];
 
-/// The tracer, recording; switched off and emptied when this value goes.
+/// What it changes besides, in the order in which it is put back.
+const SETTINGS: [&str; 4] = [
+    "current_tracer",
+    "trace_clock",
+    "buffer_size_kb",
+    "tracing_on",
+];
+
+/// The tracer, recording; emptied and as it was before when this value goes.
 pub struct Recording {
     folder: PathBuf,
+    /// Files of it and what they said; those that could not be read are left as they are.
+    before: Vec<(&'static str, String)>,
+}
+
+/// What to write into a file of the tracer so that it says `text` again: of a choice, the chosen one; of a
+/// buffer that is not yet in use, the size that it would have had.
+fn chosen(text: &str) -> &str {
+    let marked = |open, close| Some(text.split_once(open)?.1.split_once(close)?.0);
+    let first = || text.split_whitespace().next().unwrap_or_default();
+    marked("[", "]")
+        .or_else(|| marked("expanded: ", ")"))
+        .unwrap_or_else(first)
 }
 
 impl Recording {
@@ -28,8 +48,13 @@ impl Recording {
                 folder.display()
             )));
         }
+        let before = SETTINGS.iter().filter_map(|name| {
+            let text = fs::read_to_string(folder.join(name)).ok()?;
+            Some((*name, chosen(&text).to_owned()))
+        });
         let recording = Recording {
             folder: folder.to_owned(),
+            before: before.collect(),
         };
         recording.write("tracing_on", "0")?;
         recording.write("current_tracer", "nop")?;
@@ -68,14 +93,28 @@ impl Drop for Recording {
         let _ = self.write("tracing_on", "0");
         let _ = self.switch_events("0");
         let _ = self.write("trace", "");
-        // The smallest that a kernel accepts: gives the memory back.
-        let _ = self.write("buffer_size_kb", "1");
+        for (name, text) in &self.before {
+            let _ = self.write(name, text);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_to_write_is_what_a_file_says() {
+        for (text, written) in [
+            ("1\n", "1"),
+            ("local global [mono] x86-tsc\n", "mono"),
+            ("7 (expanded: 1408)\n", "1408"),
+            ("8192\n", "8192"),
+            ("", ""),
+        ] {
+            assert_eq!(chosen(text), written);
+        }
+    }
 
     #[test]
     fn it_switches_on_reads_and_cleans_up() {
@@ -85,7 +124,9 @@ mod tests {
             fs::create_dir_all(at(&format!("events/sched/{event}"))).unwrap();
         }
         assert!(Recording::begin(folder.path()).is_err());
-        fs::write(at("tracing_on"), "1").unwrap();
+        fs::write(at("tracing_on"), "1\n").unwrap();
+        fs::write(at("trace_clock"), "local [global] counter\n").unwrap();
+        fs::write(at("buffer_size_kb"), "7 (expanded: 1408)\n").unwrap();
         let recording = Recording::begin(folder.path()).unwrap();
         let read = |name: &str| fs::read_to_string(at(name)).unwrap();
         assert_eq!(
@@ -97,7 +138,11 @@ mod tests {
         assert_eq!(recording.end().unwrap(), "name \u{fffd}");
         assert_eq!(
             (read("tracing_on"), read("trace")),
-            ("0".into(), String::new())
+            ("1".into(), String::new())
+        );
+        assert_eq!(
+            (read("trace_clock"), read("buffer_size_kb")),
+            ("global".into(), "1408".into())
         );
         assert_eq!(read("events/sched/sched_waking/enable"), "0");
     }

@@ -15,6 +15,8 @@ pub(crate) enum Event {
     Tick { lane: u32 },
     /// The task on the lane has done its work, unless something changed since (generation).
     Complete { lane: u32, generation: u32 },
+    /// The switch on the lane is over.
+    Settled { lane: u32 },
     /// The lane looks for what to run next.
     Look { lane: u32 },
     /// Somebody asked the lane to look, with these flags of the kernel.
@@ -40,6 +42,10 @@ pub(crate) struct Lane {
     /// A look is planned for then.
     look_ns: Option<u64>,
     ticking: bool,
+    /// The task that ran here last.
+    last: Option<TaskId>,
+    /// What runs here took the place of something else.
+    switched: bool,
     pub totals: LaneTotals,
     /// Work done here, ns of an unshared lane of the fastest core.
     work_ns: f64,
@@ -74,6 +80,8 @@ pub struct EventCounts {
     pub wakes: u64,
     /// Times that a task began to run.
     pub runs: u64,
+    /// Of these, on a lane where another one had run last.
+    pub switches: u64,
     /// Kicks that reached their lane.
     pub kicks: u64,
     /// Ticks of busy lanes.
@@ -120,6 +128,8 @@ impl Engine {
             generation: 0,
             look_ns: None,
             ticking: false,
+            last: None,
+            switched: false,
             totals: LaneTotals::default(),
             work_ns: 0.0,
         };
@@ -285,8 +295,15 @@ impl Engine {
             }
             _ => 0,
         };
-        let switch_ns = self.machine.costs.switch_ns + migration_ns;
+        let costs = self.machine.costs;
         let lane = &mut self.lanes[cpu as usize];
+        lane.switched = lane.last.replace(id) != Some(id);
+        let begin_ns = match costs.resume_ns {
+            Some(resume_ns) if !lane.switched => resume_ns,
+            _ => costs.switch_ns,
+        };
+        let switch_ns = begin_ns + migration_ns;
+        self.counts.switches += u64::from(lane.switched);
         lane.current = Some(id);
         lane.started_ns = now_ns;
         lane.ready_ns = now_ns + switch_ns;
@@ -301,6 +318,10 @@ impl Engine {
         task.state = State::Running(cpu);
         task.lane = cpu;
         task.ran_on = Some(cpu);
+        if self.machine.beside.is_some() && switch_ns > 0 {
+            let at_ns = now_ns + switch_ns;
+            self.events.add(at_ns, Event::Settled { lane: cpu });
+        }
         self.busy[core] += 1;
         self.counts.runs += 1;
         self.plan_core(core);
@@ -370,6 +391,21 @@ impl Engine {
         left_ns
     }
 
+    /// From now on the task polls, for as long as the work that it gets says, or that is over. Nothing is
+    /// left of what it had. Did it poll?
+    pub fn set_polling(&mut self, id: TaskId, polling: bool) -> bool {
+        let polled = self.task(id).polling;
+        if polled == polling {
+            return polled;
+        }
+        self.cut_work(id);
+        self.task_mut(id).polling = polling;
+        if let State::Running(cpu) = self.task(id).state {
+            self.plan_core(self.lanes[cpu as usize].core);
+        }
+        polled
+    }
+
     /// If this completion is the one that was planned, the task that has done its work.
     pub fn completed(&mut self, cpu: u32, generation: u32) -> Option<TaskId> {
         let lane = self
@@ -392,18 +428,51 @@ impl Engine {
         self.lanes[cpu as usize].ticking
     }
 
-    /// The speed of the task on a lane, relative to running alone on the same core.
-    fn shared_speed(&self, core: usize, id: TaskId) -> f64 {
+    /// The switch on a lane is over: its siblings are as fast as beside any work.
+    pub fn settled(&mut self, cpu: u32) {
+        let core = self.lanes[cpu as usize].core;
+        self.account(core);
+        self.plan_core(core);
+    }
+
+    /// What a lane is busy with but work, from `at_ns` on: what a sibling keeps of its speed beside it.
+    fn kept_beside(&self, cpu: u32, at_ns: u64) -> Option<f64> {
+        let beside = self.machine.beside?;
+        let lane = &self.lanes[cpu as usize];
+        let id = lane.current?;
+        if lane.switched && at_ns < lane.ready_ns {
+            return Some(beside.switching);
+        }
+        self.task(id).polling.then_some(beside.polling)
+    }
+
+    /// The speed of the task on a lane from `at_ns` on, relative to running alone on the same core.
+    fn shared_speed(&self, core: usize, id: TaskId, at_ns: u64) -> f64 {
+        let lanes = self.machine.cores[core].lanes.iter();
+        let others = lanes.filter_map(|&cpu| {
+            let other = self.lanes[cpu as usize].current?;
+            (other != id).then(|| (other, self.kept_beside(cpu, at_ns)))
+        });
         match &self.machine.interference {
-            Interference::ThreadPerf(speeds) => speeds[self.busy[core].max(1) - 1],
+            Interference::ThreadPerf(speeds) if self.machine.beside.is_none() => {
+                speeds[self.busy[core].max(1) - 1]
+            }
+            Interference::ThreadPerf(speeds) => {
+                let (mut working, mut kept) = (0, 1.0);
+                for (_, beside) in others {
+                    match beside {
+                        Some(share) => kept *= share,
+                        None => working += 1,
+                    }
+                }
+                speeds[working] * kept
+            }
             Interference::Kinds(table) => {
                 let row = &table[self.task(id).spec.kind];
-                let lanes = self.machine.cores[core].lanes.iter();
-                let others = lanes.filter_map(|&cpu| self.lanes[cpu as usize].current);
-                let speeds = others
-                    .filter(|&other| other != id)
-                    .map(|other| row[self.task(other).spec.kind]);
-                speeds.product()
+                let speed = |(other, kept): (TaskId, Option<f64>)| {
+                    kept.unwrap_or(row[self.task(other).spec.kind])
+                };
+                others.map(speed).product()
             }
         }
     }
@@ -433,9 +502,15 @@ impl Engine {
             self.lanes[cpu].totals.class_ns[class as usize] += passed_ns;
             batch += u64::from(class == Class::Batch);
             critical |= class == Class::Critical;
-            let progress_ns = now_ns - from_ns.max(ready_ns).min(now_ns);
-            let shared = self.shared_speed(core, id);
-            let totals = &mut self.tasks[id.index()].totals;
+            let ready_for_ns = now_ns - from_ns.max(ready_ns).min(now_ns);
+            let shared = self.shared_speed(core, id, from_ns);
+            let task = &mut self.tasks[id.index()];
+            let progress_ns = if task.polling { 0 } else { ready_for_ns };
+            if task.polling {
+                task.totals.polled_ns += ready_for_ns;
+                task.work_ns -= ready_for_ns as f64;
+            }
+            let totals = &mut task.totals;
             let mt1_ns = progress_ns as f64 * shared;
             totals.add(passed_ns, progress_ns, mt1_ns, mt1_ns * capacity);
             let task = &mut self.tasks[id.index()];
@@ -489,7 +564,11 @@ impl Engine {
         if work_ns.is_infinite() {
             return;
         }
-        let left_ns = (work_ns / (self.shared_speed(core, id) * self.capacity(core))).ceil() as u64;
+        let speed = match self.task(id).polling {
+            true => 1.0,
+            false => self.shared_speed(core, id, now_ns) * self.capacity(core),
+        };
+        let left_ns = (work_ns / speed).ceil() as u64;
         let at_ns = ready_ns.max(now_ns).saturating_add(left_ns);
         self.events.add(
             at_ns,

@@ -36,7 +36,7 @@ pub use control::{Control, LevelTotals, Measure};
 pub use engine::{CoreTotals, EventCounts, LaneTotals};
 pub use error::{Error, Result};
 pub use events::Events;
-pub use machine::{Core, Costs, Interference, Machine};
+pub use machine::{Beside, Core, Costs, Interference, Machine};
 pub use random::{Distribution, Stream};
 pub use record::{Record, Step};
 pub use recording::{RecordError, record};
@@ -55,4 +55,4 @@ pub use summary::{
     CONFIDENCE, ConfigurationSummary, LaneShares, LatencyPoint, Metric, Summary, WorkloadSummary,
 };
 pub use task::{Class, Policy, State, TaskId, TaskSpec, TaskTotals};
-pub use workload::{Arrivals, Behaviour, Quality, Stage, TraceRequest, Workload};
+pub use workload::{Arrivals, Behaviour, Poll, Quality, Stage, TraceRequest, Workload};

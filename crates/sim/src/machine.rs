@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 /// | cost | default | what it stands for |
 /// | --- | --- | --- |
 /// | `switch_ns` | 1,500 | registers, address space and first misses of a context switch |
+/// | `resume_ns` | as `switch_ns` | the same, where nothing else ran on the lane meanwhile |
 /// | `kick_ns` | 1,000 | an interrupt from one lane to another |
 /// | `idle_exit_ns` | 2,000 | leaving a shallow idle state |
 /// | `migrate_core_ns` | 0 | besides, to another lane of the same core: the caches are the same |
@@ -21,6 +22,8 @@ use std::collections::BTreeMap;
 pub struct Costs {
     /// A context switch: the lane is busy, the task does not progress.
     pub switch_ns: u64,
+    /// A task that goes on where it slept, and nothing else ran there meanwhile; none: as a switch.
+    pub resume_ns: Option<u64>,
     /// From asking another lane to look until it does.
     pub kick_ns: u64,
     /// What an idle lane needs besides before it looks.
@@ -41,6 +44,7 @@ impl Default for Costs {
     fn default() -> Self {
         Costs {
             switch_ns: 1_500,
+            resume_ns: None,
             kick_ns: 1_000,
             idle_exit_ns: 2_000,
             migrate_core_ns: 0,
@@ -57,6 +61,7 @@ impl Costs {
     pub fn none() -> Costs {
         Costs {
             switch_ns: 0,
+            resume_ns: None,
             kick_ns: 0,
             idle_exit_ns: 0,
             migrate_core_ns: 0,
@@ -77,6 +82,16 @@ pub enum Interference {
     /// `[a][b]` is the speed of a task of kind a beside one of kind b, relative to running alone;
     /// beside several, the product.
     Kinds(Vec<Vec<f64>>),
+}
+
+/// What a lane keeps of its speed beside a lane that is busy with no work, relative to running alone.
+/// Source: vSMT-IO (USENIX ATC 2020), Table 2.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Beside {
+    /// Beside one that switches tasks.
+    pub switching: f64,
+    /// Beside one whose task polls for a device.
+    pub polling: f64,
 }
 
 /// A core as the simulator needs it.
@@ -103,6 +118,8 @@ pub struct Machine {
     pub nr_lanes: usize,
     /// How fast lanes are.
     pub interference: Interference,
+    /// Beside lanes that switch or poll; none: as beside any busy one.
+    pub beside: Option<Beside>,
     /// What things cost.
     pub costs: Costs,
 }
@@ -141,6 +158,7 @@ impl Machine {
             cores,
             online,
             interference,
+            beside: None,
             costs,
         })
     }

@@ -17,7 +17,7 @@ pub struct Measured {
     pub name: String,
     /// Its class.
     pub class: Class,
-    /// Clients of a closed loop.
+    /// Clients of a closed loop; tasks that wait for devices.
     pub clients: Option<usize>,
     /// Requests that arrived.
     pub arrived: u64,
@@ -48,6 +48,7 @@ impl Measured {
                     arrivals: Arrivals::Closed { clients, .. },
                     ..
                 } => Some(*clients),
+                Behaviour::Io { tasks, .. } => Some(*tasks),
                 _ => None,
             },
             arrived: 0,
@@ -101,6 +102,8 @@ pub struct Replication {
     pub lanes: Vec<(u32, LaneTotals)>,
     /// What the scheduler did.
     pub counters: Counters,
+    /// Times that a lane began to run another task than the one before.
+    pub switches: u64,
     /// The SMT levels that it had; none if nothing set them.
     pub levels: Option<LevelTotals>,
 }

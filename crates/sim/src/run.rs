@@ -107,6 +107,7 @@ fn replicate(
             cores: totals.cores,
             lanes: totals.lanes,
             counters: totals.counters,
+            switches: totals.switches,
             levels: controller.map(|controller| controller.finish(sim.now_ns())),
         },
         machine: sim.machine().clone(),
@@ -186,6 +187,7 @@ struct Totals {
     cores: Vec<CoreTotals>,
     lanes: Vec<(u32, LaneTotals)>,
     counters: Counters,
+    switches: u64,
 }
 
 impl Totals {
@@ -195,6 +197,7 @@ impl Totals {
             cores: sim.core_totals().to_vec(),
             lanes: cpus.map(|&cpu| (cpu, sim.lane_totals(cpu))).collect(),
             counters: sim.counters(),
+            switches: sim.event_counts().switches,
         }
     }
 
@@ -207,6 +210,7 @@ impl Totals {
                 .map(|((cpu, now), (_, then))| (*cpu, now.since(then)))
                 .collect(),
             counters: self.counters.since(&earlier.counters),
+            switches: self.switches - earlier.switches,
         }
     }
 }

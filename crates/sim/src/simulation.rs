@@ -115,6 +115,21 @@ impl Simulation {
         self.checked()
     }
 
+    /// A task that has just done its work polls for a device, on its lane and for so long at most: it is
+    /// done then.
+    ///
+    /// # Errors
+    /// If the scheduler broke a rule.
+    pub fn poll(&mut self, id: TaskId, longest_ns: u64) -> Result<()> {
+        self.engine.set_polling(id, true);
+        self.give(id, longest_ns as f64)
+    }
+
+    /// The task no longer polls. False: it did not.
+    pub fn end_poll(&mut self, id: TaskId) -> bool {
+        self.engine.set_polling(id, false)
+    }
+
     /// Takes away what is left of a task's work, ns, and returns it. If the task runs, it is done
     /// now; if it waits, as soon as it runs.
     pub fn cut(&mut self, id: TaskId) -> f64 {
@@ -188,6 +203,7 @@ impl Simulation {
                 self.done = Some(id);
                 return Some(Occurrence::Done(id));
             }
+            Event::Settled { lane } => engine.settled(lane),
             Event::Tick { lane } => {
                 if engine.ticks(lane) {
                     engine.counts.ticks += 1;

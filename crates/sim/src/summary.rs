@@ -136,6 +136,10 @@ impl Measured {
                 "wait_rate",
                 Some(self.totals.wait_ns as f64 / length_ns as f64),
             ),
+            (
+                "poll_rate",
+                Some(self.totals.polled_ns as f64 / length_ns as f64),
+            ),
         ]);
         values
     }
@@ -212,6 +216,12 @@ impl Replication {
                 productivity.map(|p| p * self.core_utilization()),
             ),
             ("switches_per_s", per_s(counters.switches.iter().sum())),
+            ("task_switches_per_s", per_s(self.switches)),
+            (
+                "held_lanes",
+                Some(counters.held_ns as f64 / self.length_ns as f64),
+            ),
+            ("retentions_per_s", per_s(counters.retentions)),
             ("evictions_per_s", per_s(counters.evictions)),
             ("eviction_us", (counters.evictions > 0).then_some(evict_us)),
             ("overdue_per_s", per_s(counters.overdue.iter().sum())),

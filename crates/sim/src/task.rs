@@ -118,6 +118,8 @@ pub(crate) struct Task {
     pub ran_on: Option<u32>,
     /// What is left of its work, ns of an unshared lane of the fastest core.
     pub work_ns: f64,
+    /// It waits for a device on its lane, for as long as its work says.
+    pub polling: bool,
     /// It ends as soon as it runs.
     pub exiting: bool,
     /// Since when it waits, ns.
@@ -149,6 +151,8 @@ pub struct TaskTotals {
     pub lane_ns: u64,
     /// Of that, time spent switching and migrating.
     pub overhead_ns: u64,
+    /// Of it, time spent polling for a device.
+    pub polled_ns: u64,
     /// Time waiting for a lane.
     pub wait_ns: u64,
     /// Work done, ns of an unshared lane of the fastest core.
@@ -162,6 +166,7 @@ impl TaskTotals {
         TaskTotals {
             lane_ns: self.lane_ns + other.lane_ns,
             overhead_ns: self.overhead_ns + other.overhead_ns,
+            polled_ns: self.polled_ns + other.polled_ns,
             wait_ns: self.wait_ns + other.wait_ns,
             work_ns: self.work_ns + other.work_ns,
             mt1_ns: self.mt1_ns + other.mt1_ns,
@@ -173,6 +178,7 @@ impl TaskTotals {
         TaskTotals {
             lane_ns: self.lane_ns - earlier.lane_ns,
             overhead_ns: self.overhead_ns - earlier.overhead_ns,
+            polled_ns: self.polled_ns - earlier.polled_ns,
             wait_ns: self.wait_ns - earlier.wait_ns,
             work_ns: self.work_ns - earlier.work_ns,
             mt1_ns: self.mt1_ns - earlier.mt1_ns,
@@ -189,6 +195,7 @@ impl Task {
             lane,
             ran_on: None,
             work_ns: 0.0,
+            polling: false,
             exiting: false,
             since_ns: 0,
             collected: Collected::default(),

@@ -20,6 +20,8 @@ pub struct Claim {
     pub compare: Comparison,
     /// The greatest over this sweep counts.
     pub greatest_over: Option<String>,
+    /// The mean over this sweep counts.
+    pub mean_over: Option<String>,
     /// Not the metric itself, but how far a sweep goes before it falls below a bound.
     pub reaches: Option<Reach>,
     /// At which values of the sweeps, by their names; those left out: at all.
@@ -126,6 +128,7 @@ pub(super) struct Published {
     #[serde(default)]
     compare: Comparison,
     greatest_over: Option<String>,
+    mean_over: Option<String>,
     reaches: Option<Reach>,
     #[serde(default)]
     at: BTreeMap<String, toml::Value>,
@@ -150,6 +153,7 @@ pub(super) struct Expect {
     #[serde(default)]
     compare: Comparison,
     greatest_over: Option<String>,
+    mean_over: Option<String>,
     reaches: Option<Reach>,
     #[serde(default)]
     at: BTreeMap<String, toml::Value>,
@@ -171,6 +175,7 @@ impl From<Published> for Claim {
             relative_workload: p.relative_workload,
             compare: p.compare,
             greatest_over: p.greatest_over,
+            mean_over: p.mean_over,
             reaches: p.reaches,
             at: p.at,
             expectation: Expectation::Value {
@@ -194,6 +199,7 @@ impl From<Expect> for Claim {
             relative_workload: e.relative_workload,
             compare: e.compare,
             greatest_over: e.greatest_over,
+            mean_over: e.mean_over,
             reaches: e.reaches,
             at: e.at,
             expectation: Expectation::Trend(e.is),

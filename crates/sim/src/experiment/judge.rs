@@ -77,6 +77,9 @@ pub(super) fn judge(claim: &Claim, points: &[Point]) -> Vec<Finding> {
     if let Some(reach) = &claim.reaches {
         return far(claim, reach, &points);
     }
+    if let Some(sweep) = &claim.mean_over {
+        return mean(claim, sweep, &points);
+    }
     match &claim.expectation {
         Expectation::Value { value, tolerance } => {
             let at = |point: &&Point| number(claim, point, *value, *tolerance);
@@ -138,17 +141,24 @@ fn within(ours: &Estimate, [low, high]: [f64; 2]) -> Truth {
     }
 }
 
-/// How far a sweep goes: a finding for each point but for that sweep.
-fn far(claim: &Claim, reach: &Reach, points: &[&Point]) -> Vec<Finding> {
-    let mut groups: Vec<(BTreeMap<String, toml::Value>, Vec<&Point>)> = Vec::new();
-    for point in points {
-        let at = rest(point, &reach.over);
+/// Points that are the same but for a sweep.
+type Group<'a> = (BTreeMap<String, toml::Value>, Vec<&'a Point>);
+
+fn groups<'a>(points: &[&'a Point], sweep: &str) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group> = Vec::new();
+    for &point in points {
+        let at = rest(point, sweep);
         match groups.iter_mut().find(|(other, _)| *other == at) {
             Some((_, group)) => group.push(point),
             None => groups.push((at, vec![point])),
         }
     }
-    let found = groups.into_iter().map(|(at, group)| {
+    groups
+}
+
+/// How far a sweep goes: a finding for each point but for that sweep.
+fn far(claim: &Claim, reach: &Reach, points: &[&Point]) -> Vec<Finding> {
+    let found = groups(points, &reach.over).into_iter().map(|(at, group)| {
         let of = |configuration: &str| {
             let course = group.iter().filter_map(|point| {
                 let load = point.at.get(&reach.over)?;
@@ -159,6 +169,28 @@ fn far(claim: &Claim, reach: &Reach, points: &[&Point]) -> Vec<Finding> {
         };
         (at, estimate(claim, of))
     });
+    findings(claim, found)
+}
+
+/// The mean over a sweep: a finding for each point but for that sweep.
+fn mean(claim: &Claim, sweep: &str, points: &[&Point]) -> Vec<Finding> {
+    let found = groups(points, sweep).into_iter().map(|(at, group)| {
+        let all: Option<Vec<_>> = group.iter().map(|point| values(claim, point)).collect();
+        let ours = all.and_then(|all| {
+            let replications = all.iter().map(Vec::len).min()?;
+            let of = |n: usize| all.iter().map(|values| values[n]).sum::<f64>() / all.len() as f64;
+            Estimate::of(&(0..replications).map(of).collect::<Vec<_>>(), CONFIDENCE)
+        });
+        (at, ours)
+    });
+    findings(claim, found)
+}
+
+/// Values at points, beside what is claimed.
+fn findings(
+    claim: &Claim,
+    found: impl Iterator<Item = (BTreeMap<String, toml::Value>, Option<Estimate>)>,
+) -> Vec<Finding> {
     match &claim.expectation {
         Expectation::Value { value, tolerance } => found
             .map(|(at, ours)| beside(claim, at, ours, *value, *tolerance))

@@ -240,7 +240,8 @@ impl Experiment {
         }
         self.check_at(&claim.at).map_err(about)?;
         let sweep = |name: &String| self.sweeps().iter().any(|sweep| sweep.name == *name);
-        if let Some(name) = claim.greatest_over.as_ref().filter(|name| !sweep(name)) {
+        let mut over = claim.greatest_over.iter().chain(&claim.mean_over);
+        if let Some(name) = over.find(|name| !sweep(name)) {
             return Err(about(format!("there is no sweep {name:?}")));
         }
         if let Some(reach) = claim.reaches.as_ref().filter(|reach| !sweep(&reach.over)) {

@@ -192,10 +192,10 @@ impl Claim {
             (Some(other), Increase) => format!("{own} ÷ {other} − 1"),
             (Some(other), Reduction) => format!("1 − {own} ÷ {other}"),
         };
-        let most = if self.greatest_over.is_some() {
-            "max "
-        } else {
-            ""
+        let most = match (&self.greatest_over, &self.mean_over) {
+            (Some(_), _) => "max ",
+            (None, Some(_)) => "mean ",
+            (None, None) => "",
         };
         let what = match &self.reaches {
             Some(reach) => format!("{} at {} {}", reach.over, self.what, digits(reach.at_least)),

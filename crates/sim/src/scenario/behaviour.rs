@@ -6,7 +6,7 @@ use super::limits::{LONGEST_MS, Limits, MS, SECOND, time_ns};
 use super::reader::{Section, Shape, Value};
 use super::trace;
 use super::workload::{Context, class, name, usable};
-use crate::{Arrivals, Behaviour, Distribution, Quality, Stage, TaskSpec, Workload};
+use crate::{Arrivals, Behaviour, Distribution, Poll, Quality, Stage, TaskSpec, Workload};
 
 /// The behaviours; a workload has one of them.
 const BEHAVIOURS: &[&str] = &["open", "closed", "trace", "batch", "serve", "io"];
@@ -41,7 +41,7 @@ const SERVE: Shape = Shape {
 const IO: Shape = Shape {
     title: "io",
     form: "a table such as { tasks = 2, burst_ms = 1, wait_ms = 10 }",
-    keys: &["tasks", "burst_ms", "wait_ms"],
+    keys: &["tasks", "burst_ms", "wait_ms", "poll_ms", "halt_poll_ms"],
     elsewhere: &[],
 };
 const STAGE: Shape = Shape {
@@ -118,7 +118,25 @@ fn io(section: &Section) -> Result<Behaviour> {
         tasks: tasks(section)?,
         burst: lasting(section.need("burst_ms", "how long a task computes, such as 2")?)?,
         wait: distribution(section.need("wait_ms", "how long its device takes, such as 10")?)?,
+        poll: poll(section)?,
     })
+}
+
+/// Polling: always for so long, or as KVM's halt polling.
+fn poll(section: &Section) -> Result<Option<Poll>> {
+    let (value, adapts) = match (section.get("poll_ms"), section.get("halt_poll_ms")) {
+        (Some(_), Some(value)) => {
+            return Err(value.error(
+                "halt_poll_ms stands beside poll_ms; one of them says how long a task polls, leave the \
+                 other out",
+            ));
+        }
+        (Some(value), None) => (value, false),
+        (None, Some(value)) => (value, true),
+        (None, None) => return Ok(None),
+    };
+    let longest_ns = time_ns(value, MS, TIME)?;
+    Ok(Some(Poll { longest_ns, adapts }))
 }
 
 fn requests(

@@ -4,11 +4,12 @@ use super::cores::cores;
 use super::error::Result;
 use super::limits::{Limits, MS, US, time_ns};
 use super::reader::{Section, Shape, Value};
-use crate::{Costs, Interference, Machine};
+use crate::{Beside, Costs, Interference, Machine};
 use sidelane_topology::{CPU_MAX, CpuList};
 
 const COST_KEYS: &[&str] = &[
     "switch_us",
+    "resume_us",
     "kick_us",
     "idle_exit_us",
     "migrate_core_us",
@@ -38,6 +39,7 @@ pub(super) const MACHINE: Shape = Shape {
         "numbering",
         "thread_perf",
         "interference",
+        "beside",
         "offline",
         "group",
         "costs",
@@ -48,6 +50,9 @@ pub(super) const MACHINE: Shape = Shape {
         ("node", "[[machine.group]]"),
         ("cache", "[[machine.group]]"),
         ("switch_us", IN_COSTS),
+        ("resume_us", IN_COSTS),
+        ("switching", "beside"),
+        ("polling", "beside"),
         ("kick_us", IN_COSTS),
         ("idle_exit_us", IN_COSTS),
         ("migrate_core_us", IN_COSTS),
@@ -64,6 +69,13 @@ const INTERFERENCE: Shape = Shape {
     title: "interference",
     form: "a table such as { kinds = [\"a\", \"b\"], speed = [[1, 0.6], [0.8, 0.5]] }",
     keys: &["kinds", "speed"],
+    elsewhere: &[],
+};
+
+const BESIDE: Shape = Shape {
+    title: "beside",
+    form: "a table such as { switching = 0.32, polling = 0.73 }",
+    keys: &["switching", "polling"],
     elsewhere: &[],
 };
 
@@ -84,6 +96,14 @@ pub(super) fn machine(section: &Section) -> Result<Described> {
     let costs = section.get("costs").map_or(Ok(Costs::default()), costs)?;
     let mut machine = Machine::new(&topology, interference, costs)
         .map_err(|error| section.error(format!("[machine]: {error}")))?;
+    if let Some(value) = section.get("beside") {
+        let section = value.section(&BESIDE)?;
+        let share = |key| section.need(key, "a speed such as 0.5")?.number(SPEED);
+        machine.beside = Some(Beside {
+            switching: share("switching")?,
+            polling: share("polling")?,
+        });
+    }
     if let Some(value) = section.get("offline") {
         take_offline(&mut machine, value)?;
     }
@@ -181,6 +201,7 @@ fn costs(value: Value) -> Result<Costs> {
         };
         match key {
             "switch_us" => cost(&mut costs.switch_ns),
+            "resume_us" => cost(costs.resume_ns.insert(0)),
             "kick_us" => cost(&mut costs.kick_ns),
             "idle_exit_us" => cost(&mut costs.idle_exit_ns),
             "migrate_core_us" => cost(&mut costs.migrate_core_ns),

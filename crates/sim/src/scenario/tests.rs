@@ -362,6 +362,7 @@ fn behaviours() {
             tasks: 2,
             burst: Distribution::Exponential(1e6),
             wait: Distribution::Constant(0.0),
+            poll: None,
         }
     );
     let served = behaviour(

@@ -103,6 +103,7 @@ fn costs(draws: &mut Draws) -> Costs {
         0..2 => Costs::none(),
         2..6 => Costs::default(),
         _ => Costs {
+            resume_ns: None,
             switch_ns: draws.magnitude(1, 10 * US),
             kick_ns: draws.magnitude(1, 50 * US),
             idle_exit_ns: draws.magnitude(1, 200 * US),

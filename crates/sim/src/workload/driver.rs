@@ -58,6 +58,9 @@ struct Role {
     /// The slot of the request that it serves.
     request: Option<usize>,
     began_ns: u64,
+    /// Since when it waits for its device, and for how long it polls then.
+    waits_ns: u64,
+    poll_ns: u64,
 }
 
 impl Group {
@@ -152,6 +155,8 @@ impl Driver {
                 place,
                 request: None,
                 began_ns: 0,
+                waits_ns: 0,
+                poll_ns: workload.first_poll_ns(),
             });
         }
         self.measured.push(Measured::new(workload));
@@ -433,10 +438,16 @@ impl Driver {
         match role.request {
             Some(slot) => self.served(sim, task, slot),
             None if matches!(self.groups[role.group].spec.behaviour, Behaviour::Io { .. }) => {
+                if sim.end_poll(task) {
+                    return Ok(()); // in vain: it sleeps
+                }
                 let latency_ns = sim.now_ns() - role.began_ns;
                 self.measured[role.group].complete(latency_ns, 1.0);
                 self.wait_for_device(sim, role.group, role.place);
-                Ok(())
+                match role.poll_ns {
+                    0 => Ok(()),
+                    poll_ns => sim.poll(task, poll_ns),
+                }
             }
             None => Ok(()),
         }
@@ -518,18 +529,24 @@ impl Driver {
             return;
         };
         let after_ns = rounded(wait.sample(&mut state.own[task]));
+        self.roles[state.tasks[task].index()].waits_ns = sim.now_ns();
         let token = Timer::Device { group, task }.token();
         sim.set_timer(sim.now_ns().saturating_add(after_ns), token);
     }
 
     fn device(&mut self, sim: &mut Simulation, group: usize, task: usize) -> Result<()> {
         let state = &mut self.groups[group];
-        let Behaviour::Io { burst, .. } = &state.spec.behaviour else {
+        let Behaviour::Io { burst, poll, .. } = &state.spec.behaviour else {
             return Ok(());
         };
         let work_ns = burst.sample(&mut state.own[task]);
         let id = state.tasks[task];
-        self.roles[id.index()].began_ns = sim.now_ns();
+        let role = &mut self.roles[id.index()];
+        role.began_ns = sim.now_ns();
+        if let Some(poll) = poll {
+            role.poll_ns = poll.next_ns(role.poll_ns, role.began_ns - role.waits_ns);
+        }
+        sim.end_poll(id);
         self.measured[group].arrived += 1;
         sim.give(id, work_ns)
     }

@@ -31,6 +31,16 @@ impl Workload {
         }
     }
 
+    /// For how long its tasks poll at first.
+    pub(crate) fn first_poll_ns(&self) -> u64 {
+        match &self.behaviour {
+            Behaviour::Io {
+                poll: Some(poll), ..
+            } => poll.next_ns(0, 0),
+            _ => 0,
+        }
+    }
+
     /// All kinds of tasks that it has.
     pub(crate) fn tasks(&self) -> Vec<&TaskSpec> {
         match &self.behaviour {
@@ -76,7 +86,38 @@ pub enum Behaviour {
         burst: Distribution,
         /// How long the device takes.
         wait: Distribution,
+        /// Polling before they sleep.
+        poll: Option<Poll>,
     },
+}
+
+/// A task polls on its lane for a device before it sleeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Poll {
+    /// For so long at most.
+    pub longest_ns: u64,
+    /// Not always for so long: twice as long as before after a wait that polling for so long would have met, and not
+    /// at all after a longer one (KVM's halt polling, `halt_poll_ns`).
+    pub adapts: bool,
+}
+
+impl Poll {
+    /// What KVM's halt polling begins with.
+    const FIRST_NS: u64 = 10_000;
+
+    /// For how long to poll, after a wait of `waited_ns` for which it was `poll_ns`.
+    pub(crate) fn next_ns(self, poll_ns: u64, waited_ns: u64) -> u64 {
+        if !self.adapts {
+            return self.longest_ns;
+        }
+        if waited_ns <= poll_ns {
+            poll_ns
+        } else if waited_ns > self.longest_ns {
+            0
+        } else {
+            (2 * poll_ns).max(Self::FIRST_NS).min(self.longest_ns)
+        }
+    }
 }
 
 /// When requests arrive.
