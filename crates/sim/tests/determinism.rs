@@ -105,6 +105,7 @@ fn io(tasks: usize) -> Behaviour {
         tasks,
         burst: Distribution::Exponential(0.1 * MEAN_NS),
         wait: Distribution::Exponential(MEAN_NS),
+        poll: None,
     }
 }
 
@@ -187,17 +188,17 @@ fn scenarios() -> Vec<(Scenario, (u64, usize))> {
     vec![
         (
             scenario(one_by_two, sidelane()),
-            (0xc784_8edb_f5c5_a03d, 10_343),
+            (0xe82a_5d20_0468_9a9d, 10_343),
         ),
         (
             scenario(two_by_four, sidelane()),
-            (0xfb8c_a725_6beb_5a95, 34_912),
+            (0x7fcd_10b2_f287_a8b5, 34_912),
         ),
         (
             scenario(machine(2, kinds, 2), sidelane()),
-            (0xb7ee_dfc4_8162_5bef, 23_561),
+            (0xf534_c74c_6ad6_79eb, 23_561),
         ),
-        (fifo, (0x8378_f4cd_8a93_8286, 2687)),
+        (fifo, (0xb332_c217_f477_7bae, 2687)),
     ]
 }
 
@@ -208,7 +209,7 @@ fn runs_are_what_they_always_were() {
     let known: Vec<_> = scenarios.iter().map(|(_, known)| *known).collect();
     assert_eq!(found, known, "the runs themselves: {found:#x?}");
     let changed = changes();
-    let known = (0x0a7c_7b8b_70c6_ba54, 7_138);
+    let known = (0x68e4_8232_5282_4218, 7_138);
     assert_eq!(changed, known, "changes of the machine: {changed:#x?}");
 }
 

@@ -150,6 +150,7 @@ struct core_ctx {
 	u32 pad;
 
 	u64 claim_ns; /* when a waking critical task was last sent here; 0: all run */
+	u64 normal_ns; /* when normal work was last sent here while all of it idled; 0: it runs */
 	u32 expected; /* critical tasks that were sent here and do not run yet */
 	u32 sent[NR_CLASSES]; /* tasks that were sent to that vector and do not run yet */
 	u64 timely_ns[NR_CLASSES]; /* until then nobody in that vector waits too long */

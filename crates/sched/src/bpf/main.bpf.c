@@ -17,6 +17,7 @@
 #include "jobs.bpf.h"
 #include "promote.bpf.h"
 #include "release.bpf.h"
+#include "spread.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -63,10 +64,14 @@ void BPF_STRUCT_OPS(sidelane_enqueue, struct task_struct *p, u64 enq_flags)
 				   enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
-	if (pool_stops(p, tctx))
+	if (pool_stops(p, tctx)) {
 		promote_drop(p);
-	else if (!(enq_flags & SCX_ENQ_WAKEUP) && promote_send(p, tctx, enq_flags))
+		spread_drop(tctx);
+	} else if (spread_send(p, tctx, enq_flags)) {
 		return;
+	} else if (!(enq_flags & SCX_ENQ_WAKEUP) && promote_send(p, tctx, enq_flags)) {
+		return;
+	}
 	if (place(p, scx_bpf_task_cpu(p), -1, false, enq_flags) < 0)
 		scx_bpf_error("cannot place %s[%d]", p->comm, p->pid);
 }
@@ -100,6 +105,8 @@ static __always_inline u32 class_of_prev(struct task_struct *prev, u32 core_id)
 		return NR_CLASSES;
 	core = fixed.pair ? core_ctx(core_id) : NULL;
 	if (core && adjust_asks(core, tctx))
+		return NR_CLASSES;
+	if (spread_leaves(prev, tctx, core_id))
 		return NR_CLASSES;
 	return task_class(tctx);
 }
@@ -208,6 +215,7 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	if (class == CLASS_CRITICAL)
 		critical_arrived(tctx, lane->core);
 	tctx->core = lane->core;
+	core_runs(lane->core);
 	pool_begins(tctx, now_ns);
 	if (class == CLASS_NORMAL && !was_forgotten(tctx, now_ns) &&
 	    time_before(vtime_now, p->scx.dsq_vtime))
@@ -252,6 +260,7 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 	marked = critical && jobs_take(p);
 	pair_look(p, tctx, now_ns);
 	if (!runnable) {
+		spread_drop(tctx);
 		account_burst(tctx);
 		slice_ends(p, tctx, now_ns);
 		retain_begin(p, tctx, lane, now_ns);

@@ -28,7 +28,8 @@
  * takes it.
  *
  * Two wakers at the same time: the first claims the core (a time stamp, until the
- * task runs, valid for ARRIVAL_NS), the second goes on. A claimed core is closed.
+ * task runs, valid for ARRIVAL_NS), the second goes on. A claimed core is closed. An idle
+ * core that normal work was sent to counts as idle no longer, by a time stamp of its own.
  *
  * Cost: usually a look at the own core; at worst one pass over a bitmap of all
  * cores.
@@ -97,7 +98,8 @@ static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
 
 /*
  * The best core of @set, of the first @end, for @p with a lane in one of @states: highest
- * capacity, then nearest to @home. -1: none. Claimed cores are passed over.
+ * capacity, then nearest to @home. -1: none. Claimed cores are passed over, and those that no longer
+ * idle as soon as normal work arrives that was sent there.
  */
 VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 states, u32 home,
 			    u32 end)
@@ -122,7 +124,8 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 st
 			if (id >= end)
 				break;
 			core = core_ctx(id);
-			if (!core || core->capacity < best_capacity || core_claimed(core, now_ns))
+			if (!core || core->capacity < best_capacity || core_claimed(core, now_ns) ||
+			    (set == CORES_IDLE && core_sent_normal(core, now_ns)))
 				continue;
 			distance = core_distance(own, core);
 			if (core->capacity == best_capacity && distance >= best_distance)
@@ -151,10 +154,11 @@ static __always_inline u32 capacity_of(s32 core_id)
 VERIFIED_ONCE s32 find_open_core(struct task_struct *p __arg_trusted, u32 states, u32 home, u32 end)
 {
 	struct core_ctx *own = core_ctx(home);
+	u64 now_ns = scx_bpf_now();
 	s32 idle, lent;
 
 	if (own && core_set_test(CORES_IDLE, home) && own->capacity >= capacity_of(0) &&
-	    !core_claimed(own, scx_bpf_now()) && pick_lane(p, home, FREE_STATES, -1) >= 0)
+	    !core_claimed(own, now_ns) && !core_sent_normal(own, now_ns) && pick_lane(p, home, FREE_STATES, -1) >= 0)
 		return home;
 	idle = find_core(p, CORES_IDLE, FREE_STATES, home, end);
 	lent = find_core(p, CORES_LENT, FREE_STATES, home, end);
@@ -402,12 +406,16 @@ VERIFIED_ONCE s32 place_paired(struct task_struct *p __arg_trusted, u32 home, s3
 /* Normal and batch work goes to one of the first @end cores. */
 VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s32 prev, u32 end)
 {
+	struct core_ctx *core;
 	s32 id, cpu;
 
 	if (keeps_lane(p, home, prev))
 		return prev;
 	id = find_open_core(p, FREE_STATES, home, end);
 	cpu = id >= 0 ? pick_lane(p, id, FREE_STATES, prev) : -1;
+	core = core_ctx(id);
+	if (core && cpu >= 0 && core_set_test(CORES_IDLE, id))
+		core->normal_ns = scx_bpf_now();
 	if (cpu < 0)
 		cpu = find_idle_lane(p, -1, home, prev, end);
 	return cpu >= 0 ? cpu : fallback_lane(p, home, prev, end);

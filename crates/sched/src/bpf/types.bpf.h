@@ -60,6 +60,7 @@ struct task_ctx {
 	u32 rate; /* retention rate: moving average, of RATE_ALL */
 	u32 rated; /* 1: it is known */
 	u32 rate_period; /* of pair_period: in which it was brought up to date last */
+	u32 spread_lane; /* CPU + 1 of the lane to which it goes (spread.bpf.h); 0: it stays */
 	u32 holds; /* sleeps since then that a lane is held for */
 	u32 holds_per_s; /* such sleeps a second before that: retention frequency */
 	u64 mt1; /* core's MT1 clock up to which it is charged */
@@ -331,6 +332,21 @@ static __always_inline struct counters *counters(void)
 static __always_inline bool core_claimed(const struct core_ctx *core, u64 now_ns)
 {
 	return core->claim_ns && now_ns < core->claim_ns + ARRIVAL_NS;
+}
+
+/* Was normal work sent to @core, which idled, and does not run yet? */
+static __always_inline bool core_sent_normal(const struct core_ctx *core, u64 now_ns)
+{
+	return core->normal_ns && now_ns < core->normal_ns + ARRIVAL_NS;
+}
+
+/* Something runs on @core_id: the sets of cores say so from here on. */
+static __always_inline void core_runs(u32 core_id)
+{
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (core && core->normal_ns)
+		core->normal_ns = 0;
 }
 
 #define count_add(field, n)                        \

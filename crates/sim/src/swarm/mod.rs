@@ -15,6 +15,7 @@ mod pools;
 mod promotion;
 mod report;
 mod rules;
+mod spread;
 mod steps;
 #[cfg(test)]
 mod tests;

@@ -69,7 +69,7 @@ impl Watch {
 
     /// Speed of a lane when so many of its core run, as the scheduler knows it: 1 if it does not, and
     /// in steps of 1/1024.
-    fn known_speed(&self, lanes: usize) -> f64 {
+    pub(super) fn known_speed(&self, lanes: usize) -> f64 {
         let known = match &self.settings.budget {
             Budget::Dynamic { thread_perf, .. } => thread_perf,
             _ => &self.settings.thread_perf,

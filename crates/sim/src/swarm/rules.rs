@@ -54,6 +54,8 @@ pub enum Rule {
     Pool,
     /// A critical task moved where it gains nothing, too early, or to a core that is not free.
     Promotion,
+    /// A normal task moved where it gains nothing, or to a core that does not idle.
+    Spread,
     /// Times do not add up.
     Accounts,
     /// Work does not add up.
@@ -91,6 +93,7 @@ impl fmt::Display for Rule {
             Rule::ClassChange => "class change",
             Rule::Pool => "pool",
             Rule::Promotion => "promotion",
+            Rule::Spread => "spreading",
             Rule::Accounts => "accounts",
             Rule::Work => "work",
             Rule::Drain => "drain",

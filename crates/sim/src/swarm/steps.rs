@@ -88,7 +88,10 @@ impl Watch {
     fn queued_local(&mut self, id: TaskId, cpu: u32) -> Verdict {
         let now_ns = self.now_ns;
         if let Some(from) = self.task_mut(id).left.take() {
-            self.check_promotion(id, from, cpu)?;
+            match self.task(id).known {
+                Class::Normal => self.check_spread(id, from, cpu)?,
+                _ => self.check_promotion(id, from, cpu)?,
+            }
         }
         match self.task(id).place {
             Place::Vector { core, .. } => {

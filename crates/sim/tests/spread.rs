@@ -1,0 +1,98 @@
+//! Normal work uses all cores, whenever it began.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use sidelane_sim::*;
+use sidelane_topology::{Regular, Topology};
+
+const MS: u64 = 1_000_000;
+const SPEEDS: [f64; 2] = [1.0, 0.6];
+
+fn simulation(cores: u32, settings: Settings) -> Simulation {
+    let topology = Topology::regular(&Regular::one_package(cores, 2)).unwrap();
+    let interference = Interference::ThreadPerf(SPEEDS.to_vec());
+    let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
+    Simulation::new(machine, &Kind::Sidelane(settings)).unwrap()
+}
+
+fn spinners(sim: &mut Simulation, count: usize, class: Class) -> Vec<TaskId> {
+    let spec = TaskSpec::new(class.name(), class);
+    let ids: Vec<TaskId> = (0..count).map(|_| sim.create(&spec).unwrap()).collect();
+    for id in &ids {
+        sim.give(*id, f64::INFINITY).unwrap();
+    }
+    ids
+}
+
+fn go(sim: &mut Simulation, until_ms: u64) {
+    while sim.next(until_ms * MS).unwrap().is_some() {}
+    sim.account();
+}
+
+/// Work, in fastest unshared cores, from one moment to another.
+fn work_rate(sim: &mut Simulation, ids: &[TaskId], from_ms: u64, until_ms: u64) -> f64 {
+    let work_ns =
+        |sim: &Simulation| -> f64 { ids.iter().map(|id| sim.task_totals(*id).work_ns).sum() };
+    go(sim, from_ms);
+    let before_ns = work_ns(sim);
+    go(sim, until_ms);
+    (work_ns(sim) - before_ns) / ((until_ms - from_ms) * MS) as f64
+}
+
+/// What so many tasks that never sleep can do: first a core for each, then the second lanes.
+fn best_rate(cores: usize, tasks: usize) -> f64 {
+    let shared = tasks.saturating_sub(cores).min(cores);
+    (tasks.min(cores) - shared) as f64 + 2.0 * SPEEDS[1] * shared as f64
+}
+
+#[test]
+fn tasks_that_begin_at_the_same_time_get_cores_of_their_own() {
+    let paired = Settings {
+        retention: Some(Retention::default()),
+        pairing: Some(Pairing::default()),
+        ..Settings::default()
+    };
+    let known = Settings {
+        thread_perf: SPEEDS.to_vec(),
+        ..Settings::default()
+    };
+    for settings in [Settings::default(), known, paired] {
+        for (cores, tasks) in [(4, 4), (4, 6), (24, 36), (24, 48), (24, 7)] {
+            let mut sim = simulation(cores, settings.clone());
+            let ids = spinners(&mut sim, tasks, Class::Normal);
+            let rate = work_rate(&mut sim, &ids, 200, 1_200);
+            let best = best_rate(cores as usize, tasks);
+            println!("{tasks} tasks on {cores} cores: {rate:.2} of {best:.2}");
+            assert!(
+                rate > 0.98 * best,
+                "{tasks} tasks on {cores} cores: {rate} of {best}"
+            );
+        }
+    }
+}
+
+#[test]
+fn who_shares_a_core_gets_one_that_falls_idle() {
+    let mut sim = simulation(4, Settings::default());
+    let ids = spinners(&mut sim, 8, Class::Normal);
+    go(&mut sim, 100);
+    for id in &ids[..4] {
+        sim.cut(*id);
+    }
+    let rate = work_rate(&mut sim, &ids[4..], 200, 1_200);
+    assert!(rate > 0.98 * 4.0, "{rate}");
+}
+
+#[test]
+fn nobody_moves_where_that_brings_nothing() {
+    // three tasks on two cores: whoever shares would only make somebody else share
+    let mut sim = simulation(2, Settings::default());
+    spinners(&mut sim, 3, Class::Normal);
+    go(&mut sim, 200);
+    let before = sim.event_counts().runs;
+    go(&mut sim, 1_200);
+    let runs = sim.event_counts().runs - before;
+    assert!(
+        runs < 10,
+        "{runs} times a task began to run within a second"
+    );
+}
