@@ -181,7 +181,13 @@ fn all_shows_agree_with_the_kernel() {
         );
         for (what, ns) in [("raw", usage.raw_ns), ("mt1", usage.mt1_ns)] {
             let of = format!("export, record: {what} of {group}");
-            agree(&of, exported_ns(&exported, what, group), ns, share_within(length), 0);
+            agree(
+                &of,
+                exported_ns(&exported, what, group),
+                ns,
+                share_within(length),
+                0,
+            );
         }
     }
     // by the scheduler's counters, which leave out the time in which a lane goes from one task to the

@@ -17,5 +17,6 @@ mod retain;
 mod rules;
 mod shapes;
 mod shows;
+mod spread;
 mod support;
 mod terminal;

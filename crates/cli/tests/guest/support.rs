@@ -229,6 +229,11 @@ impl Load {
         self.0.id()
     }
 
+    /// From now on it may use these CPUs.
+    pub fn allow(&self, cpus: &[usize]) {
+        set_cpus(self.pid(), cpus).unwrap();
+    }
+
     /// CPU time it used, in clock ticks.
     pub fn ticks(&self) -> u64 {
         self.stat(11) + self.stat(12)
@@ -271,17 +276,26 @@ fn set_scheduling(nice: i32, policy: i32, cpus: &[usize]) -> std::io::Result<()>
                 return Err(std::io::Error::last_os_error());
             }
         }
-        if !cpus.is_empty() {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            for &cpu in cpus {
-                libc::CPU_SET(cpu, &mut set);
-            }
-            if libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) != 0 {
-                return Err(std::io::Error::last_os_error());
-            }
+    }
+    match cpus.is_empty() {
+        true => Ok(()),
+        false => set_cpus(0, cpus),
+    }
+}
+
+/// The CPUs that a process may use; 0: this one.
+fn set_cpus(pid: u32, cpus: &[usize]) -> std::io::Result<()> {
+    // SAFETY: plain system calls
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        for &cpu in cpus {
+            libc::CPU_SET(cpu, &mut set);
+        }
+        match libc::sched_setaffinity(pid.cast_signed(), size_of::<libc::cpu_set_t>(), &set) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
         }
     }
-    Ok(())
 }
 
 /// CPUs that are online.
