@@ -158,7 +158,8 @@ VERIFIED_ONCE s32 find_open_core(struct task_struct *p __arg_trusted, u32 states
 	s32 idle, lent;
 
 	if (own && core_set_test(CORES_IDLE, home) && own->capacity >= capacity_of(0) &&
-	    !core_claimed(own, now_ns) && !core_sent_normal(own, now_ns) && pick_lane(p, home, FREE_STATES, -1) >= 0)
+	    !core_claimed(own, now_ns) && !core_sent_normal(own, now_ns) &&
+	    pick_lane(p, home, FREE_STATES, -1) >= 0)
 		return home;
 	idle = find_core(p, CORES_IDLE, FREE_STATES, home, end);
 	lent = find_core(p, CORES_LENT, FREE_STATES, home, end);
