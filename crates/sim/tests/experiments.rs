@@ -117,6 +117,22 @@ fn the_greatest_over_a_sweep_counts() {
 }
 
 #[test]
+fn the_mean_over_a_sweep_counts() {
+    // 1.25 ms at a load of 0.2, 2 ms at 0.5
+    let mean = CLAIM.replace("at = { load = 0.5 }", "mean_over = \"load\"");
+    let mean = mean.replace("value = 2.0", "value = 1.625");
+    let experiment = Experiment::parse(&format!("{QUEUE}{mean}"), "queue").unwrap();
+    let findings = experiment.run(&|| ()).unwrap().findings;
+    assert_eq!(findings.len(), 1);
+    assert!(findings[0].at.is_empty());
+    assert_eq!(findings[0].verdict, Verdict::Agrees);
+    assert_eq!(verdicts(&mean.replace("1.625", "2.0")), [Verdict::Differs]);
+    let unknown = mean.replace("\"load\"", "\"lode\"");
+    let error = Experiment::parse(&format!("{QUEUE}{unknown}"), "queue").unwrap_err();
+    assert!(error.to_string().contains("there is no sweep \"lode\""));
+}
+
+#[test]
 fn a_sweep_can_set_several_keys() {
     let keys = "[\"workload.server.open.load\", \"workload.server.demand_ms\"]";
     let queue = QUEUE

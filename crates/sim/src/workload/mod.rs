@@ -195,3 +195,36 @@ pub enum Quality {
         full_ns: f64,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Poll;
+
+    /// As `grow_halt_poll_ns` and `shrink_halt_poll_ns` of Linux 5.3's KVM, with its defaults.
+    #[test]
+    fn halt_polling_adapts_to_the_last_wait() {
+        let poll = Poll {
+            longest_ns: 200_000,
+            adapts: true,
+        };
+        for (poll_ns, waited_ns, next_ns) in [
+            (0, 50_000, 10_000),
+            (10_000, 50_000, 20_000),
+            (160_000, 190_000, 200_000),
+            (20_000, 15_000, 20_000),
+            (160_000, 300_000, 0),
+            (0, 300_000, 0),
+        ] {
+            assert_eq!(
+                poll.next_ns(poll_ns, waited_ns),
+                next_ns,
+                "{poll_ns}, {waited_ns}"
+            );
+        }
+        let always = Poll {
+            adapts: false,
+            ..poll
+        };
+        assert_eq!(always.next_ns(0, 1_000_000_000), 200_000);
+    }
+}
