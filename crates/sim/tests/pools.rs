@@ -1,8 +1,11 @@
 //! Pools: groups of tasks may use so much of the cores, whether lanes are shared or not.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod spinning;
+
 use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};
+use spinning::{go, spinners};
 
 const MS: u64 = 1_000_000;
 const CORES: u32 = 2;
@@ -32,24 +35,6 @@ fn simulation(pools: Vec<Pool>, lanes: u32) -> Simulation {
         ..Settings::default()
     };
     Simulation::new(machine, &Kind::Sidelane(settings)).unwrap()
-}
-
-/// So many tasks without an end in a pool.
-fn spinners(sim: &mut Simulation, count: u32, class: Class, pool: Option<usize>) -> Vec<TaskId> {
-    let spec = TaskSpec {
-        pool,
-        ..TaskSpec::new(class.name(), class)
-    };
-    let ids: Vec<TaskId> = (0..count).map(|_| sim.create(&spec).unwrap()).collect();
-    for id in &ids {
-        sim.give(*id, f64::INFINITY).unwrap();
-    }
-    ids
-}
-
-fn go(sim: &mut Simulation, until_ms: u64) {
-    while sim.next(until_ms * MS).unwrap().is_some() {}
-    sim.account();
 }
 
 /// Work that tasks did, in milliseconds of an unshared lane.

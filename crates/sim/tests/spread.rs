@@ -1,8 +1,11 @@
 //! Normal work uses all cores, whenever it began.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod spinning;
+
 use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};
+use spinning::{go, spinners};
 
 const MS: u64 = 1_000_000;
 const SPEEDS: [f64; 2] = [1.0, 0.6];
@@ -12,20 +15,6 @@ fn simulation(cores: u32, settings: Settings) -> Simulation {
     let interference = Interference::ThreadPerf(SPEEDS.to_vec());
     let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
     Simulation::new(machine, &Kind::Sidelane(settings)).unwrap()
-}
-
-fn spinners(sim: &mut Simulation, count: usize, class: Class) -> Vec<TaskId> {
-    let spec = TaskSpec::new(class.name(), class);
-    let ids: Vec<TaskId> = (0..count).map(|_| sim.create(&spec).unwrap()).collect();
-    for id in &ids {
-        sim.give(*id, f64::INFINITY).unwrap();
-    }
-    ids
-}
-
-fn go(sim: &mut Simulation, until_ms: u64) {
-    while sim.next(until_ms * MS).unwrap().is_some() {}
-    sim.account();
 }
 
 /// Work, in fastest unshared cores, from one moment to another.
@@ -39,9 +28,9 @@ fn work_rate(sim: &mut Simulation, ids: &[TaskId], from_ms: u64, until_ms: u64) 
 }
 
 /// What so many tasks that never sleep can do: first a core for each, then the second lanes.
-fn best_rate(cores: usize, tasks: usize) -> f64 {
+fn best_rate(cores: u32, tasks: u32) -> f64 {
     let shared = tasks.saturating_sub(cores).min(cores);
-    (tasks.min(cores) - shared) as f64 + 2.0 * SPEEDS[1] * shared as f64
+    f64::from(tasks.min(cores) - shared) + 2.0 * SPEEDS[1] * f64::from(shared)
 }
 
 #[test]
@@ -58,9 +47,9 @@ fn tasks_that_begin_at_the_same_time_get_cores_of_their_own() {
     for settings in [Settings::default(), known, paired] {
         for (cores, tasks) in [(4, 4), (4, 6), (24, 36), (24, 48), (24, 7)] {
             let mut sim = simulation(cores, settings.clone());
-            let ids = spinners(&mut sim, tasks, Class::Normal);
+            let ids = spinners(&mut sim, tasks, Class::Normal, None);
             let rate = work_rate(&mut sim, &ids, 200, 1_200);
-            let best = best_rate(cores as usize, tasks);
+            let best = best_rate(cores, tasks);
             println!("{tasks} tasks on {cores} cores: {rate:.2} of {best:.2}");
             assert!(
                 rate > 0.98 * best,
@@ -73,7 +62,7 @@ fn tasks_that_begin_at_the_same_time_get_cores_of_their_own() {
 #[test]
 fn who_shares_a_core_gets_one_that_falls_idle() {
     let mut sim = simulation(4, Settings::default());
-    let ids = spinners(&mut sim, 8, Class::Normal);
+    let ids = spinners(&mut sim, 8, Class::Normal, None);
     go(&mut sim, 100);
     for id in &ids[..4] {
         sim.cut(*id);
@@ -86,7 +75,7 @@ fn who_shares_a_core_gets_one_that_falls_idle() {
 fn nobody_moves_where_that_brings_nothing() {
     // three tasks on two cores: whoever shares would only make somebody else share
     let mut sim = simulation(2, Settings::default());
-    spinners(&mut sim, 3, Class::Normal);
+    spinners(&mut sim, 3, Class::Normal, None);
     go(&mut sim, 200);
     let before = sim.event_counts().runs;
     go(&mut sim, 1_200);

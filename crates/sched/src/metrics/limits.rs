@@ -72,8 +72,11 @@ fn together(quotas: &BTreeMap<String, f64>, pools: &[PoolState]) -> Vec<Limit> {
 /// Cgroups with a `cpu.max`, by path: how many lanes they may use on the mean.
 fn quotas(mount: &Path) -> BTreeMap<String, f64> {
     let paths = cgroups::list(mount).into_values();
-    let limited = paths.filter_map(|path| Some((cgroups::quota(mount, &path)?.lanes()?, path)));
-    limited.map(|(lanes, path)| (path, lanes)).collect()
+    let limited = paths.filter_map(|path| {
+        let lanes = cgroups::quota(mount, &path)?.lanes()?;
+        Some((path, lanes))
+    });
+    limited.collect()
 }
 
 #[cfg(test)]
