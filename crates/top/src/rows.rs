@@ -69,7 +69,7 @@ impl Sort {
         Sort::ALL[(at + 1) % Sort::ALL.len()]
     }
 
-    /// The order of two rows; equal ones by id.
+    /// The order of two rows; equal ones (many columns have zeros) the busier first, then by id.
     pub(crate) fn compare(self, a: &Row, b: &Row) -> Ordering {
         let order = match self {
             Sort::Lanes => b.lanes.total_cmp(&a.lanes),
@@ -79,9 +79,11 @@ impl Sort {
             Sort::ForcedIdle => known_first(a.forced_idle, b.forced_idle),
             Sort::Tail => b.tail_ns.cmp(&a.tail_ns),
             Sort::Name => a.name.cmp(&b.name),
-            Sort::Id => Ordering::Equal,
+            Sort::Id => return a.id.cmp(&b.id),
         };
-        order.then(a.id.cmp(&b.id))
+        order
+            .then(b.lanes.total_cmp(&a.lanes))
+            .then(a.id.cmp(&b.id))
     }
 }
 

@@ -213,3 +213,23 @@ fn scrolling_stays_within_the_table_and_a_pause_keeps_the_picture() {
     state.push(sample(2, 3));
     assert_eq!(state.rows().len(), 30);
 }
+
+#[test]
+fn of_equal_rows_the_busier_comes_first() {
+    let row = |id, lanes| Row {
+        id,
+        name: "task".into(),
+        class: None,
+        lanes,
+        work: lanes,
+        waiting: 0.0,
+        borrowed: None,
+        forced_idle: Some(0.0),
+        tail_ns: None,
+    };
+    let mut rows = [row(14, 0.0), row(900, 0.5), row(15, 0.0)];
+    rows.sort_by(|a, b| Sort::ForcedIdle.compare(a, b));
+    assert_eq!(rows.each_ref().map(|row| row.id), [900, 14, 15]);
+    rows.sort_by(|a, b| Sort::Id.compare(a, b));
+    assert_eq!(rows.each_ref().map(|row| row.id), [14, 15, 900]);
+}
