@@ -3,13 +3,14 @@
 //! As many as lanes. A compressor is a gzip that is given the name of the same text file so often that it
 //! will not come to the end of its arguments, so that nothing has to be fed or restarted; work done is the
 //! input that it has read. A multiplier ([`crate::multiply`]) counts its multiplications. The same
-//! processes, with the policy `SCHED_IDLE` and in the batch cgroup, live through all configurations and are
+//! processes, mostly with the policy `SCHED_IDLE` and in the batch cgroup, live through all configurations and are
 //! stopped where none is wanted.
 
 use crate::error::{During, Error, Result};
 use crate::multiply::Totals;
 use crate::sys::{Guarded, find_program, make_idle_policy, pin};
 use crate::text;
+use crate::vm::{Duty, Vm, VmPlan};
 use nix::sys::signal::Signal;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -37,40 +38,57 @@ pub struct Batch {
     _folder: tempfile::TempDir,
 }
 
-struct Worker {
-    process: Guarded,
-    /// Where it keeps what it has done; none: that is what it has read.
-    totals_file: Option<PathBuf>,
+/// A process, and how it is known what it has done.
+enum Worker {
+    /// That is what it has read.
+    Compressor(Guarded),
+    /// It keeps that in a file.
+    Multiplier(Guarded, PathBuf),
+    /// Its memory tells.
+    Vm(Vm),
 }
 
 impl Worker {
+    fn process(&self) -> &Guarded {
+        match self {
+            Worker::Compressor(process) | Worker::Multiplier(process, _) => process,
+            Worker::Vm(vm) => vm.process(),
+        }
+    }
+
     fn work_done(&self) -> Result<u64> {
-        match &self.totals_file {
-            Some(file) => Ok(Totals::read(file)?.multiplications),
-            None => bytes_read_by(self.process.pid()),
+        match self {
+            Worker::Compressor(process) => bytes_read_by(process.pid()),
+            Worker::Multiplier(_, file) => Ok(Totals::read(file)?.multiplications),
+            Worker::Vm(vm) => vm.work_done(),
         }
     }
 
     fn naps(&self) -> Result<u64> {
-        let totals = self.totals_file.as_deref().map(Totals::read);
-        Ok(totals.transpose()?.unwrap_or_default().naps)
+        match self {
+            Worker::Multiplier(_, file) => Ok(Totals::read(file)?.naps),
+            Worker::Compressor(_) | Worker::Vm(_) => Ok(0),
+        }
     }
 }
 
 impl Batch {
     /// Starts `count` compressors, stopped.
     pub fn start(count: usize, seed: u64) -> Result<Batch> {
+        let batch = Batch::start_normal(count, seed)?;
+        batch.pids().try_for_each(make_idle_policy)?;
+        Ok(batch)
+    }
+
+    /// The same with the policy and the niceness of any program.
+    pub fn start_normal(count: usize, seed: u64) -> Result<Batch> {
         let gzip = find_program("gzip").ok_or(MISSING)?;
         let folder = folder_in_memory()?;
         let path = folder.path().join("t");
         fs::write(&path, text::generate(TEXT_BYTES, seed)).during(|| path.display().to_string())?;
         let start = |_| {
             let process = start_compressor(&gzip, folder.path(), &path)?;
-            let totals_file = None;
-            Ok(Worker {
-                process,
-                totals_file,
-            })
+            Ok(Worker::Compressor(process))
         };
         let workers = (0..count).map(start).collect::<Result<_>>()?;
         Batch::stopped(workers, folder)
@@ -79,16 +97,32 @@ impl Batch {
     /// Starts `count` multipliers (the program at `sidelane`), stopped.
     pub fn multiplying(count: usize, sidelane: &Path) -> Result<Batch> {
         let folder = folder_in_memory()?;
-        let start = |number: usize| {
+        let start_one = |number: usize| {
             let totals_file = folder.path().join(number.to_string());
             let mut command = Command::new(sidelane);
             command.args(["demo", "multiply"]).arg(&totals_file);
-            Ok(Worker {
-                process: start_idle(&mut command, "the matrix multiplication")?,
-                totals_file: Some(totals_file),
-            })
+            let process = start(&mut command, "the matrix multiplication")?;
+            Ok(Worker::Multiplier(process, totals_file))
         };
-        let workers = (0..count).map(start).collect::<Result<_>>()?;
+        let workers = (0..count).map(start_one).collect::<Result<_>>()?;
+        let batch = Batch::stopped(workers, folder)?;
+        batch.pids().try_for_each(make_idle_policy)?;
+        Ok(batch)
+    }
+
+    /// Starts `count` virtual machines of one virtual CPU (the program at `sidelane`), stopped; with the
+    /// policy and the niceness of any program.
+    pub fn virtual_machines(count: usize, sidelane: &Path) -> Result<Batch> {
+        let folder = folder_in_memory()?;
+        let start_one = |number: usize| {
+            let plan = VmPlan {
+                vcpus: 1,
+                duty: Duty::Multiply,
+                memory: folder.path().join(number.to_string()),
+            };
+            Vm::start(sidelane, &plan).map(Worker::Vm)
+        };
+        let workers = (0..count).map(start_one).collect::<Result<_>>()?;
         Batch::stopped(workers, folder)
     }
 
@@ -103,20 +137,20 @@ impl Batch {
 
     /// The process identifiers.
     pub fn pids(&self) -> impl Iterator<Item = nix::unistd::Pid> + '_ {
-        self.workers.iter().map(|worker| worker.process.pid())
+        self.workers.iter().map(|worker| worker.process().pid())
     }
 
     /// Lets the first `count` processes go on.
     pub fn resume(&self, count: usize) -> Result<()> {
         let mut first = self.workers.iter().take(count);
-        first.try_for_each(|worker| worker.process.signal(Signal::SIGCONT))
+        first.try_for_each(|worker| worker.process().signal(Signal::SIGCONT))
     }
 
     /// Stops all processes, and waits until they have stopped.
     pub fn stop(&self) -> Result<()> {
         self.workers
             .iter()
-            .try_for_each(|worker| worker.process.signal(Signal::SIGSTOP))?;
+            .try_for_each(|worker| worker.process().signal(Signal::SIGSTOP))?;
         let deadline = Instant::now() + STOP_PATIENCE;
         for pid in self.pids() {
             while state_of(pid)? != 'T' {
@@ -153,6 +187,11 @@ impl Batch {
         self.workers.iter().map(Worker::work_done).sum()
     }
 
+    /// How often all processes have left a lane since they started, asleep or not.
+    pub fn switches(&self) -> Result<u64> {
+        self.pids().map(crate::sys::switches).sum()
+    }
+
     /// How often all processes have stepped aside by themselves since they started; compressors never do.
     pub fn naps(&self) -> Result<u64> {
         self.workers.iter().map(Worker::naps).sum()
@@ -168,29 +207,27 @@ fn start_compressor(gzip: &Path, folder: &Path, text: &Path) -> Result<Guarded> 
         text.file_name().unwrap_or_default(),
         TIMES,
     ));
-    start_idle(&mut command, "gzip")
+    start(&mut command, "gzip")
 }
 
-/// Starts a process with the policy `SCHED_IDLE`.
-fn start_idle(command: &mut Command, who: &'static str) -> Result<Guarded> {
+/// Starts a process that reads nothing and whose output goes nowhere.
+fn start(command: &mut Command, who: &'static str) -> Result<Guarded> {
     let null = File::options()
         .write(true)
         .open("/dev/null")
         .during(|| "/dev/null".into())?;
     command.stdin(Stdio::null()).stdout(null);
-    let process = Guarded::spawn(command, who)?;
-    make_idle_policy(process.pid())?;
-    Ok(process)
+    Guarded::spawn(command, who)
 }
 
 /// A folder in memory, where there is one.
-fn folder_in_memory() -> Result<tempfile::TempDir> {
+pub(crate) fn folder_in_memory() -> Result<tempfile::TempDir> {
     let shared = Path::new("/dev/shm");
     let folder = match shared.is_dir() {
         true => tempfile::tempdir_in(shared),
         false => tempfile::tempdir(),
     };
-    folder.during(|| "making a folder for batch's files".into())
+    folder.during(|| "making a folder in memory".into())
 }
 
 /// The one-letter state in `/proc/PID/stat`.

@@ -46,6 +46,11 @@ pub trait Experiment: Serialize + DeserializeOwned {
         Ok(Vec::new())
     }
 
+    /// The kernel modules that the emulated machine needs.
+    fn modules(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Refuses to measure on this machine itself.
     ///
     /// # Errors
@@ -156,6 +161,7 @@ pub fn emulated<E: Experiment>(
 ) -> Result<Vec<E::Message>> {
     plan.validate()?;
     spec.add.extend(plan.programs()?);
+    spec.modules.extend(plan.modules());
     // Host CPUs that fall asleep come back slowly, which would make `alone` look slow.
     spec.keep_host_awake = true;
     // Accounting that no configuration uses costs emulated instructions at each switch and wake-up.

@@ -11,6 +11,7 @@ pub mod compute;
 pub mod driver;
 mod error;
 pub mod experiment;
+pub mod io;
 pub mod lanes;
 pub mod levels;
 pub mod machine;
@@ -31,5 +32,6 @@ pub mod sys;
 pub mod text;
 pub mod tracefs;
 mod turns;
+pub mod vm;
 
 pub use error::{Error, Result};

@@ -137,7 +137,8 @@ impl Redis {
         })
     }
 
-    fn connect(&mut self) -> Result<TcpStream> {
+    /// A new connection; waits while the server comes up.
+    pub(crate) fn connect(&mut self) -> Result<TcpStream> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)) {
@@ -202,6 +203,12 @@ fn ask(connection: &mut TcpStream, command: &[u8]) -> Result<()> {
         replies.push(buffer.get(..length).unwrap_or_default());
     }
     Ok(())
+}
+
+/// Reads a value and waits for it; keys are read in turn.
+pub(crate) fn get(connection: &mut TcpStream, turn: usize) -> Result<()> {
+    let number = turn % KEYS as usize;
+    ask(connection, &command(&[b"GET", &key(number as u32)]))
 }
 
 /// Puts all keys and the list there.

@@ -131,6 +131,31 @@ pub fn cpu_time_ns(pid: Pid) -> Result<u64> {
     Ok(sum_ns)
 }
 
+/// How often a process's first thread has left a lane.
+pub fn switches(pid: Pid) -> Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let text = std::fs::read_to_string(&path).during(|| path.clone())?;
+    let counts = text.lines().filter_map(|line| {
+        let (name, count) = line.split_once(':')?;
+        name.ends_with("voluntary_ctxt_switches")
+            .then(|| count.trim().parse::<u64>().ok())
+    });
+    let counts: Option<Vec<u64>> = counts.collect();
+    match counts.as_deref() {
+        Some([voluntary, others]) => Ok(voluntary + others),
+        _ => Err(Error::Unsupported(format!("{path}: no context switches"))),
+    }
+}
+
+/// Context switches of the machine since it booted, those to the idle task too.
+pub fn machine_switches() -> Result<u64> {
+    let path = "/proc/stat";
+    let text = std::fs::read_to_string(path).during(|| path.into())?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok())
+        .ok_or_else(|| Error::Unsupported(format!("{path}: no context switches")))
+}
+
 /// Where a program is, by PATH. Links are not resolved: some programs are several in one, told apart by
 /// name.
 pub fn find_program(name: &str) -> Option<std::path::PathBuf> {
@@ -178,6 +203,18 @@ mod tests {
         // The counter is brought up to date when the thread is switched out.
         std::thread::sleep(Duration::from_millis(20));
         assert!(cpu_time_ns(own).unwrap() > before_ns);
+    }
+
+    #[test]
+    fn a_sleeper_leaves_its_lane() {
+        let child = Guarded::spawn(Command::new("sleep").arg("1000"), "sleep").unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while switches(child.pid()).unwrap() == 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(switches(child.pid()).unwrap() > 0);
+        assert!(machine_switches().unwrap() > switches(child.pid()).unwrap());
+        assert!(switches(Pid::from_raw(i32::MAX)).is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::interrupt;
 use anyhow::{Context, bail};
 use sidelane_demo::experiment::{self, Experiment};
 use sidelane_demo::plan::{ComputePlan, Configuration, Plan, RedisPlan, Workload};
-use sidelane_demo::{multiply, options, report, results::Results, server};
+use sidelane_demo::{multiply, options, report, results::Results, server, vm};
 use sidelane_testbed::{Interrupt, Kernel, Spec, smt};
 use sidelane_topology::Topology;
 use std::path::{Path, PathBuf};
@@ -181,6 +181,7 @@ impl MachineArgs {
 
 #[derive(clap::Subcommand)]
 enum Part {
+    Io(super::demo_io::Args),
     Lanes(super::demo_lanes::Args),
     Levels(super::demo_levels::Args),
     Objective(super::demo_objective::Args),
@@ -205,6 +206,18 @@ enum Part {
         #[arg(long)]
         workers: usize,
     },
+    /// A virtual machine that runs until it is killed.
+    #[command(hide = true)]
+    ServeVm {
+        /// Virtual CPUs.
+        #[arg(long)]
+        vcpus: u32,
+        /// They play ping-pong, with so many turns of a loop in between; else they multiply matrices.
+        #[arg(long)]
+        ping_pong: Option<u32>,
+        /// The file that becomes its memory.
+        memory: PathBuf,
+    },
 }
 
 /// Runs `sidelane demo`.
@@ -218,10 +231,25 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             options::serve_standard_input(workers)?;
             return Ok(ExitCode::SUCCESS);
         }
+        Some(Part::ServeVm {
+            vcpus,
+            ping_pong,
+            memory,
+        }) => {
+            let duty = ping_pong.map_or(vm::Duty::Multiply, |turns| vm::Duty::PingPong { turns });
+            let plan = vm::VmPlan {
+                vcpus,
+                duty,
+                memory,
+            };
+            plan.run()?;
+            return Ok(ExitCode::SUCCESS);
+        }
         Some(Part::Multiply { totals_file }) => {
             multiply::multiply(&totals_file)?;
             return Ok(ExitCode::SUCCESS);
         }
+        Some(Part::Io(args)) => return super::demo_io::run(args),
         Some(Part::Lanes(args)) => return super::demo_lanes::run(args),
         Some(Part::Levels(args)) => return super::demo_levels::run(args),
         Some(Part::Objective(args)) => return super::demo_objective::run(args),

@@ -1,0 +1,208 @@
+//! What is measured.
+
+use super::{Message, Setup, driver};
+use crate::batch;
+use crate::error::{Error, Result};
+use crate::experiment::{Experiment, Observer};
+use crate::redis;
+use crate::sys::find_program;
+use crate::turns::rotated;
+use crate::vm;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+/// Who works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// A redis-server beside compressors.
+    Processes {
+        /// Clients that each wait for one reply at a time.
+        connections: u32,
+    },
+    /// A virtual machine that plays ping-pong beside others that multiply matrices.
+    VirtualMachines {
+        /// Virtual CPUs that play, an even number; none: as many as lanes.
+        players: Option<u32>,
+        /// Turns of a loop of two instructions that a player computes each time.
+        turns: u32,
+    },
+}
+
+impl Work {
+    /// What it is measured under, in the order of the report.
+    pub fn setups(self) -> &'static [Setup] {
+        match self {
+            Work::Processes { .. } => &[
+                Setup::Default,
+                Setup::Sidelane,
+                Setup::ShortSlice,
+                Setup::Retain,
+                Setup::Pair,
+            ],
+            Work::VirtualMachines { .. } => &[
+                Setup::Default,
+                Setup::Polling,
+                Setup::Sidelane,
+                Setup::Retain,
+                Setup::Pair,
+            ],
+        }
+    }
+
+    fn problem(self) -> Option<String> {
+        match self {
+            Work::Processes { connections } if !(1..=1000).contains(&connections) => {
+                Some(format!("{connections} connections; give 1 to 1000"))
+            }
+            Work::VirtualMachines { players, .. }
+                if players.is_some_and(|n| !(2..=128).contains(&n) || n % 2 == 1) =>
+            {
+                Some("give 2 to 128 players, an even number".into())
+            }
+            Work::VirtualMachines { turns: 0, .. } => {
+                Some("players have to compute; give 1 turn or more".into())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Everything the measuring part is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct IoPlan {
+    /// Start of all random numbers.
+    pub seed: u64,
+    /// How often each setup is measured.
+    pub repetitions: u32,
+    /// Who works.
+    pub work: Work,
+    /// Computing processes; none: as many as lanes.
+    pub computing: Option<u32>,
+    /// Length of a run, ms.
+    pub run_ms: u64,
+    /// Time after each change of the setup, under load, that does not count, ms: the retention time is
+    /// found and tasks are known after a few periods.
+    pub settle_ms: u64,
+}
+
+impl Default for IoPlan {
+    fn default() -> IoPlan {
+        IoPlan {
+            seed: 1,
+            repetitions: 5,
+            work: Work::Processes { connections: 1 },
+            computing: None,
+            run_ms: 6_000,
+            settle_ms: 4_000,
+        }
+    }
+}
+
+impl IoPlan {
+    /// The setups, in an order that rotates with each repetition.
+    pub fn setups(&self, repetition: u32) -> Vec<Setup> {
+        rotated(self.work.setups().to_vec(), repetition)
+    }
+}
+
+impl Experiment for IoPlan {
+    type Message = Message;
+    const COMMAND: &'static [&'static str] = &["demo", "io"];
+
+    fn validate(&self) -> Result<()> {
+        let wrong = |problem: String| Err(Error::BadPlan(problem));
+        if self.repetitions == 0 {
+            return wrong("at least one repetition is needed".into());
+        }
+        if let Some(problem) = self.work.problem() {
+            return wrong(problem);
+        }
+        if self
+            .computing
+            .is_some_and(|count| !(1..=1000).contains(&count))
+        {
+            return wrong("give 1 to 1000 computing processes".into());
+        }
+        if !(100..=600_000).contains(&self.run_ms) || self.settle_ms > 600_000 {
+            return wrong(format!(
+                "runs of {} ms after {} ms; give 0.1 to 600 s, after at most 600 s",
+                self.run_ms, self.settle_ms
+            ));
+        }
+        Ok(())
+    }
+
+    fn seconds(&self, _lanes: usize) -> f64 {
+        let runs = self.work.setups().len() as f64 * f64::from(self.repetitions);
+        runs * ((self.run_ms + self.settle_ms) as f64 / 1000.0 + 2.5)
+    }
+
+    fn programs(&self) -> Result<Vec<PathBuf>> {
+        match self.work {
+            Work::Processes { .. } => {
+                let redis = find_program("redis-server").ok_or(redis::MISSING)?;
+                let gzip = find_program("gzip").ok_or(batch::MISSING)?;
+                Ok(vec![redis, gzip])
+            }
+            Work::VirtualMachines { .. } => Ok(Vec::new()),
+        }
+    }
+
+    fn modules(&self) -> Vec<String> {
+        match self.work {
+            Work::Processes { .. } => Vec::new(),
+            // the emulator has AMD's virtualization
+            Work::VirtualMachines { .. } => vec!["kvm-amd".into()],
+        }
+    }
+
+    fn check_native(&self) -> Result<()> {
+        match self.work {
+            Work::Processes { .. } => self.programs().map(drop),
+            Work::VirtualMachines { .. } => vm::check(),
+        }
+    }
+
+    fn measure(
+        &self,
+        sidelane: &Path,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer<Message>,
+    ) -> Result<()> {
+        driver::measure(self, sidelane, stop, observer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nonsense_is_refused() {
+        let refused = |change: fn(&mut IoPlan)| {
+            let mut plan = IoPlan::default();
+            change(&mut plan);
+            plan.validate().is_err()
+        };
+        assert!(!refused(|_| {}));
+        assert!(refused(|plan| plan.repetitions = 0));
+        assert!(refused(|plan| plan.computing = Some(0)));
+        assert!(refused(
+            |plan| plan.work = Work::Processes { connections: 0 }
+        ));
+        let vms = |players, turns| Work::VirtualMachines { players, turns };
+        let valid = |work| {
+            let plan = IoPlan {
+                work,
+                ..IoPlan::default()
+            };
+            plan.validate().is_ok()
+        };
+        assert!(valid(vms(None, 1)) && valid(vms(Some(4), 9)));
+        assert!(!valid(vms(Some(3), 9)) && !valid(vms(Some(0), 9)) && !valid(vms(None, 0)));
+        assert!(refused(|plan| plan.run_ms = 0));
+        assert!(refused(|plan| plan.settle_ms = 6_000_000));
+    }
+}
