@@ -170,8 +170,11 @@ fn check_load(cpus: &[usize], thread_perf: f64) {
     // the kernel's threads, and whatever else was there for moments
     let others_ns = (lanes_ns + unbound_ns).saturating_sub(raw_ns) + unbound_ns + 1_000_000;
     let shared = cpus.len() > 1 && cpus[0] == cpus[1];
+    // who takes turns on a lane: the kernel and we do not look at the clock at the same moment of a switch,
+    // between which the host may run something else; what the one has more by that, the other has less
+    let each = if shared { 0.02 } else { 0.01 };
     for (usage, (told_ns, waiting_ns)) in usages.iter().zip(&told) {
-        close_within("raw time", usage.raw_ns, *told_ns, 0.01, interrupts_ns);
+        close_within("raw time", usage.raw_ns, *told_ns, each, interrupts_ns);
         // one begins a little before the other
         let expected_ns = (usage.raw_ns as f64 * thread_perf) as u64;
         close_within("MT1 time", usage.mt1_ns, expected_ns, 0.01, others_ns);
@@ -180,11 +183,13 @@ fn check_load(cpus: &[usize], thread_perf: f64) {
                 "waiting",
                 usage.waiting_ns,
                 *waiting_ns,
-                0.01,
+                each,
                 interrupts_ns,
             );
         }
     }
+    let told_ns = told.iter().map(|(told_ns, _)| told_ns).sum();
+    close_within("raw time of all", raw_ns, told_ns, 0.01, interrupts_ns);
     let of_core = core.smt(&interval.rates).unwrap().metrics().mt1_ns as u64;
     close_within("work of the core", mt1_ns, of_core, 0.01, others_ns);
     match (shared, cpus.len(), core.by_density_ns.as_slice()) {

@@ -80,7 +80,8 @@ pub fn watch(
 ) -> Result<Vec<Interval>, Error> {
     let mut seconds = Seconds {
         stop,
-        end: Instant::now() + length,
+        length,
+        end: None,
         intervals: Vec::new(),
     };
     tell(settings, &mut seconds)?;
@@ -90,7 +91,9 @@ pub fn watch(
 /// Intervals of a second.
 struct Seconds<'a> {
     stop: &'a AtomicBool,
-    end: Instant,
+    length: Duration,
+    /// Known once the collector runs: on a loaded machine its start takes seconds.
+    end: Option<Instant>,
     intervals: Vec<Interval>,
 }
 
@@ -99,14 +102,17 @@ impl Listener for Seconds<'_> {
 
     fn begun(&mut self, _instead: Option<&str>) -> Result<(), Error> {
         self.intervals.clear();
+        self.end.get_or_insert(Instant::now() + self.length);
         Ok(())
     }
 
     fn wait(&mut self) -> Result<Wanted, Error> {
-        let second = (Instant::now() + Duration::from_secs(1)).min(self.end);
+        let now = Instant::now();
+        let end = self.end.unwrap_or(now);
+        let second = (now + Duration::from_secs(1)).min(end);
         while !self.stop.load(Ordering::Relaxed) {
             let left = second.saturating_duration_since(Instant::now());
-            if left.is_zero() && second < self.end {
+            if left.is_zero() && second < end {
                 return Ok(Wanted::More);
             } else if left.is_zero() {
                 break;
