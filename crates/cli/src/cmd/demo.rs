@@ -212,9 +212,12 @@ enum Part {
         /// Virtual CPUs.
         #[arg(long)]
         vcpus: u32,
-        /// They play ping-pong, with so many turns of a loop in between; else they multiply matrices.
+        /// They compute so many turns of a loop, and let the partner do the same; else they multiply.
         #[arg(long)]
-        ping_pong: Option<u32>,
+        turns: Option<u32>,
+        /// They wait so long for a device instead.
+        #[arg(long, requires = "turns")]
+        wait_us: Option<u32>,
         /// The file that becomes its memory.
         memory: PathBuf,
     },
@@ -233,10 +236,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Some(Part::ServeVm {
             vcpus,
-            ping_pong,
+            turns,
+            wait_us,
             memory,
         }) => {
-            let duty = ping_pong.map_or(vm::Duty::Multiply, |turns| vm::Duty::PingPong { turns });
+            let duty = match (turns, wait_us) {
+                (None, _) => vm::Duty::Multiply,
+                (Some(turns), None) => vm::Duty::PingPong { turns },
+                (Some(turns), Some(wait_us)) => vm::Duty::Device { turns, wait_us },
+            };
             let plan = vm::VmPlan {
                 vcpus,
                 duty,

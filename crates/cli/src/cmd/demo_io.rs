@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 const ABOUT: &str = "\
 Measures how often a redis-server answers whose clients wait for one reply at a time, and the work of
-compressors beside it; or, with --virtual-machines, the same of virtual CPUs of KVM that play ping-pong
-and of others that multiply matrices. All are of the normal class, in one boot of an emulated SMT machine,
+compressors beside it; or, with --virtual-machines, the same of virtual CPUs of KVM that wait for a
+device (their timer) and of others that multiply matrices. All are of the normal class, in one boot of an emulated SMT machine,
 in an order that rotates with each repetition:
 
   default      the kernel's default scheduler (virtual machines: halt polling off)
@@ -23,12 +23,18 @@ of runs of the same repetition.";
 const EXAMPLES: &str = "Examples:
   sidelane demo io                             about six minutes
   sidelane demo io --virtual-machines
+  sidelane demo io --virtual-machines --ping-pong --turns 20000
   sidelane demo io --repetitions 2 --seconds 3
   sidelane demo io --connections 4 --format json
   sidelane demo io --native                    on this machine's own SMT, as root";
 
-/// Turns of a player's loop, for each time.
-const TURNS: u32 = 20_000;
+/// Timers look so often for holds that are over. The scheduler's own 0.2 ms make thousands of interrupts a
+/// second, which are dear where they are emulated.
+const EMULATED_HOLD_MIN_MS: f64 = 1.0;
+/// Turns of a loop, and what the device takes afterwards: both many times what they would be on a real
+/// machine, as an emulated wake-up is.
+const TURNS: u32 = 100_000;
+const WAIT_US: u32 = 2_000;
 
 /// Compare what I/O-bound work and computation get beside each other.
 #[derive(clap::Args)]
@@ -48,15 +54,24 @@ pub struct Args {
         conflicts_with = "virtual_machines"
     )]
     connections: u32,
-    /// Virtual CPUs that play, an even number; without it as many as lanes.
+    /// Virtual CPUs that do I/O; without it as many as lanes.
     #[arg(long, value_name = "N", requires = "virtual_machines")]
     players: Option<u32>,
-    /// Turns of a loop of two instructions that a player computes before it is its partner's turn.
+    /// Turns of a loop of two instructions that one of them computes before it waits.
     #[arg(long, default_value_t = TURNS, value_name = "N", requires = "virtual_machines")]
     turns: u32,
+    /// How long the device takes.
+    #[arg(long, default_value_t = WAIT_US, value_name = "US", requires = "virtual_machines")]
+    wait_us: u32,
+    /// They wait for each other instead of a device, in pairs.
+    #[arg(long, conflicts_with = "wait_us", requires = "virtual_machines")]
+    ping_pong: bool,
     /// Processes that compute; without it as many as lanes.
     #[arg(long, value_name = "N")]
     computing: Option<u32>,
+    /// The shortest hold with retention, ms [default: 1 where timers are emulated, else the scheduler's own].
+    #[arg(long, value_name = "MS")]
+    hold_min_ms: Option<f64>,
     /// Length of a run.
     #[arg(long, default_value_t = seconds(IoPlan::default().run_ms), value_name = "S")]
     seconds: f64,
@@ -87,12 +102,17 @@ impl Args {
                 true => Work::VirtualMachines {
                     players: self.players,
                     turns: self.turns,
+                    wait_us: (!self.ping_pong).then_some(self.wait_us),
                 },
                 false => Work::Processes {
                     connections: self.connections,
                 },
             },
             computing: self.computing,
+            hold_min_ms: match self.common.machine.native {
+                true => self.hold_min_ms,
+                false => Some(self.hold_min_ms.unwrap_or(EMULATED_HOLD_MIN_MS)),
+            },
             run_ms: milliseconds(self.seconds),
             ..IoPlan::default()
         }

@@ -116,11 +116,14 @@ impl<'a> Driver<'a> {
         if let Some(polling) = &self.polling {
             polling.set(setup == Setup::Polling)?;
         }
-        let attach = |settings| {
+        let attach = |settings: String| {
             let text = format!("[scheduler]\n{settings}");
             Scheduler::attach_configured(&self.sidelane, &text)
         };
-        let scheduler = setup.settings().map(attach).transpose()?;
+        let scheduler = setup
+            .settings(self.plan.hold_min_ms)
+            .map(attach)
+            .transpose()?;
         let count = sides::computing_count(self.plan, self.machine.lane_count());
         self.computing.resume(count)?;
         self.io.begin()?;

@@ -1,5 +1,6 @@
 //! I/O-bound work beside computation, both of the normal class: a redis-server that answers one command
-//! at a time and compressors, or virtual machines that play ping-pong and others that multiply matrices.
+//! at a time and compressors, or virtual CPUs that wait for a device or play ping-pong and others that
+//! multiply matrices.
 //!
 //! What vSMT-IO (Jia et al., IEEE/ACM CCGrid 2020) does for virtual CPUs: a lane is held while its
 //! I/O-bound task sleeps for a moment, and computation has the other lanes of the core.
@@ -40,14 +41,15 @@ pub enum Setup {
 }
 
 impl Setup {
-    /// What the scheduler is told; none: it is the kernel's own.
-    pub(super) fn settings(self) -> Option<&'static str> {
+    /// What the scheduler is told, the shortest hold included; none: it is the kernel's own.
+    pub(super) fn settings(self, hold_min_ms: Option<f64>) -> Option<String> {
+        let min = hold_min_ms.map_or(String::new(), |ms| format!("retention.min_ms = {ms}\n"));
         match self {
             Setup::Default | Setup::Polling => None,
-            Setup::Sidelane => Some(""),
-            Setup::ShortSlice => Some("slice_ms = 3\n"),
-            Setup::Retain => Some("retain = true\n"),
-            Setup::Pair => Some("retain = true\npair = true\n"),
+            Setup::Sidelane => Some(String::new()),
+            Setup::ShortSlice => Some("slice_ms = 3\n".into()),
+            Setup::Retain => Some(format!("retain = true\n{min}")),
+            Setup::Pair => Some(format!("retain = true\npair = true\n{min}")),
         }
     }
 }

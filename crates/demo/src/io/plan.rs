@@ -21,12 +21,14 @@ pub enum Work {
         /// Clients that each wait for one reply at a time.
         connections: u32,
     },
-    /// A virtual machine that plays ping-pong beside others that multiply matrices.
+    /// A virtual machine that does I/O beside others that multiply matrices.
     VirtualMachines {
-        /// Virtual CPUs that play, an even number; none: as many as lanes.
+        /// Virtual CPUs that do I/O; none: as many as lanes.
         players: Option<u32>,
-        /// Turns of a loop of two instructions that a player computes each time.
+        /// Turns of a loop of two instructions that one computes each time.
         turns: u32,
+        /// How long the device takes, us; none: they play ping-pong in pairs, an even number.
+        wait_us: Option<u32>,
     },
 }
 
@@ -56,13 +58,21 @@ impl Work {
             Work::Processes { connections } if !(1..=1000).contains(&connections) => {
                 Some(format!("{connections} connections; give 1 to 1000"))
             }
-            Work::VirtualMachines { players, .. }
-                if players.is_some_and(|n| !(2..=128).contains(&n) || n % 2 == 1) =>
+            Work::VirtualMachines {
+                players, wait_us, ..
+            } if players
+                .is_some_and(|n| !(1..=128).contains(&n) || (wait_us.is_none() && n % 2 == 1)) =>
             {
-                Some("give 2 to 128 players, an even number".into())
+                Some("give 1 to 128 players, an even number for ping-pong".into())
             }
             Work::VirtualMachines { turns: 0, .. } => {
                 Some("players have to compute; give 1 turn or more".into())
+            }
+            Work::VirtualMachines {
+                wait_us: Some(wait_us),
+                ..
+            } if !(1..=1_000_000).contains(&wait_us) => {
+                Some("give a device that takes 1 us to 1 s".into())
             }
             _ => None,
         }
@@ -80,6 +90,9 @@ pub struct IoPlan {
     pub work: Work,
     /// Computing processes; none: as many as lanes.
     pub computing: Option<u32>,
+    /// The shortest hold, ms, which is how often timers look for holds that are over; none: the scheduler's
+    /// own. Emulated timers are dear.
+    pub hold_min_ms: Option<f64>,
     /// Length of a run, ms.
     pub run_ms: u64,
     /// Time after each change of the setup, under load, that does not count, ms: the retention time is
@@ -94,6 +107,7 @@ impl Default for IoPlan {
             repetitions: 5,
             work: Work::Processes { connections: 1 },
             computing: None,
+            hold_min_ms: None,
             run_ms: 6_000,
             settle_ms: 4_000,
         }
@@ -124,6 +138,12 @@ impl Experiment for IoPlan {
             .is_some_and(|count| !(1..=1000).contains(&count))
         {
             return wrong("give 1 to 1000 computing processes".into());
+        }
+        if self
+            .hold_min_ms
+            .is_some_and(|ms| !(0.05..=3.0).contains(&ms))
+        {
+            return wrong("the shortest hold is 0.05 to 3 ms".into());
         }
         if !(100..=600_000).contains(&self.run_ms) || self.settle_ms > 600_000 {
             return wrong(format!(
@@ -192,7 +212,16 @@ mod tests {
         assert!(refused(
             |plan| plan.work = Work::Processes { connections: 0 }
         ));
-        let vms = |players, turns| Work::VirtualMachines { players, turns };
+        let vms = |players, turns| Work::VirtualMachines {
+            players,
+            turns,
+            wait_us: None,
+        };
+        let device = |wait_us| Work::VirtualMachines {
+            players: Some(3),
+            turns: 1,
+            wait_us: Some(wait_us),
+        };
         let valid = |work| {
             let plan = IoPlan {
                 work,
@@ -201,7 +230,9 @@ mod tests {
             plan.validate().is_ok()
         };
         assert!(valid(vms(None, 1)) && valid(vms(Some(4), 9)));
+        assert!(valid(device(2000)) && !valid(device(0)));
         assert!(!valid(vms(Some(3), 9)) && !valid(vms(Some(0), 9)) && !valid(vms(None, 0)));
+        assert!(refused(|plan| plan.hold_min_ms = Some(10.0)));
         assert!(refused(|plan| plan.run_ms = 0));
         assert!(refused(|plan| plan.settle_ms = 6_000_000));
     }

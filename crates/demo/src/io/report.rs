@@ -45,11 +45,18 @@ fn who(document: &Document) -> String {
         Work::Processes { connections } => format!(
             "redis with {connections} client(s) that wait for one reply at a time; {computing} compressors"
         ),
-        Work::VirtualMachines { players, turns } => {
+        Work::VirtualMachines {
+            players,
+            turns,
+            wait_us,
+        } => {
             let players = players.map_or_else(|| lanes().next_multiple_of(2), |n| n as usize);
+            let wait = match wait_us {
+                Some(us) => format!("wait {us} µs for a device"),
+                None => "play ping-pong in pairs".into(),
+            };
             format!(
-                "{players} virtual CPUs that play ping-pong in pairs ({turns} turns each time); {computing} that \
-                 multiply"
+                "{players} virtual CPUs that {wait} after {turns} turns each time; {computing} that multiply"
             )
         }
     }

@@ -18,6 +18,8 @@ pub struct Document {
     pub work: Work,
     /// Computing processes; none: as many as lanes.
     pub computing: Option<u32>,
+    /// The shortest hold, ms; none: the scheduler's own.
+    pub hold_min_ms: Option<f64>,
     /// Repetitions.
     pub repetitions: u32,
     /// One for each setup.
@@ -62,6 +64,7 @@ impl Document {
             measured,
             work: plan.work,
             computing: plan.computing,
+            hold_min_ms: plan.hold_min_ms,
             repetitions: plan.repetitions,
             rows: rows.ok_or_else(|| Error::Incomplete("a figure is not a number".into()))?,
         })
@@ -151,6 +154,7 @@ pub(super) mod tests {
     pub const PLAYERS: Work = Work::VirtualMachines {
         players: None,
         turns: 100,
+        wait_us: Some(2000),
     };
 
     pub fn document(work: Work) -> Result<Document> {

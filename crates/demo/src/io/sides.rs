@@ -30,11 +30,18 @@ impl IoSide {
                 connections,
                 clients: None,
             }),
-            Work::VirtualMachines { players, turns } => {
+            Work::VirtualMachines {
+                players,
+                turns,
+                wait_us,
+            } => {
                 let folder = folder_in_memory()?;
                 let machine = VmPlan {
                     vcpus: players.unwrap_or((lanes as u32).next_multiple_of(2)),
-                    duty: Duty::PingPong { turns },
+                    duty: match wait_us {
+                        Some(wait_us) => Duty::Device { turns, wait_us },
+                        None => Duty::PingPong { turns },
+                    },
                     memory: folder.path().join("players"),
                 };
                 let vm = Vm::start(sidelane, &machine)?;

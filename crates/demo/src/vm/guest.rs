@@ -45,6 +45,28 @@ global_asm!(
     "4: mov dword ptr [esi], 0",
     "sti",
     "jmp 2b",
+    // Device: computes ebp turns, sets the timer to edx ns, sleeps until it has rung.
+    "sidelane_guest_device:",
+    "mov edi, 0xfee003e0", // counts by one
+    "mov dword ptr [edi], 0xb",
+    "mov edi, 0xfee00320", // rings once, the interrupt below
+    "mov dword ptr [edi], 0x20",
+    "6: mov ecx, ebp",
+    "61: dec ecx",
+    "jnz 61b",
+    "add dword ptr [esi + 8], 1",
+    "adc dword ptr [esi + 12], 0",
+    "mov edi, 0xfee00380",
+    "mov [edi], edx",
+    "7: cli",
+    "cmp dword ptr [esi], 0",
+    "jne 8f",
+    "sti",
+    "hlt",
+    "jmp 7b",
+    "8: mov dword ptr [esi], 0",
+    "sti",
+    "jmp 6b",
     // Somebody rang: says so in the mailbox and to the interrupt controller.
     "sidelane_guest_interrupt:",
     "mov dword ptr [esi], 1",
@@ -93,6 +115,7 @@ unsafe extern "C" {
     static sidelane_guest_start: u8;
     static sidelane_guest_end: u8;
     static sidelane_guest_ping_pong: u8;
+    static sidelane_guest_device: u8;
     static sidelane_guest_interrupt: u8;
     static sidelane_guest_multiply: u8;
 }
@@ -100,6 +123,10 @@ unsafe extern "C" {
 /// Where each piece of code is in the guest.
 pub(super) fn ping_pong() -> u64 {
     address_of(&raw const sidelane_guest_ping_pong)
+}
+
+pub(super) fn device() -> u64 {
+    address_of(&raw const sidelane_guest_device)
 }
 
 pub(super) fn multiply() -> u64 {

@@ -47,7 +47,7 @@ impl VirtualMachine {
             .during(|| "making interrupt controllers".into())?;
         let doorbells = match plan.duty {
             Duty::PingPong { .. } => hang_doorbells(&vm, plan.vcpus)?,
-            Duty::Multiply => Vec::new(),
+            Duty::Device { .. } | Duty::Multiply => Vec::new(),
         };
         let vcpus = (0..plan.vcpus)
             .map(|id| make_vcpu(&kvm, &vm, plan, id).during(|| format!("virtual CPU {id}")))
@@ -179,16 +179,18 @@ fn make_vcpu(
     })?;
     set_flat_mode(&vcpu)?;
     let page = guest::PAGES + u64::from(id) * guest::PAGE_BYTES;
-    let (rip, turns) = match plan.duty {
-        Duty::PingPong { turns } => (guest::ping_pong(), turns.max(1)),
-        Duty::Multiply => (guest::multiply(), 0),
+    let (rip, turns, rdx) = match plan.duty {
+        Duty::PingPong { turns } => (guest::ping_pong(), turns, doorbell(id)),
+        // the timer counts nanoseconds
+        Duty::Device { turns, wait_us } => (guest::device(), turns, u64::from(wait_us) * 1000),
+        Duty::Multiply => (guest::multiply(), 1, 0),
     };
     vcpu.set_regs(&kvm_regs {
         rip,
         rsp: page + guest::STACK_END,
         rsi: page,
-        rdx: doorbell(id),
-        rbp: turns.into(),
+        rdx,
+        rbp: turns.max(1).into(),
         // the first of each pair begins
         rax: u64::from(partner(id) > id),
         rflags: 2,

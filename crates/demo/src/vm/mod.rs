@@ -1,5 +1,5 @@
-//! A small virtual machine monitor, as a process: virtual CPUs of KVM that play ping-pong by interrupts,
-//! or multiply matrices.
+//! A small virtual machine monitor, as a process: virtual CPUs of KVM that play ping-pong by interrupts, wait
+//! for a device, or multiply matrices.
 //!
 //! A player that waits executes HLT, so that its thread blocks in the host's kernel as that of any idle
 //! virtual CPU does. Its partner's doorbell interrupts it from within the kernel (an eventfd is the one's
@@ -25,6 +25,13 @@ pub enum Duty {
         /// Turns.
         turns: u32,
     },
+    /// Each computes so many turns of that loop, then waits for a device, which is its own timer.
+    Device {
+        /// Turns.
+        turns: u32,
+        /// How long the device takes, us; 1 s at most.
+        wait_us: u32,
+    },
     /// Matrices of 32 rows and columns are multiplied, without end.
     Multiply,
 }
@@ -48,6 +55,10 @@ impl VmPlan {
                 "{} virtual CPUs; give 1 to 128, an even number for ping-pong",
                 self.vcpus
             )));
+        }
+        if matches!(self.duty, Duty::Device { wait_us, .. } if !(1..=1_000_000).contains(&wait_us))
+        {
+            return Err(Error::BadPlan("a device takes 1 us to 1 s".into()));
         }
         Ok(())
     }
@@ -101,6 +112,8 @@ mod tests {
         };
         let plays = Duty::PingPong { turns: 1 };
         assert!(valid(2, plays) && !valid(3, plays) && valid(3, Duty::Multiply));
+        let device = |wait_us| Duty::Device { turns: 1, wait_us };
+        assert!(valid(3, device(2000)) && !valid(3, device(0)) && !valid(3, device(2_000_000)));
         assert!(!valid(0, Duty::Multiply) && !valid(1000, plays));
     }
 }

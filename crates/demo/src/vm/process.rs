@@ -37,11 +37,18 @@ impl Vm {
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         // a round trip is one of the first of the pair
-        let mut step = 1;
-        if let Duty::PingPong { turns } = plan.duty {
-            command.args(["--ping-pong", &turns.to_string()]);
-            step = 2;
-        }
+        let step = match plan.duty {
+            Duty::PingPong { turns } => {
+                command.args(["--turns", &turns.to_string()]);
+                2
+            }
+            Duty::Device { turns, wait_us } => {
+                command.args(["--turns", &turns.to_string()]);
+                command.args(["--wait-us", &wait_us.to_string()]);
+                1
+            }
+            Duty::Multiply => 1,
+        };
         let mut vm = Vm {
             process: Guarded::spawn(&mut command, "a virtual machine")?,
             memory: plan.memory.clone(),
@@ -56,7 +63,7 @@ impl Vm {
         &self.process
     }
 
-    /// Round trips, or multiplications, of all virtual CPUs since it began.
+    /// Round trips, answers of the device, or multiplications, of all virtual CPUs since it began.
     ///
     /// # Errors
     /// Its memory cannot be read.

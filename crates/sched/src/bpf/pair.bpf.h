@@ -6,9 +6,10 @@
  * or both compute at half speed; and who comes back from a device waits for slices to end.
  *
  * Monitor: each normal task has a retention rate, the share of a period, but for the time that it
- * waited for a lane, that it slept while its lane was, or would have been, held for it: sleeps of
- * tasks that mostly come back in time, up to the time-out of the core. A moving average; it is
- * brought up to date at the first event of each period.
+ * waited for a lane, that it slept while its lane could have been held for it: each sleep up to the
+ * time-out of the core. Also of tasks that seldom come back in time: what they wait for may itself
+ * wait for slices to end, until both are known as I/O-bound. A moving average; it is brought up to
+ * date at the first event of each period.
  *
  * Rule (settings.pair): the normal tasks of a core are ranked by rate, and the upper half by weight
  * is I/O-bound. They belong to the core's first lane, the others to its other lanes; with more than
@@ -46,8 +47,6 @@
 
 #define RATE_ALL 1024
 #define RATE_WEIGHT 2 /* earlier periods together weigh 1 of 2 */
-/* Sleeps count of tasks that came back in time so often (retain.bpf.h). */
-#define RATE_RETURNS 512
 
 GLOBAL u32 pair_period; /* number of this period */
 GLOBAL u32 pair_seen; /* 1: a task was looked at in it */
@@ -75,14 +74,13 @@ static __always_inline u32 pair_lane_side(const struct core_ctx *core, s32 cpu)
 	return cpu == pair_io_lane(core) ? SIDE_IO : SIDE_CPU;
 }
 
-/* @tctx woke: its lane was held for it for some of its sleep, or would have been. */
+/* @tctx woke: its lane could have been held for it for some of its sleep. */
 static __always_inline void pair_woke(struct task_ctx *tctx, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(tctx->core);
 	u64 slept_ns;
 
-	if (!fixed.pair || !core || !tctx->slept_ns || tctx->returns < RATE_RETURNS ||
-	    now_ns <= tctx->slept_ns)
+	if (!fixed.pair || !core || !tctx->slept_ns || now_ns <= tctx->slept_ns)
 		return;
 	slept_ns = now_ns - tctx->slept_ns;
 	if (slept_ns < core->retain.now_ns)
