@@ -2,7 +2,7 @@
 
 SIDELANE := target/release/sidelane
 
-.PHONY: help demo build test lint test-kernels test-shapes swarm bench-simulator bench-model bench-collector check-prometheus install uninstall
+.PHONY: help demo build test lint test-kernels test-shapes test-vms swarm bench-simulator bench-model bench-collector check-prometheus install uninstall
 
 PREFIX ?= /usr/local
 
@@ -14,6 +14,7 @@ help:
 	@echo 'make uninstall     remove what was installed there'
 	@echo 'make test-kernels  run the scheduler tests on several kernel versions'
 	@echo 'make test-shapes   run some of them with 1, 4 and 8 lanes a core'
+	@echo 'make test-vms      retention and pairing with virtual CPUs of KVM, emulated'
 	@echo 'make swarm         10,000 random machines, loads and faults, simulated'
 	@echo 'make bench-simulator  measure the simulator, also against others'
 	@echo 'make bench-model   time decisions of the queueing model'
@@ -49,6 +50,10 @@ test-kernels:
 test-shapes:
 	@scripts/setup test
 	cargo test --locked -p sidelane-cli --test scheduler -- --ignored machine_of_
+
+test-vms:
+	@scripts/setup test
+	cargo test --locked -p sidelane-cli --test scheduler -- --ignored virtual_machines_on
 
 swarm: build
 	$(SIDELANE) sim --swarm $(or $(SEEDS),10000)

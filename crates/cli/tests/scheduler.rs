@@ -66,14 +66,28 @@ fn run_on(machine: &[&str], filters: &[&str]) {
 
 #[test]
 fn scheduler_on_two_cores_of_two_lanes() {
-    // the budgets and lanes of this shape have tests of their own
-    let filters = ["guest::", "--skip", "guest::shapes::"];
+    // the budgets and lanes of this shape have tests of their own; virtual machines need KVM
+    let filters = [
+        "guest::",
+        "--skip",
+        "guest::shapes::",
+        "--skip",
+        "guest::vms::",
+    ];
     run_on(&["--cores", "2", "--lanes", "2"], &filters);
 }
 
 #[test]
 fn scheduler_on_two_cores_of_four_lanes() {
     run_on(&["--cores", "2", "--lanes", "4"], &["guest::protection::"]);
+}
+
+/// By `make test-vms`: the emulator's virtualization may end the whole machine.
+#[test]
+#[ignore = "takes minutes"]
+fn virtual_machines_on_two_cores_of_two_lanes() {
+    let machine = ["--cores", "2", "--lanes", "2", "--module", "kvm-amd"];
+    run_on(&machine, &["guest::vms::"]);
 }
 
 /// Of other shapes, by `make test-shapes`.

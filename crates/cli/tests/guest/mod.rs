@@ -20,3 +20,4 @@ mod shows;
 mod spread;
 mod support;
 mod terminal;
+mod vms;

@@ -284,7 +284,7 @@ fn set_scheduling(nice: i32, policy: i32, cpus: &[usize]) -> std::io::Result<()>
 }
 
 /// The CPUs that a process may use; 0: this one.
-fn set_cpus(pid: u32, cpus: &[usize]) -> std::io::Result<()> {
+pub fn set_cpus(pid: u32, cpus: &[usize]) -> std::io::Result<()> {
     // SAFETY: plain system calls
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
