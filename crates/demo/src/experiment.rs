@@ -18,6 +18,9 @@ use std::sync::atomic::AtomicBool;
 /// The controllers of cgroups that cost something.
 const CONTROLLERS: [&str; 7] = ["memory", "io", "pids", "cpuset", "misc", "rdma", "dmem"];
 
+/// How often a part is measured until its machine lives.
+const TRIES: u32 = 3;
+
 /// A plan that can be measured.
 pub trait Experiment: Serialize + DeserializeOwned {
     /// What the measuring part tells.
@@ -48,6 +51,12 @@ pub trait Experiment: Serialize + DeserializeOwned {
 
     /// The kernel modules that the emulated machine needs.
     fn modules(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Its parts, where each wants an emulated machine of its own; none: one measures everything. A part
+    /// whose machine dies is measured anew.
+    fn parts(&self) -> Vec<Self> {
         Vec::new()
     }
 
@@ -150,16 +159,46 @@ pub fn collect<R: Clone>(messages: &[Message<R>]) -> Result<(Measured, Vec<R>)> 
 }
 
 /// Measures on an emulated machine: boots it as `spec` says, with the programs that the experiment
-/// needs, and hands what the guest says on standard error to `tell`, as it comes.
+/// needs, and hands what the guest says on standard error to `tell`, as it comes. Where the experiment has
+/// parts, one machine after the other.
 ///
 /// # Errors
 /// A bad plan, a missing program, or a machine that failed.
 pub fn emulated<E: Experiment>(
     plan: &E,
-    mut spec: Spec,
+    spec: Spec,
     tell: &mut dyn Write,
 ) -> Result<Vec<E::Message>> {
     plan.validate()?;
+    let parts = plan.parts();
+    if parts.is_empty() {
+        return booted(plan, spec, tell);
+    }
+    let mut messages = Vec::new();
+    for part in &parts {
+        messages.extend(retried(|| booted(part, spec.clone(), tell))?);
+    }
+    Ok(messages)
+}
+
+/// What `part` measured, at the first try whose machine lived.
+fn retried<M>(mut part: impl FnMut() -> Result<M>) -> Result<M> {
+    for _ in 1..TRIES {
+        match part() {
+            Err(Error::Testbed(error @ sidelane_testbed::Error::Machine { .. })) => {
+                eprintln!("sidelane: {error}\nsidelane: measuring this part anew");
+            }
+            other => return other,
+        }
+    }
+    part()
+}
+
+fn booted<E: Experiment>(
+    plan: &E,
+    mut spec: Spec,
+    tell: &mut dyn Write,
+) -> Result<Vec<E::Message>> {
     spec.add.extend(plan.programs()?);
     spec.modules.extend(plan.modules());
     // Host CPUs that fall asleep come back slowly, which would make `alone` look slow.
@@ -310,6 +349,31 @@ mod tests {
         assert!(collect(&messages[1..]).is_err(), "no machine");
         let no_speed = [messages[0].clone(), Message::Done];
         assert!(collect(&no_speed).is_err());
+    }
+
+    #[test]
+    fn a_part_is_tried_anew_only_if_its_machine_died() {
+        let died = || {
+            Error::Testbed(sidelane_testbed::Error::Machine {
+                reason: "it ended".into(),
+                console: String::new(),
+            })
+        };
+        let tries = |fails: u32, error: &dyn Fn() -> Error| {
+            let mut tried = 0;
+            let result = retried(|| {
+                tried += 1;
+                if tried > fails { Ok(()) } else { Err(error()) }
+            });
+            (result.is_ok(), tried)
+        };
+        assert_eq!(tries(0, &died), (true, 1));
+        assert_eq!(tries(2, &died), (true, 3));
+        assert_eq!(tries(9, &died), (false, TRIES));
+        assert_eq!(
+            tries(1, &|| Error::Incomplete("no runs".into())),
+            (false, 1)
+        );
     }
 
     #[test]

@@ -14,7 +14,8 @@ pub(crate) fn rotated<S>(mut setups: Vec<S>, repetition: u32) -> Vec<S> {
     setups
 }
 
-/// Measures each of `setups(repetition)` in each repetition by `run`, and tells everything up to the end.
+/// Measures each of `setups(repetition)` in each repetition by `run`, and tells everything up to the end;
+/// with `only`, in that repetition (from 0) alone.
 /// Before each run the speed of a core is taken, which `run` is given: units of work a second.
 ///
 /// # Errors
@@ -22,11 +23,12 @@ pub(crate) fn rotated<S>(mut setups: Vec<S>, repetition: u32) -> Vec<S> {
 pub(crate) fn take_turns<S: Display, R>(
     machine: &Machine,
     repetitions: u32,
+    only: Option<u32>,
     setups: impl Fn(u32) -> Vec<S>,
     observer: &mut dyn Observer<Message<R>>,
     mut run: impl FnMut(S, u32, f64) -> Result<R>,
 ) -> Result<()> {
-    for repetition in 0..repetitions {
+    for repetition in only.map_or(0..repetitions, |only| only..only + 1) {
         for setup in setups(repetition) {
             let number = repetition + 1;
             observer.progress(&format!("repetition {number}/{repetitions}: {setup}"));

@@ -57,6 +57,7 @@ unsafe impl Plain for intf::pool_limit {}
 unsafe impl Plain for intf::pool {}
 unsafe impl Plain for intf::lane_signal {}
 unsafe impl Plain for u64 {}
+unsafe impl Plain for types::task_ctx {}
 unsafe impl Plain for metrics_intf::metrics_core {}
 unsafe impl Plain for metrics_intf::metrics_lane {}
 unsafe impl Plain for metrics_intf::density_record {}

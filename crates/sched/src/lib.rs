@@ -18,6 +18,7 @@ mod exit_reason;
 mod layout;
 mod loader;
 pub mod metrics;
+pub mod monitor;
 mod pairing;
 mod polarization;
 mod pool;

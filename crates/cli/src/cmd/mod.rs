@@ -20,6 +20,7 @@ mod reproduce;
 mod run;
 mod sim;
 mod stat;
+mod tasks;
 mod testbed;
 mod top;
 mod topology;
@@ -51,6 +52,7 @@ pub enum Command {
     Run(run::Args),
     Sim(sim::Args),
     Stat(stat::Args),
+    Tasks(tasks::Args),
     Testbed(testbed::Args),
     Top(top::Args),
     Topology(topology::Args),
@@ -76,6 +78,7 @@ impl Command {
             Command::Run(args) => run::run(args),
             Command::Sim(args) => sim::run(args),
             Command::Stat(args) => stat::run(args),
+            Command::Tasks(args) => tasks::run(args),
             Command::Testbed(args) => testbed::run(args),
             Command::Top(args) => top::run(args),
             Command::Topology(args) => topology::run(args),

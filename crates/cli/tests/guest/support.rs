@@ -134,6 +134,17 @@ pub fn rates(seconds: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// What `sidelane tasks` says over `seconds`.
+pub fn tasks(seconds: &str) -> Value {
+    let output = sidelane(&["tasks", "--seconds", seconds, "--format", "json"]);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
 /// Lanes busy with critical, normal and batch work.
 pub fn busy_lanes(seconds: &str) -> [f64; 3] {
     let rates = rates(seconds);

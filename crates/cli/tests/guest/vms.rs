@@ -1,6 +1,7 @@
 //! Real virtual CPUs, of KVM, under retention and pairing.
 
 use super::support::*;
+use serde_json::Value;
 use sidelane_demo::vm::{Duty, Vm, VmPlan};
 use std::fs;
 use std::path::Path;
@@ -43,6 +44,27 @@ fn of(name: &str) -> f64 {
     rates("2")[name].as_f64().unwrap()
 }
 
+/// `sidelane tasks` has each virtual machine, with the rates of its virtual CPUs.
+fn virtual_cpus_are_known(players: &Vm, computing: &[Vm]) {
+    let seen = tasks("3");
+    assert_eq!(seen["notes"].as_array().unwrap().len(), 0, "{seen}");
+    let machine = |vm: &Vm| {
+        let mut machines = seen["virtual_machines"].as_array().unwrap().iter();
+        let machine = machines.find(|machine| machine["process"] == vm.process().pid().as_raw());
+        machine.unwrap().clone()
+    };
+    let rate = |machine: &Value| machine["retention_rate"].as_f64().unwrap();
+    let player = machine(players);
+    println!("{player}");
+    assert_eq!(player["vcpus"], 2);
+    for vm in computing {
+        let one = machine(vm);
+        println!("{one}");
+        assert_eq!(one["vcpus"], 1);
+        assert!(rate(&player) > rate(&one));
+    }
+}
+
 #[test]
 #[ignore = "runs in the test bed"]
 fn virtual_machines_come_move_and_go_and_leave_nothing() {
@@ -58,6 +80,7 @@ fn virtual_machines_come_move_and_go_and_leave_nothing() {
         of("hand_backs") > 20.0
     });
     eventually("lanes are held for them", || of("retentions") > 5.0);
+    virtual_cpus_are_known(&players, &computing);
     let all: Vec<usize> = (0..nr_cpus()).collect();
     for lanes in [&all[..1], &all[nr_cpus() - 1..], &all[..]] {
         migrate(&players, lanes);

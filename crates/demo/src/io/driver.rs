@@ -36,6 +36,7 @@ pub(super) fn measure(
     take_turns(
         &machine,
         plan.repetitions,
+        plan.only,
         setups,
         observer,
         |setup, repetition, _speed| driver.run(setup, repetition),

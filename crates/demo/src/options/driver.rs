@@ -49,6 +49,7 @@ pub(super) fn measure(
     take_turns(
         &machine,
         plan.repetitions,
+        None,
         setups,
         observer,
         |setup, repetition, speed| driver.run(setup, repetition, speed),

@@ -8,13 +8,14 @@ use std::path::Path;
 pub const MODULES: &str = "/etc/sidelane-modules";
 
 /// What is mounted: type, folder, options.
-const MOUNTS: [(&str, &str, Option<&str>); 8] = [
+const MOUNTS: [(&str, &str, Option<&str>); 9] = [
     ("proc", "/proc", None),
     ("sysfs", "/sys", None),
     ("devtmpfs", "/dev", None),
     ("devpts", "/dev/pts", Some("mode=620,ptmxmode=666")),
     ("tmpfs", "/dev/shm", Some("mode=1777")),
     ("cgroup2", "/sys/fs/cgroup", None),
+    ("debugfs", "/sys/kernel/debug", None),
     ("tracefs", "/sys/kernel/tracing", None),
     ("bpf", "/sys/fs/bpf", None),
 ];
