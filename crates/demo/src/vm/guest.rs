@@ -23,6 +23,19 @@ pub(super) const DOORBELLS: u16 = 0x500;
 
 global_asm!(
     ".pushsection .rodata.sidelane_guest, \"a\"",
+    // the linker finds them by name: optimized, this and who uses it are different objects
+    ".globl sidelane_guest_start",
+    ".hidden sidelane_guest_start",
+    ".globl sidelane_guest_ping_pong",
+    ".hidden sidelane_guest_ping_pong",
+    ".globl sidelane_guest_device",
+    ".hidden sidelane_guest_device",
+    ".globl sidelane_guest_interrupt",
+    ".hidden sidelane_guest_interrupt",
+    ".globl sidelane_guest_multiply",
+    ".hidden sidelane_guest_multiply",
+    ".globl sidelane_guest_end",
+    ".hidden sidelane_guest_end",
     ".code32",
     "sidelane_guest_start:",
     // Ping-pong: computes ebp turns, rings the other's doorbell (edx), sleeps until its own was rung.
