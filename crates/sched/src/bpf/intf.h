@@ -78,7 +78,7 @@ struct lane_ctx {
 	u64 held_ns; /* since when */
 	u64 held_until_ns;
 	u32 fills; /* 1: what runs there makes room for I/O-bound work (pair.bpf.h) */
-	u32 pad;
+	u32 came; /* pair.came of its core when it made room by itself last */
 } __attribute__((aligned(64)));
 
 /* What the next period of Algorithm 1 does (retain.bpf.h). */
@@ -134,6 +134,8 @@ struct pair {
 	u32 swap_back; /* 1: when it went, one is to come from there */
 	u32 swapping; /* for so many periods it takes part in no other swap */
 	u32 told; /* so many told their rates in this period */
+	u32 came; /* I/O-bound tasks that came to the core's vector since attach */
+	u32 pad;
 	u64 sum; /* of these rates */
 	u64 squares;
 	u32 weights[PAIR_BUCKETS]; /* of these tasks, by rate */

@@ -238,6 +238,7 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	lane_set_state(lane, class, now_ns);
 	signal_write(cpu, class, p->pid);
 	borrow_check(p, lane, cpu, now_ns);
+	pair_recheck(lane, cpu);
 	throttle_check(p, tctx, cpu);
 	if (was_critical && class != CLASS_CRITICAL)
 		core_reopen(lane->core, cpu);

@@ -174,6 +174,25 @@ static __always_inline bool pair_makes_room(const struct task_ctx *tctx,
 	       tctx->class == CLASS_NORMAL && tctx->side == SIDE_IO;
 }
 
+/*
+ * What fills the lane @cpu begins to run: I/O-bound work that came while the lane was about to
+ * choose saw nobody who would make room. The lane looks again, once for each that came.
+ */
+static __always_inline void pair_recheck(struct lane_ctx *lane, s32 cpu)
+{
+	struct core_ctx *core = fixed.pair && lane->fills ? core_ctx(lane->core) : NULL;
+	u32 came;
+
+	if (!core || !core->pair.waits[SIDE_IO])
+		return;
+	came = core->pair.came;
+	if (came == lane->came)
+		return;
+	lane->came = came;
+	count(hand_backs);
+	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
 /* May the lane @cpu of @core be held for @tctx? */
 static __always_inline bool pair_may_hold(const struct core_ctx *core, const struct task_ctx *tctx,
 					  s32 cpu)

@@ -167,6 +167,8 @@ static __always_inline void vector_enter(struct task_ctx *tctx, u32 core, u64 no
 	if (!target)
 		return;
 	vector_sides(target, tctx, class, 1);
+	if (fixed.pair && class == CLASS_NORMAL && tctx->side == SIDE_IO)
+		__sync_fetch_and_add(&target->pair.came, 1);
 	/* a full barrier: see vector_refresh() */
 	__sync_fetch_and_add(&target->sent[class], 1);
 }
