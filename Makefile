@@ -2,7 +2,7 @@
 
 SIDELANE := target/release/sidelane
 
-.PHONY: help demo build test lint test-kernels test-shapes test-vms swarm bench-simulator bench-model bench-collector check-prometheus install uninstall
+.PHONY: help demo build test lint test-kernels test-shapes test-vms swarm bench-simulator bench-model bench-collector check-prometheus check-dashboard install uninstall
 
 PREFIX ?= /usr/local
 
@@ -20,6 +20,7 @@ help:
 	@echo 'make bench-model   time decisions of the queueing model'
 	@echo 'make bench-collector  what the collector of SMT metrics costs, in the test bed'
 	@echo 'make check-prometheus  a real Prometheus scrapes sidelane export, in the test bed'
+	@echo "make check-dashboard  holds the dashboard against Grafana's published schema"
 
 demo: build
 	@scripts/setup demo
@@ -73,3 +74,7 @@ bench-collector: build
 
 check-prometheus: build
 	scripts/check-prometheus $(SIDELANE)
+
+check-dashboard:
+	@scripts/setup bench
+	scripts/check-dashboard
