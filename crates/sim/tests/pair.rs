@@ -11,6 +11,11 @@ const WAIT_NS: u64 = MS;
 /// One in so many waits is longer than any lane is held.
 const LONG: u64 = 10;
 const LONG_WAIT_NS: u64 = 12 * MS;
+/// What a daemon computes each time, and how long it sleeps.
+const DAEMON_NS: f64 = 0.001 * MS as f64;
+const DAEMON_WAIT_NS: u64 = 3 * MS;
+/// Timers from here on are theirs.
+const FIRST_DAEMON: u64 = 1000;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,6 +43,8 @@ struct Mix {
     sim: Simulation,
     io: Vec<TaskId>,
     cpu: Vec<TaskId>,
+    /// Wake often and hardly run.
+    daemons: Vec<TaskId>,
     requests: u64,
     /// Some waits are long.
     varied: bool,
@@ -58,6 +65,7 @@ impl Mix {
             sim,
             io,
             cpu,
+            daemons: Vec::new(),
             requests: 0,
             varied: false,
         };
@@ -70,9 +78,28 @@ impl Mix {
         mix
     }
 
+    fn with_daemons(mut self, count: u64) -> Mix {
+        let spec = TaskSpec::new("daemon", Class::Normal);
+        for token in 0..count {
+            self.daemons.push(self.sim.create(&spec).unwrap());
+            self.sim.set_timer(1, FIRST_DAEMON + token);
+        }
+        self
+    }
+
     fn until(&mut self, until_ns: u64) {
         while let Some(occurrence) = self.sim.next(until_ns).unwrap() {
             match occurrence {
+                Occurrence::Done(id) if self.daemons.contains(&id) => {
+                    let token = self.daemons.iter().position(|daemon| *daemon == id);
+                    let wakes_ns = self.sim.now_ns() + DAEMON_WAIT_NS;
+                    let token = FIRST_DAEMON + token.unwrap() as u64;
+                    self.sim.set_timer(wakes_ns, token);
+                }
+                Occurrence::Timer(token) if token >= FIRST_DAEMON => {
+                    let id = self.daemons[(token - FIRST_DAEMON) as usize];
+                    self.sim.give(id, DAEMON_NS).unwrap();
+                }
                 Occurrence::Done(id) => {
                     self.requests += 1;
                     let long = self.varied && self.requests.is_multiple_of(LONG);
@@ -231,4 +258,16 @@ fn computation_is_not_starved_beside_much_io_bound_work() {
     // what two lanes do at once, among 14
     let fair = 2.0 * 0.6 * 2000.0 / 14.0;
     assert!(shares.iter().all(|ms| *ms > fair), "{shares:?}");
+}
+
+#[test]
+fn those_that_hardly_run_do_not_crowd_out_those_that_do_io() {
+    let requests = |daemons| {
+        let mut mix = Mix::new(1, Mode::Pair, 2, 2).with_daemons(daemons);
+        mix.measure(500 * MS, 2000 * MS)
+    };
+    let (without, with) = (requests(0), requests(8));
+    println!("requests and computation without daemons {without:?}, with {with:?}");
+    assert!(with.0 as f64 > 0.9 * without.0 as f64);
+    assert!(with.1 > 0.9 * without.1);
 }

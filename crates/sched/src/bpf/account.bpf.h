@@ -170,6 +170,8 @@ static __always_inline u64 account_run(struct task_struct *p, struct task_ctx *t
 		ran_ns = now_ns - tctx->running_ns;
 	tctx->running_ns = now_ns;
 	tctx->burst_ns += ran_ns;
+	if (fixed.pair)
+		tctx->rate_ran_ns += ran_ns;
 	count_add(run_ns[class], ran_ns);
 	if (settings.vertical)
 		core_charge(tctx->core, class, ran_ns);

@@ -18,6 +18,7 @@
 #include "promote.bpf.h"
 #include "release.bpf.h"
 #include "spread.bpf.h"
+#include "fair.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -128,7 +129,7 @@ static __always_inline bool find_work(struct lane_ctx *lane, s32 cpu, struct tas
 			return fixed.pair && level && pair_take_held(lane->core, cpu);
 		if (class == CLASS_BATCH ? !borrow_allowed(lane->core) : !level)
 			continue;
-		if (class == CLASS_NORMAL && weight_take(lane->core))
+		if (class == CLASS_NORMAL && fair_take(lane->core))
 			return true;
 		side = class == CLASS_NORMAL ? pair_first(lane->core, cpu) : NR_SIDES;
 		if (side < NR_SIDES) {

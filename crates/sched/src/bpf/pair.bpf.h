@@ -46,6 +46,7 @@
 #include "vector.bpf.h"
 
 #define RATE_ALL 1024
+#define DEMAND_ALL 64 /* a task that runs or waits all the time; less than one part is none */
 #define RATE_WEIGHT 2 /* earlier periods together weigh 1 of 2 */
 
 GLOBAL u32 pair_period; /* number of this period */
@@ -94,11 +95,13 @@ static __always_inline void pair_woke(struct task_ctx *tctx, u64 now_ns)
 static __always_inline void pair_rate(struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(tctx->core);
-	u64 passed_ns, rate;
+	u64 passed_ns, wanted_ns, demand, rate;
 
 	if (now_ns <= tctx->rate_since_ns)
 		return;
 	passed_ns = now_ns - tctx->rate_since_ns;
+	wanted_ns = tctx->rate_ran_ns + tctx->rate_waited_ns;
+	demand = wanted_ns < passed_ns ? wanted_ns * DEMAND_ALL / passed_ns : DEMAND_ALL;
 	/* who has to wait long is still what it was */
 	if (passed_ns > tctx->rate_waited_ns)
 		passed_ns -= tctx->rate_waited_ns;
@@ -108,12 +111,12 @@ static __always_inline void pair_rate(struct task_struct *p, struct task_ctx *tc
 	tctx->rate = tctx->rated ? (tctx->rate * (RATE_WEIGHT - 1) + rate) / RATE_WEIGHT : rate;
 	tctx->rated = 1;
 	tctx->holds_per_s = tctx->holds * NS_PER_S / passed_ns;
-	if (!core)
+	if (!core || !demand)
 		return;
 	__sync_fetch_and_add(&core->pair.told, 1);
 	__sync_fetch_and_add(&core->pair.sum, tctx->rate);
 	__sync_fetch_and_add(&core->pair.squares, (u64)tctx->rate * tctx->rate);
-	__sync_fetch_and_add(&core->pair.weights[pair_bucket(tctx->rate)], p->scx.weight);
+	__sync_fetch_and_add(&core->pair.weights[pair_bucket(tctx->rate)], p->scx.weight * demand);
 }
 
 /* To which side of @core does @p belong? One that may use lanes of one side only, to that. */
@@ -143,6 +146,7 @@ static __always_inline void pair_look(struct task_struct *p, struct task_ctx *tc
 		tctx->rate_since_ns = now_ns;
 		tctx->rate_held_ns = 0;
 		tctx->rate_waited_ns = 0;
+		tctx->rate_ran_ns = 0;
 		tctx->holds = 0;
 	}
 	core = core_ctx(tctx->core);

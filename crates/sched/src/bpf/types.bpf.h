@@ -80,6 +80,7 @@ struct task_ctx {
 	u64 rate_since_ns; /* when the rate was brought up to date last */
 	u64 rate_held_ns; /* how long it slept since then in such sleeps */
 	u64 rate_waited_ns; /* and waited for a lane */
+	u64 rate_ran_ns; /* and ran */
 	u64 burst_ns; /* how long it has run since it woke */
 	u64 burst_mean_ns; /* the same for earlier bursts: moving average */
 };

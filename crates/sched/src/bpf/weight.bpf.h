@@ -10,8 +10,8 @@
  * weight. So the virtual time of a normal task goes the slower, the higher its flat weight is:
  *   weight of the task x weight of its cgroup / weight of all that wants to run in that x the same
  *   for the cgroup around it, and so on up to the root, as it is at the moment.
- * A lane takes a task from another core's vector if that is behind its own in virtual time by more
- * than a slice brings; it looks at FAIR_LOOKS of them each time, in turns. Tasks that sleep do not count. A cgroup without the cpu controller is part of the one around it.
+ * Between cores fair.bpf.h sees to it. Tasks that sleep do not count. A cgroup without the cpu controller
+ * is part of the one around it.
  *
  * Cost: two operations more for each wake-up and sleep; a look at each cgroup around a task when it
  * stops or ticks. Nothing without.
@@ -110,54 +110,6 @@ static __always_inline void weight_check(struct task_struct *p, struct task_ctx 
 		return;
 	weight_ends(tctx);
 	weight_begins(p, tctx);
-}
-
-/* How many other vectors a lane looks at. */
-#define FAIR_LOOKS 4
-
-/* The virtual time of the first normal task that waits on @core_id; @nothing: there is none. */
-VERIFIED_ONCE u64 vector_head_vtime(u32 core_id, u64 nothing)
-{
-	struct task_struct *head;
-	u64 vtime = nothing;
-
-	if (!vector_hinted(core_id, CLASS_NORMAL))
-		return nothing;
-	bpf_rcu_read_lock();
-	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core_id, CLASS_NORMAL));
-	if (head)
-		vtime = head->scx.dsq_vtime;
-	bpf_rcu_read_unlock();
-	return vtime;
-}
-
-/* From which vector a lane of @home takes normal work, to be fair: that of @home or of another core. */
-VERIFIED_ONCE u32 fairest_core(u32 home)
-{
-	u32 best = home, first = fair_turn++, i;
-	u64 least;
-
-	if (nr_cores < 2 || core_parked(home) || !vector_hinted(home, CLASS_NORMAL))
-		return home;
-	least = vector_head_vtime(home, vtime_now) - vtime_stride;
-	bpf_for(i, 0, FAIR_LOOKS) {
-		u32 other = (first + i) % nr_cores;
-		u64 vtime = vector_head_vtime(other, least);
-
-		if (!time_before(vtime, least))
-			continue;
-		best = other;
-		least = vtime;
-	}
-	return best;
-}
-
-/* Takes normal work that is behind all there is on @home. False: there is none. */
-static __always_inline bool weight_take(u32 home)
-{
-	u32 core = fixed.cgroup_weights ? fairest_core(home) : home;
-
-	return core != home && vector_take(core, CLASS_NORMAL);
 }
 
 /* Virtual time of @p for @ran_ns on a lane. */

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Fairness between cores: normal work that is behind runs wherever a lane looks.
+ *
+ * Problem: each core has a vector of its own, and a lane steals only when that is empty. Where every
+ * core has work waiting, a core on which ten tasks woke keeps them while others share theirs by three,
+ * for as long as nobody sleeps; with weights of cgroups their shares hold on each core alone.
+ *
+ * Rule: a lane takes a normal task from another core's vector if that is behind its own in virtual time
+ * by more than a slice brings; twice and three times as much for a core on another last-level cache and
+ * on another node. It looks at FAIR_LOOKS vectors each time, in turns. Virtual time is one for all
+ * cores, and who sleeps gets no more than a slice ahead (vector.bpf.h).
+ *
+ * Cost: as many looks at the first task of another vector, each time that a lane looks for normal
+ * work while some waits on its own core. Nothing otherwise.
+ *
+ * Source: our own; z/VM's steal barriers know the length of a vector only. Does not: hold exactly, as a
+ * lane looks at a few others and at their first tasks only; look past one that may not run here.
+ */
+#ifndef SIDELANE_FAIR_BPF_H
+#define SIDELANE_FAIR_BPF_H
+
+#include "types.bpf.h"
+#include "vector.bpf.h"
+
+/* How many other vectors a lane looks at. */
+#define FAIR_LOOKS 4
+
+/*
+ * The virtual time of the first normal task that waits on @core_id, if the lane of this CPU may run it;
+ * else @nothing.
+ */
+VERIFIED_ONCE u64 vector_head_vtime(u32 core_id, u64 nothing)
+{
+	s32 cpu = bpf_get_smp_processor_id();
+	struct task_struct *head;
+	u64 vtime = nothing;
+
+	if (!vector_hinted(core_id, CLASS_NORMAL))
+		return nothing;
+	bpf_rcu_read_lock();
+	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core_id, CLASS_NORMAL));
+	if (head && bpf_cpumask_test_cpu(cpu, head->cpus_ptr))
+		vtime = head->scx.dsq_vtime;
+	bpf_rcu_read_unlock();
+	return vtime;
+}
+
+/* From which vector a lane of @home takes normal work, to be fair: that of @home or of another core. */
+VERIFIED_ONCE u32 fairest_core(u32 home)
+{
+	struct core_ctx *own = core_ctx(home);
+	u64 slack = settings.slice_ns[CLASS_NORMAL], least, vtime;
+	u32 best = home, first = fair_turn++, i;
+
+	if (!own || nr_cores < 2 || core_parked(home) || !vector_hinted(home, CLASS_NORMAL))
+		return home;
+	if (slack < vtime_stride)
+		slack = vtime_stride;
+	least = vector_head_vtime(home, vtime_now);
+	bpf_for(i, 0, FAIR_LOOKS) {
+		u32 id = (first + i) % nr_cores;
+		struct core_ctx *other = core_ctx(id);
+
+		if (!other || id == home)
+			continue;
+		vtime = vector_head_vtime(id, least) + slack * core_distance(own, other);
+		if (!time_before(vtime, least))
+			continue;
+		best = id;
+		least = vtime;
+	}
+	return best;
+}
+
+/* Takes normal work that is behind all there is on @home. False: there is none. */
+static __always_inline bool fair_take(u32 home)
+{
+	struct core_ctx *own = core_ctx(home), *other;
+	u32 core = fairest_core(home);
+
+	other = core_ctx(core);
+	if (core == home || !own || !other || !vector_take(core, CLASS_NORMAL))
+		return false;
+	count(steals[BOUNDED(core_distance(own, other), NR_DISTANCES)]);
+	return true;
+}
+
+#endif /* SIDELANE_FAIR_BPF_H */
