@@ -11,8 +11,9 @@
  * wait for slices to end, until both are known as I/O-bound. A moving average; it is brought up to
  * date at the first event of each period.
  *
- * Rule (settings.pair): the normal tasks of a core are ranked by rate, and the upper half by weight
- * is I/O-bound. They belong to the core's first lane, the others to its other lanes; with more than
+ * Rule (settings.pair): the normal tasks of a core are ranked by rate, and the upper half is
+ * I/O-bound: by weight, and by how much of the period they ran or wanted to, so that many that hardly
+ * run shift nothing. They belong to the core's first lane, the others to its other lanes; with more than
  * two lanes too. A lane takes from the core's vector who belongs there, and goes on with such a
  * task while only others wait. An I/O-bound task that wakes goes to the I/O lane; CPU-bound work
  * that fills it makes room at once. Only if nobody of its side waits, a lane takes whoever waits,
@@ -20,7 +21,7 @@
  * have no lane held for them. The I/O lane is held beyond the slice, but not from other I/O-bound
  * tasks of the core.
  *
- * Ranking needs no list: a task adds its weight to its core's histogram of rates, and at the end of
+ * Ranking needs no list: a task adds that to its core's histogram of rates, and at the end of
  * the period a timer splits that where the halves are most alike. Who is in the lowest bucket is
  * never I/O-bound, and if all are alike nobody is: such a core is as without pairing, and
  * adjust.bpf.h mixes it.
@@ -32,11 +33,11 @@
  * the vector; a preemption and a switch each time that room is made. The timer looks at all cores
  * once a period, as long as tasks wake.
  *
- * Source: vSMT-IO (USENIX ATC 2020), 4.3.1: unbalanced scheduling. There the rate counts real
- * holds, of all time; here who waits, or is never held, is still known for what it is. There a lane
- * is held from other I/O-bound virtual CPUs too, whose switches are dear; here they take it. Does
- * not: choose among CPU-bound tasks by cycle accounting (4.3.2). No compensation for held time: as
- * there, I/O-bound work has its lane for itself.
+ * Source: vSMT-IO (USENIX ATC 2020), 4.3.1: unbalanced scheduling. There halves are by weight alone,
+ * and the rate counts real holds, of all time; here who waits, or is never held, is still known for
+ * what it is. There a lane is held from other I/O-bound virtual CPUs too, whose switches are dear;
+ * here they take it. Does not: choose among CPU-bound tasks by cycle accounting (4.3.2). No
+ * compensation for held time: as there, I/O-bound work has its lane for itself.
  */
 #ifndef SIDELANE_PAIR_BPF_H
 #define SIDELANE_PAIR_BPF_H
