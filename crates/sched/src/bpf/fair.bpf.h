@@ -7,9 +7,9 @@
  * for as long as nobody sleeps; with weights of cgroups their shares hold on each core alone.
  *
  * Rule: a lane takes a normal task from another core's vector if that is behind its own in virtual time
- * by more than a slice brings; twice and three times as much for a core on another last-level cache and
- * on another node. It looks at FAIR_LOOKS vectors each time, in turns. Virtual time is one for all
- * cores, and who sleeps gets no more than a slice ahead (vector.bpf.h).
+ * by more than a slice brings. It looks at FAIR_LOOKS vectors each time, in turns. Virtual time is one
+ * for all cores, and nobody is kept further behind than a slice (vector.bpf.h), so a higher barrier for
+ * cores that are far would never be reached.
  *
  * Cost: as many looks at the first task of another vector, each time that a lane looks for normal
  * work while some waits on its own core. Nothing otherwise.
@@ -49,22 +49,20 @@ VERIFIED_ONCE u64 vector_head_vtime(u32 core_id, u64 nothing)
 /* From which vector a lane of @home takes normal work, to be fair: that of @home or of another core. */
 VERIFIED_ONCE u32 fairest_core(u32 home)
 {
-	struct core_ctx *own = core_ctx(home);
 	u64 slack = settings.slice_ns[CLASS_NORMAL], least, vtime;
 	u32 best = home, first = fair_turn++, i;
 
-	if (!own || nr_cores < 2 || core_parked(home) || !vector_hinted(home, CLASS_NORMAL))
+	if (nr_cores < 2 || core_parked(home) || !vector_hinted(home, CLASS_NORMAL))
 		return home;
 	if (slack < vtime_stride)
 		slack = vtime_stride;
 	least = vector_head_vtime(home, vtime_now);
 	bpf_for(i, 0, FAIR_LOOKS) {
 		u32 id = (first + i) % nr_cores;
-		struct core_ctx *other = core_ctx(id);
 
-		if (!other || id == home)
+		if (id == home)
 			continue;
-		vtime = vector_head_vtime(id, least) + slack * core_distance(own, other);
+		vtime = vector_head_vtime(id, least) + slack;
 		if (!time_before(vtime, least))
 			continue;
 		best = id;

@@ -500,7 +500,7 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 	tctx->core = core;
 	tctx->queued_ns = scx_bpf_now();
 	if (class == CLASS_NORMAL)
-		scx_bpf_task_set_dsq_vtime(p, vtime_begins(p->scx.dsq_vtime, true));
+		scx_bpf_task_set_dsq_vtime(p, vtime_of(p, true));
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, class, tctx->queued_ns),
 			   SCX_ENQ_PREEMPT);
 }

@@ -90,7 +90,8 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 		class = task_class(tctx);
 		release_begins(tctx, lane->core, now_ns);
 		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_begins(tctx, class, now_ns));
-		tctx->held_vtime = vtime_begins(tctx->held_vtime, tctx->held == HELD_WOKE);
+		if (tctx->held == HELD_WOKE || !fixed.cgroup_weights)
+			tctx->held_vtime = vtime_within(tctx->held_vtime);
 		if (class == CLASS_NORMAL) {
 			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tctx->held_vtime);
 			moved = scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p,

@@ -107,24 +107,22 @@ VERIFIED_ONCE int vector_refresh(u32 core_id, u32 class)
 	return 0;
 }
 
-/* How far behind who did not sleep may fall for good, in slices: more than fair.bpf.h makes up for. */
-#define LAG_SLICES 8
-
-/* A virtual time with which to begin to wait: not more than so many slices behind. */
-static __always_inline u64 vtime_within(u64 vtime, u64 slices)
+/* A virtual time with which to begin to wait: sleeping saves up one slice and no more. */
+static __always_inline u64 vtime_within(u64 vtime)
 {
 	u64 slice = settings.slice_ns[CLASS_NORMAL];
-	u64 earliest = vtime_now - slices * (vtime_stride > slice ? vtime_stride : slice);
+	u64 earliest = vtime_now - (vtime_stride > slice ? vtime_stride : slice);
 
 	return time_before(vtime, earliest) ? earliest : vtime;
 }
 
-/* The same; sleeping (it @woke) saves up one slice and no more. */
-static __always_inline u64 vtime_begins(u64 vtime, bool woke)
+/*
+ * That of @p. With weights of cgroups tasks differ by more than a slice: only one that @woke has
+ * slept.
+ */
+static __always_inline u64 vtime_of(const struct task_struct *p, bool woke)
 {
-	if (!woke && fixed.cgroup_weights) /* tasks may differ by any number */
-		return vtime;
-	return vtime_within(vtime, woke ? 1 : LAG_SLICES);
+	return woke || !fixed.cgroup_weights ? vtime_within(p->scx.dsq_vtime) : p->scx.dsq_vtime;
 }
 
 /* @p sleeps: notes what is left of its slice, if it is to go on with that. */
@@ -184,8 +182,8 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 
 	vector_enter(tctx, core, now_ns);
 	if (class == CLASS_NORMAL)
-		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns,
-					 vtime_begins(p->scx.dsq_vtime, woke), enq_flags);
+		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, vtime_of(p, woke),
+					 enq_flags);
 	else
 		scx_bpf_dsq_insert(p, VECTOR_ID(core, class), slice_ns, enq_flags);
 	core_set_assign(CORES_QUEUED + class, core, true);
