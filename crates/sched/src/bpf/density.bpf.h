@@ -241,7 +241,8 @@ VERIFIED_ONCE int core_clocks_read(u32 core_id, u32 cpu, u64 now_ns)
 
 /*
  * Copies what @core_id did until now for the reader. A record is made of it, so that no lane
- * writes one that begins earlier: what was told stays.
+ * writes one that begins earlier: what was told stays. Who finds the reading's number in it may use
+ * what it says.
  */
 VERIFIED_ONCE int view_core(u32 core_id)
 {
@@ -252,6 +253,7 @@ VERIFIED_ONCE int view_core(u32 core_id)
 	if (!core || !view || !record)
 		return 1;
 	record_advance(view, record, core->nr_lanes, 0);
+	__sync_lock_test_and_set(&view->reading, control.reading);
 	return 0;
 }
 

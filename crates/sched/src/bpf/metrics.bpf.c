@@ -31,21 +31,17 @@ static __always_inline void clocks_later(struct core_clocks *clocks, const struc
 	clocks->forced += passed(clocks->forced, now->forced);
 }
 
-SEC("tp_btf/sched_switch")
-int BPF_PROG(metrics_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
-	     unsigned int prev_state)
+/* On @lane @next follows @prev. NULL: nobody does. @runnable, @dead: what becomes of @prev. */
+static __always_inline void lane_switches(struct metrics_lane *lane, u32 cpu,
+					  struct task_struct *prev, struct task_struct *next,
+					  bool runnable, bool dead)
 {
-	u32 cpu = bpf_get_smp_processor_id(), busy = next->pid != 0;
+	u32 pid = next ? next->pid : 0, busy = pid != 0;
 	u32 class = busy ? class_of(next) : 0, class_before;
-	struct metrics_lane *lane = lane_of(cpu);
 	struct density_record *record = NULL;
-	u64 now_ns;
 	bool began = READ_ONCE(control.began_ns) != 0;
+	u64 now_ns;
 
-	if (!lane || lane->core == METRICS_NO_CORE)
-		__sync_fetch_and_add(&control.unknown_lanes, 1);
-	if (!lane)
-		return 0;
 	lane->changes++;
 	fence(lane);
 	class_before = lane->class;
@@ -59,37 +55,54 @@ int BPF_PROG(metrics_switch, bool preempt, struct task_struct *prev, struct task
 	lane->class = class;
 	now_ns = record ? record->at_ns : bpf_ktime_get_ns();
 	core_clocks_read(lane->core, cpu, now_ns);
-	if (began && prev->pid && lane->start_ns)
-		task_leaves(prev, lane, class_before, now_ns, preempt || !prev_state,
-			    prev_state & TASK_DEAD);
-	if (began && next->pid)
-		task_enters(next, now_ns);
+	if (began && prev->pid && prev->pid == lane->pid && lane->start_ns)
+		task_leaves(prev, lane, class_before, now_ns, runnable, dead);
+	if (began && pid)
+		task_enters(next, lane, now_ns);
 	lane->start_ns = now_ns;
 	clocks_later(&lane->start, &lane->now);
-	lane->pid = next->pid;
+	lane->pid = pid;
 	fence(lane);
 	lane->changes++;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(metrics_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct metrics_lane *lane = lane_of(cpu);
+
+	if (!lane || lane->core == METRICS_NO_CORE)
+		__sync_fetch_and_add(&control.unknown_lanes, 1);
+	if (lane)
+		lane_switches(lane, cpu, prev, next, preempt || !prev_state,
+			      prev_state & TASK_DEAD);
 	return 0;
 }
 
 /*
- * A lane has gone offline: the kernel does not trace its last switch, to idle. What ran last
- * there, the kernel's own thread, is not charged for it.
+ * A lane has gone offline: the kernel does not trace its last switch, from a thread of its own to
+ * idle. It counts as if it were now, some moments later.
  */
 SEC("tp_btf/cpuhp_exit")
 int BPF_PROG(metrics_offline, unsigned int cpu, int state, int step, int result)
 {
 	struct metrics_lane *lane = lane_of(cpu);
+	struct task_struct *p;
 
 	if (!lane || result || step != bpf_core_enum_value(enum cpuhp_state, CPUHP_TEARDOWN_CPU))
 		return 0;
-	if (lane->pid && lane->start_ns)
-		lane->busy_ns += counted_ns(lane->start_ns, bpf_ktime_get_ns());
+	p = lane->pid ? bpf_task_from_pid(lane->pid) : NULL;
+	if (p) {
+		lane_switches(lane, cpu, p, NULL, false, false);
+		bpf_task_release(p);
+	}
 	lane->busy = 0;
 	lane->class = 0;
-	lane->online = 0;
 	lane->pid = 0;
 	lane->start_ns = 0;
+	lane->online = 0;
 	fence(lane);
 	core_changed(lane->core, cpu * 2);
 	return 0;
@@ -157,11 +170,8 @@ static __always_inline void running_task(struct metrics_reading *reading, struct
 	reading->run_ns = lane->start_ns;
 	if (view->at_ns <= lane->start_ns)
 		return;
-	reading->pending.raw_ns = counted_ns(lane->start_ns, view->at_ns);
-	if (passed(lane->start.mt1, view->clocks.mt1))
-		reading->pending.mt1_ns = (view->clocks.mt1 - lane->start.mt1 + mt1_rest) >>
-					  METRICS_SPEED_SHIFT;
-	charge_company(&reading->pending, lane->class, &lane->start, &view->clocks);
+	charge_for(&reading->pending, lane->class, lane->start_ns, &lane->start, view->at_ns,
+		   &view->clocks, mt1_rest);
 }
 
 /* Tells the reader what a living task used: a reading, then its jobs. */
@@ -197,6 +207,8 @@ int metrics_tasks_read(struct bpf_iter__task *ctx)
 
 		fence(lane);
 		reading.times = task->times;
+		reading.late = task->late;
+		reading.late_reading = task->late_reading;
 		reading.run_ns = 0;
 		__builtin_memset(&reading.pending, 0, sizeof(reading.pending));
 		if (lane->pid == reading.pid && lane->start_ns)

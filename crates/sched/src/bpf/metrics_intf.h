@@ -50,7 +50,7 @@ struct density_record {
 	u32 critical; /* lanes with critical work */
 	u32 kept; /* idle lanes from which batch is kept away */
 	u32 bound; /* 1: batch waits that is bound to a part of the machine with this core */
-	u32 pad;
+	u32 reading; /* of a view: the number of the reading that it is for */
 	u64 by_density_ns[METRICS_LANES_MAX + 1]; /* by lanes busy, from 0 */
 };
 
@@ -100,11 +100,13 @@ enum batch_waits {
 /* What a task used so far. */
 struct metrics_task {
 	struct metrics_times times;
+	struct metrics_times
+		late; /* part of it: what came after the view of reading @late_reading */
 	u64 mt1_rest; /* below a nanosecond */
 	u64 queued_ns; /* since when it could run and does not; 0: it runs or sleeps */
 	u64 job_ns; /* when its job began; 0: it sleeps, or began before all this */
 	u32 waits; /* enum batch_waits, or the core where it counts + WAITS_BOUND */
-	u32 pad;
+	u32 late_reading;
 	u32 jobs[METRICS_JOB_BUCKETS]; /* by latency */
 };
 
@@ -118,9 +120,11 @@ struct metrics_reading {
 	u32 class; /* enum task_class + 1; 0: unknown */
 	u32 torn; /* 1: it changed while it was read */
 	u32 cpu; /* of its lane */
-	u32 pad;
+	u32 late_reading;
 	u64 run_ns; /* when it began to run there; 0: it does not run */
 	struct metrics_times times; /* what it was charged for */
+	struct metrics_times
+		late; /* part of it: what came after the view of reading @late_reading */
 	struct metrics_times pending; /* what not yet: it runs, or waits */
 };
 
@@ -137,6 +141,7 @@ struct metrics_ended_key {
 
 struct metrics_cgroup {
 	struct metrics_times times;
+	struct metrics_times late; /* part of it: what came after the views of all readings */
 	u64 jobs[METRICS_JOB_BUCKETS];
 };
 
@@ -151,7 +156,7 @@ struct metrics_control {
 	u64 waits_clock; /* for how long there was some (forced.bpf.h) */
 	/* of a lane, by lanes busy; a change holds for a core from its next record on */
 	u32 speeds[METRICS_LANES_MAX + 1];
-	u32 pad;
+	u32 reading; /* the number of the reading that is under way; 0: none is */
 };
 
 #endif /* SIDELANE_METRICS_INTF_H */

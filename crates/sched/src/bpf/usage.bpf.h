@@ -152,6 +152,8 @@ static __always_inline void describe(struct metrics_reading *reading, struct tas
 	reading->class = class_of(p);
 	reading->torn = 0;
 	reading->run_ns = 0;
+	reading->late_reading = 0;
+	__builtin_memset(&reading->late, 0, sizeof(reading->late));
 	__builtin_memset(&reading->pending, 0, sizeof(reading->pending));
 	bpf_probe_read_kernel(reading->comm, sizeof(reading->comm), p->comm);
 }
@@ -170,6 +172,8 @@ static __always_inline void list_ended(struct task_struct *p, const struct metri
 	key.start_ns = p->start_boottime;
 	describe(&ended->reading, p);
 	ended->reading.times = task->times;
+	ended->reading.late = task->late;
+	ended->reading.late_reading = task->late_reading;
 	bpf_for(i, 0, METRICS_JOB_BUCKETS) {
 		u32 k = BOUNDED(i, METRICS_JOB_BUCKETS);
 
@@ -224,46 +228,114 @@ static __always_inline void ends_to_wait(struct metrics_task *task, u64 now_ns)
 		core_changed(waits - WAITS_BOUND, bpf_get_smp_processor_id() * 2);
 }
 
-/* What a task of @class borrowed, and forced to idle, while its core's clocks went on. */
-static __always_inline void charge_company(struct metrics_times *times, u32 class,
-					   const struct core_clocks *from,
-					   const struct core_clocks *to)
+/*
+ * The view of @core_id that is being read, NULL if there is none. What is charged meanwhile is
+ * for a time after it, too: that part is counted beside, as late, and the reader leaves it out.
+ */
+static __always_inline struct density_record *view_being_read(u32 core_id)
 {
+	u32 reading = READ_ONCE(control.reading);
+	struct density_record *view;
+
+	if (!reading)
+		return NULL;
+	view = bpf_map_lookup_elem(&metrics_view, &core_id);
+	return view && READ_ONCE(view->reading) == reading ? view : NULL;
+}
+
+/*
+ * What a task of @class is to be charged for that ran from @from_ns, when its core's clocks
+ * showed @from, until @to_ns and @to. Of its MT1 time, @mt1_rest was left below a nanosecond.
+ * Returns what is left now.
+ */
+static __always_inline u64 charge_for(struct metrics_times *charge, u32 class, u64 from_ns,
+				      const struct core_clocks *from, u64 to_ns,
+				      const struct core_clocks *to, u64 mt1_rest)
+{
+	u64 mt1 = passed(from->mt1, to->mt1);
+
+	charge->raw_ns = counted_ns(from_ns, to_ns);
+	if (mt1)
+		mt1 += mt1_rest;
+	charge->mt1_ns = mt1 >> METRICS_SPEED_SHIFT;
 	if (class == CLASS_BATCH + 1)
-		times->borrowed_ns += passed(from->critical_ns, to->critical_ns);
+		charge->borrowed_ns = passed(from->critical_ns, to->critical_ns);
 	else if (class == CLASS_CRITICAL + 1)
-		times->forced_idle_ns += passed(from->forced, to->forced) >> METRICS_SPEED_SHIFT;
+		charge->forced_idle_ns = passed(from->forced, to->forced) >> METRICS_SPEED_SHIFT;
+	return mt1 ? mt1 & ((1ULL << METRICS_SPEED_SHIFT) - 1) : mt1_rest;
+}
+
+/* Adds @charge to times that only one lane writes at a time. */
+static __always_inline void add_times(struct metrics_times *times,
+				      const struct metrics_times *charge)
+{
+	times->raw_ns += charge->raw_ns;
+	times->mt1_ns += charge->mt1_ns;
+	times->waiting_ns += charge->waiting_ns;
+	times->runs += charge->runs;
+	times->borrowed_ns += charge->borrowed_ns;
+	times->forced_idle_ns += charge->forced_idle_ns;
+}
+
+/* The same for times that all lanes write. */
+static __always_inline void add_times_shared(struct metrics_times *times,
+					     const struct metrics_times *charge)
+{
+	if (charge->raw_ns)
+		__sync_fetch_and_add(&times->raw_ns, charge->raw_ns);
+	if (charge->mt1_ns)
+		__sync_fetch_and_add(&times->mt1_ns, charge->mt1_ns);
+	if (charge->waiting_ns)
+		__sync_fetch_and_add(&times->waiting_ns, charge->waiting_ns);
+	if (charge->runs)
+		__sync_fetch_and_add(&times->runs, charge->runs);
+	if (charge->borrowed_ns)
+		__sync_fetch_and_add(&times->borrowed_ns, charge->borrowed_ns);
+	if (charge->forced_idle_ns)
+		__sync_fetch_and_add(&times->forced_idle_ns, charge->forced_idle_ns);
+}
+
+/* Charges a task and its cgroup. Of @charge, @late is the part after @view, which may be NULL. */
+static __always_inline void charge_both(struct metrics_task *task, struct metrics_cgroup *group,
+					const struct metrics_times *charge,
+					const struct metrics_times *late,
+					const struct density_record *view)
+{
+	if (group && view)
+		add_times_shared(&group->late, late);
+	if (group)
+		add_times_shared(&group->times, charge);
+	if (task && view) {
+		if (task->late_reading != view->reading)
+			__builtin_memset(&task->late, 0, sizeof(task->late));
+		task->late_reading = view->reading;
+		add_times(&task->late, late);
+	}
+	if (task)
+		add_times(&task->times, charge);
 }
 
 /* @p of @class leaves @lane at @now_ns, when the core's clocks show lane->now. */
 static __always_inline void task_leaves(struct task_struct *p, struct metrics_lane *lane, u32 class,
 					u64 now_ns, bool runnable, bool dead)
 {
-	u64 raw_ns = counted_ns(lane->start_ns, now_ns);
-	u64 mt1_rest = passed(lane->start.mt1, lane->now.mt1);
-	struct metrics_times company = {};
 	struct metrics_cgroup *group = cgroup_of(cgroup_id(p));
+	struct density_record *view = view_being_read(lane->core);
+	struct metrics_times charge = {}, late = {};
 	struct metrics_task *task = task_of(p);
+	u64 mt1_rest;
 
-	lane->busy_ns += raw_ns;
-	charge_company(&company, class, &lane->start, &lane->now);
-	if (task)
-		mt1_rest += task->mt1_rest;
-	if (group) {
-		__sync_fetch_and_add(&group->times.raw_ns, raw_ns);
-		__sync_fetch_and_add(&group->times.mt1_ns, mt1_rest >> METRICS_SPEED_SHIFT);
-		if (company.borrowed_ns)
-			__sync_fetch_and_add(&group->times.borrowed_ns, company.borrowed_ns);
-		if (company.forced_idle_ns)
-			__sync_fetch_and_add(&group->times.forced_idle_ns, company.forced_idle_ns);
-	}
+	mt1_rest = charge_for(&charge, class, lane->start_ns, &lane->start, now_ns, &lane->now,
+			      task ? task->mt1_rest : 0);
+	if (view && view->at_ns > lane->start_ns)
+		charge_for(&late, class, view->at_ns, &view->clocks, now_ns, &lane->now, 0);
+	else if (view)
+		late = charge;
+	lane->busy_ns += charge.raw_ns;
+	charge_both(task, group, &charge, &late, view);
 	if (!task)
 		return;
-	task->times.raw_ns += raw_ns;
-	task->times.mt1_ns += mt1_rest >> METRICS_SPEED_SHIFT;
-	task->times.borrowed_ns += company.borrowed_ns;
-	task->times.forced_idle_ns += company.forced_idle_ns;
-	task->mt1_rest = mt1_rest & ((1ULL << METRICS_SPEED_SHIFT) - 1);
+	task->mt1_rest = mt1_rest;
 	if (runnable)
 		begins_to_wait(p, task, now_ns);
 	else
@@ -272,24 +344,25 @@ static __always_inline void task_leaves(struct task_struct *p, struct metrics_la
 		list_ended(p, task);
 }
 
-/* @p begins to run. */
-static __always_inline void task_enters(struct task_struct *p, u64 now_ns)
+/* @p begins to run on @lane. */
+static __always_inline void task_enters(struct task_struct *p, struct metrics_lane *lane,
+					u64 now_ns)
 {
 	struct metrics_cgroup *group = cgroup_of(cgroup_id(p));
+	struct density_record *view = view_being_read(lane->core);
+	struct metrics_times charge = {.runs = 1}, late = {.runs = 1};
 	struct metrics_task *task = task_of(p);
-	u64 waited_ns = 0;
 
 	if (task) {
 		if (task->queued_ns)
-			waited_ns = counted_ns(task->queued_ns, now_ns);
+			charge.waiting_ns = counted_ns(task->queued_ns, now_ns);
+		if (task->queued_ns && view)
+			late.waiting_ns = counted_ns(
+				view->at_ns > task->queued_ns ? view->at_ns : task->queued_ns,
+				now_ns);
 		ends_to_wait(task, now_ns);
-		task->times.waiting_ns += waited_ns;
-		task->times.runs++;
 	}
-	if (group) {
-		__sync_fetch_and_add(&group->times.waiting_ns, waited_ns);
-		__sync_fetch_and_add(&group->times.runs, 1);
-	}
+	charge_both(task, group, &charge, &late, view);
 }
 
 #endif /* SIDELANE_USAGE_BPF_H */

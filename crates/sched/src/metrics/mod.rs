@@ -80,6 +80,8 @@ pub struct Collector<'a> {
     online: CpuList,
     hotplug: u64,
     inconsistent: u64,
+    /// The number of the last reading.
+    reading: u32,
     messages: Vec<String>,
     cgroup_mount: Option<PathBuf>,
     cgroup_paths: HashMap<u64, String>,
@@ -153,6 +155,7 @@ impl<'a> Collector<'a> {
             classes,
             hotplug: 0,
             inconsistent: 0,
+            reading: 0,
             messages,
             limits: limits::Limits::new(cgroup_mount.clone(), classes),
             cgroup_mount,
@@ -212,13 +215,17 @@ impl<'a> Collector<'a> {
         ended.then_some("the scheduler has ended, whose classes it knew")
     }
 
-    /// Has the kernel write down what cores and lanes did until now.
-    fn ask_for_view(&self) -> Result<(), Error> {
+    /// Begins a reading: has the kernel write down what cores and lanes did until now, and count what is
+    /// charged from then on as late. Returns how much of cgroups' totals was late before.
+    fn ask_for_view(&mut self) -> Result<reading::LateBefore, Error> {
         let begin = Instant::now();
         loop {
+            self.reading = self.reading.wrapping_add(1).max(1);
+            let before = reading::late(&self.skel)?;
+            self.tell_reading(self.reading);
             let run = (self.skel.progs.metrics_read).test_run(ProgramInput::default());
             if run.map_err(failed("read"))?.return_value == 0 {
-                return Ok(());
+                return Ok(before);
             }
             if begin.elapsed() > SWITCH_MAX {
                 let reason = "cores change faster than they can be read";
@@ -228,25 +235,45 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Takes a view, and reads tasks and cgroups that belong to it; returns when that was. What a running
-    /// task has not been charged for yet is added to its cgroup, unless it was charged between the two
-    /// readings. A task whose lane a hypervisor stopped within a switch is soon told when asked again.
+    /// Tells the kernel the number of the reading that is under way; 0: none is.
+    fn tell_reading(&mut self, number: u32) {
+        if let Some(data) = self.skel.maps.data_metrics_data.as_mut() {
+            // SAFETY: one aligned word of a mapping that the kernel reads, too
+            unsafe { std::ptr::write_volatile(&raw mut data.control.reading, number) };
+        }
+    }
+
+    /// Takes a view, and reads tasks and cgroups as of its moment; returns when that was. A task whose lane
+    /// a hypervisor stopped within a switch is soon told when asked again.
     fn read_tasks(&mut self) -> Result<(u64, TaskTable, reading::Cgroups), Error> {
         let mut tries = 0;
         loop {
-            self.ask_for_view()?;
-            let taken_ns = now_ns(ClockId::CLOCK_MONOTONIC)?;
-            let tasks = TaskTable::read(&self.skel, &self.task_reader, self.classes)?;
-            let before = tasks.still(&self.skel)?;
-            let mut groups = reading::cgroups(&self.skel, self.classes)?;
-            let unsure_ns = tasks.add_pending(&before, &tasks.still(&self.skel)?, &mut groups);
+            let read = self.read_tasks_once();
+            self.tell_reading(0);
+            let (taken_ns, tasks, groups) = read?;
             tries += 1;
-            let sound = unsure_ns < reading::PENDING_MATTERS_NS && tasks.torn == 0;
-            if sound || tries == TRIES {
+            if tasks.torn == 0 || tries == TRIES {
                 self.look_for_paths(&groups);
                 return Ok((taken_ns, tasks, groups));
             }
             std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// What a running task has not been charged for yet is added to its cgroup, unless it was charged before
+    /// that was read. Where that is unknown, since it left its lane meanwhile, cgroups are read again: it
+    /// leaves only once what the view saw.
+    fn read_tasks_once(&mut self) -> Result<(u64, TaskTable, reading::Cgroups), Error> {
+        let late_before = self.ask_for_view()?;
+        let taken_ns = now_ns(ClockId::CLOCK_MONOTONIC)?;
+        let mut tasks = TaskTable::read(&self.skel, &self.task_reader, self.classes, self.reading)?;
+        tasks.look_who_left(&self.skel)?;
+        loop {
+            let mut groups = reading::cgroups(&self.skel, self.classes, &late_before)?;
+            if tasks.look_who_left(&self.skel)? == 0 {
+                tasks.add_pending(&mut groups);
+                return Ok((taken_ns, tasks, groups));
+            }
         }
     }
 

@@ -12,9 +12,6 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, hash_map};
 use std::io::Read;
 
-/// So much time of a task that may or may not be in its cgroup's total is worth another reading.
-pub(super) const PENDING_MATTERS_NS: u64 = 5_000_000;
-
 /// Entries that are read from a map at once.
 const BATCH: u32 = 512;
 
@@ -74,16 +71,48 @@ fn entries<T: Plain>(map: &impl MapCore) -> Result<Vec<(Vec<u8>, T)>, Error> {
     Ok(batches.map_err(failed("read"))?.filter_map(parse).collect())
 }
 
-/// Totals of cgroups, as charged so far.
-pub(super) fn cgroups(skel: &MetricsSkel<'_>, classes: bool) -> Result<Cgroups, Error> {
-    let entries = entries::<intf::metrics_cgroup>(&skel.maps.metrics_cgroups)?;
+/// What of cgroups' totals was late before a reading, by id.
+pub(super) type LateBefore = HashMap<u64, intf::metrics_times>;
+
+fn raw_cgroups(skel: &MetricsSkel<'_>) -> Result<Vec<(u64, intf::metrics_cgroup)>, Error> {
     let id = |key: &[u8]| key.try_into().map_or(0, u64::from_ne_bytes);
-    Ok((entries.iter())
-        .map(|(key, group)| {
-            let jobs = group.jobs.iter().copied();
-            (id(key), usage(&group.times, jobs, classes))
-        })
-        .collect())
+    let entries = entries(&skel.maps.metrics_cgroups)?.into_iter();
+    Ok(entries.map(|(key, group)| (id(&key), group)).collect())
+}
+
+/// What of cgroups' totals is late.
+pub(super) fn late(skel: &MetricsSkel<'_>) -> Result<LateBefore, Error> {
+    let groups = raw_cgroups(skel)?.into_iter();
+    Ok(groups.map(|(id, group)| (id, group.late)).collect())
+}
+
+/// Totals of cgroups, as charged so far for the time before the view.
+pub(super) fn cgroups(
+    skel: &MetricsSkel<'_>,
+    classes: bool,
+    late_before: &LateBefore,
+) -> Result<Cgroups, Error> {
+    let without_late = |(id, group): (u64, intf::metrics_cgroup)| {
+        let late = match late_before.get(&id) {
+            Some(before) => minus(&group.late, before),
+            None => group.late,
+        };
+        let times = minus(&group.times, &late);
+        (id, usage(&times, group.jobs.iter().copied(), classes))
+    };
+    Ok(raw_cgroups(skel)?.into_iter().map(without_late).collect())
+}
+
+/// Each of the times less that of `part`.
+fn minus(times: &intf::metrics_times, part: &intf::metrics_times) -> intf::metrics_times {
+    intf::metrics_times {
+        raw_ns: times.raw_ns.saturating_sub(part.raw_ns),
+        mt1_ns: times.mt1_ns.saturating_sub(part.mt1_ns),
+        waiting_ns: times.waiting_ns.saturating_sub(part.waiting_ns),
+        runs: times.runs.saturating_sub(part.runs),
+        borrowed_ns: times.borrowed_ns.saturating_sub(part.borrowed_ns),
+        forced_idle_ns: (times.forced_idle_ns).saturating_sub(part.forced_idle_ns),
+    }
 }
 
 /// What was borrowed and forced to idle nobody knows without `classes`.
@@ -121,6 +150,8 @@ struct Running {
     pending: Usage,
     start_ns: u64,
     cpu: u32,
+    /// It has been charged for that.
+    left: bool,
 }
 
 /// Tasks as told.
@@ -135,11 +166,12 @@ pub(super) struct TaskTable {
 }
 
 impl TaskTable {
-    /// Reads living tasks, then those that have ended.
+    /// Reads living tasks, then those that have ended, in the reading with this number.
     pub(super) fn read(
         skel: &MetricsSkel<'_>,
         reader: &Link,
         classes: bool,
+        number: u32,
     ) -> Result<TaskTable, Error> {
         let mut bytes = Vec::new();
         let mut living = Iter::new(reader).map_err(failed("read"))?;
@@ -148,21 +180,21 @@ impl TaskTable {
         let size = size_of::<intf::metrics_ended>();
         for one in bytes.chunks_exact(size) {
             if let Some(one) = from_bytes::<intf::metrics_ended>(one) {
-                table.add_living(&one, classes);
+                table.add_living(&one, classes, number);
             }
         }
         for (_, one) in entries::<intf::metrics_ended>(&skel.maps.metrics_ended)? {
-            let task = totals(&one, true, classes);
+            let task = totals(&one, true, classes, number);
             table.ended += 1;
             table.tasks.insert(task.key(), task);
         }
         Ok(table)
     }
 
-    fn add_living(&mut self, one: &intf::metrics_ended, classes: bool) {
+    fn add_living(&mut self, one: &intf::metrics_ended, classes: bool, number: u32) {
         let reading = &one.reading;
         self.torn += u64::from(reading.torn);
-        let task = totals(one, false, classes);
+        let task = totals(one, false, classes, number);
         if reading.torn == 0 && reading.pending.raw_ns + reading.pending.waiting_ns > 0 {
             self.running.push(Running {
                 pid: reading.pid,
@@ -170,6 +202,7 @@ impl TaskTable {
                 pending: usage(&reading.pending, std::iter::empty(), classes),
                 start_ns: reading.run_ns,
                 cpu: reading.cpu,
+                left: false,
             });
         }
         if !task.usage.is_empty() {
@@ -177,10 +210,12 @@ impl TaskTable {
         }
     }
 
-    /// Which of the tasks that ran or waited as they were read still do: they were not charged since.
-    pub(super) fn still(&self, skel: &MetricsSkel<'_>) -> Result<Vec<bool>, Error> {
+    /// Looks which of the tasks that ran or waited as they were read do not any more: they were charged
+    /// since. Returns how many that were not before.
+    pub(super) fn look_who_left(&mut self, skel: &MetricsSkel<'_>) -> Result<usize, Error> {
         let mut lanes: HashMap<u32, intf::metrics_lane> = HashMap::new();
-        let still = |running: &Running| {
+        let mut left = 0;
+        for running in self.running.iter_mut().filter(|running| !running.left) {
             let lane = match lanes.entry(running.cpu) {
                 hash_map::Entry::Occupied(lane) => *lane.get(),
                 hash_map::Entry::Vacant(none) => {
@@ -188,30 +223,23 @@ impl TaskTable {
                 }
             };
             let runs = lane.pid == running.pid;
-            Ok(match running.start_ns {
-                0 => !runs,
-                start_ns => runs && lane.start_ns == start_ns,
-            })
-        };
-        self.running.iter().map(still).collect()
+            running.left = match running.start_ns {
+                0 => runs,
+                start_ns => !runs || lane.start_ns != start_ns,
+            };
+            left += usize::from(running.left);
+        }
+        Ok(left)
     }
 
-    /// Adds to cgroups what their running tasks were not charged for yet. `before` is what
-    /// [`TaskTable::still`] said before the cgroups were read: what was charged then is in them. Returns how
-    /// much time may or may not be, because the task left its lane meanwhile.
-    pub(super) fn add_pending(&self, before: &[bool], after: &[bool], groups: &mut Cgroups) -> u64 {
-        let mut unsure_ns = 0;
-        for ((running, before), after) in self.running.iter().zip(before).zip(after) {
-            match (before, after) {
-                (_, true) => match groups.entry(running.cgroup) {
-                    Entry::Vacant(none) => drop(none.insert(running.pending.clone())),
-                    Entry::Occupied(group) => group.into_mut().add(&running.pending),
-                },
-                (true, false) => unsure_ns += running.pending.raw_ns,
-                (false, false) => {}
+    /// Adds to cgroups what their running tasks were not charged for yet.
+    pub(super) fn add_pending(&self, groups: &mut Cgroups) {
+        for running in self.running.iter().filter(|running| !running.left) {
+            match groups.entry(running.cgroup) {
+                Entry::Vacant(none) => drop(none.insert(running.pending.clone())),
+                Entry::Occupied(group) => group.into_mut().add(&running.pending),
             }
         }
-        unsure_ns
     }
 
     /// The tasks, ascending. One that was read while it changed is told as it was `told` before, so that
@@ -240,13 +268,18 @@ fn not_back(usage: &mut Usage, before: &Usage) {
     usage.forced_idle_ns = usage.forced_idle_ns.max(before.forced_idle_ns);
 }
 
-fn totals(one: &intf::metrics_ended, ended: bool, classes: bool) -> TaskTotals {
+/// What a task used until the view of the reading with this number.
+fn totals(one: &intf::metrics_ended, ended: bool, classes: bool, number: u32) -> TaskTotals {
     let reading = &one.reading;
     let comm: Vec<u8> = (reading.comm.iter().map(|&c| c as u8))
         .take_while(|&c| c != 0)
         .collect();
+    let times = match reading.late_reading == number {
+        true => minus(&reading.times, &reading.late),
+        false => reading.times,
+    };
     let mut usage = usage(
-        &reading.times,
+        &times,
         one.jobs.iter().map(|&count| u64::from(count)),
         classes,
     );
