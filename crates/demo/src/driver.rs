@@ -189,7 +189,8 @@ impl<'a> Driver<'a> {
 
     fn attach(&self) -> Result<Scheduler> {
         let (critical, batch) = (self.cgroups.path("critical"), self.cgroups.path("batch"));
-        Scheduler::attach(&self.sidelane, &critical, &batch)
+        let thread_perf = &self.plan.thread_perf;
+        Scheduler::attach_calibrated(&self.sidelane, &critical, &batch, thread_perf)
     }
 
     /// One run of one workload.

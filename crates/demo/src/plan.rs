@@ -137,6 +137,8 @@ pub struct Plan {
     pub settle_ms: u64,
     /// Length of the traced runs of the computing server, ms; none skips them.
     pub trace_ms: Option<u64>,
+    /// Speeds of a lane when 1, 2, ... lanes of its core run, which Sidelane is told; empty: not known.
+    pub thread_perf: Vec<f64>,
 }
 
 /// The computing server's load.
@@ -181,6 +183,7 @@ impl Default for Plan {
             reference_ms: 300,
             settle_ms: 150,
             trace_ms: Some(4000),
+            thread_perf: Vec::new(),
         }
     }
 }

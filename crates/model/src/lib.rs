@@ -40,7 +40,7 @@ pub use evaluate::{Evaluation, Level, Model, Options, evaluate};
 pub use governor::{Decision, Governor, GovernorConfig, Reason};
 pub use inverse::utilization_from_busy;
 pub use lanes::{LaneOrder, normalized_utilization, running_lanes};
-pub use machine::{CORES_MAX, LANES_MAX, Machine, ThreadPerf, Utilization};
+pub use machine::{CORES_MAX, LANES_MAX, Machine, ThreadPerf, Utilization, batch_lanes};
 pub use objective::Objective;
 pub use render::{sweep_text, text};
 pub use source::PUBLISHED_ITERATIONS;

@@ -58,6 +58,25 @@ impl ThreadPerf {
             None => 0.0,
         }
     }
+
+    /// The fewest lanes with which a core does what it can: further ones add less than a hundredth, which
+    /// no calibration tells from nothing.
+    pub fn lanes_worthwhile(&self) -> usize {
+        let all = 1..=self.lanes();
+        let most = all.clone().map(|n| self.core_rate(n)).fold(0.0, f64::max);
+        let enough = |n: &usize| self.core_rate(*n) * 1.01 >= most;
+        all.clone().find(enough).unwrap_or(self.lanes())
+    }
+}
+
+/// Lanes of a core that batch work may use, of cores with at most `widest`: as many as are worth it, all
+/// where nothing is known of them.
+pub fn batch_lanes(thread_perf: &[f64], widest: u32) -> u32 {
+    match ThreadPerf::new(thread_perf.to_vec()) {
+        // further lanes are as fast as the last one that is known
+        Ok(known) if known.lanes_worthwhile() < known.lanes() => known.lanes_worthwhile() as u32,
+        _ => widest,
+    }
 }
 
 /// Normalised utilisation: of the cores, if one lane of each did all the work.
@@ -117,5 +136,29 @@ impl Machine {
         levels
             .map(|level| self.thread_perf.core_rate(level))
             .fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batch_uses_no_lanes_that_add_nothing() {
+        for (speeds, lanes) in [
+            (&[1.0, 0.5][..], 1),
+            (&[1.0, 0.504], 1),
+            (&[1.0, 0.51], 2),
+            (&[1.0, 0.6], 2),
+            (&[1.0], 1),
+            (&[1.0, 0.6, 0.5, 0.3], 3),  // 1, 1.2, 1.5, 1.2
+            (&[1.0, 0.5, 0.4, 0.26], 3), // 1, 1, 1.2, 1.04
+        ] {
+            let known = ThreadPerf::new(speeds.to_vec()).unwrap();
+            assert_eq!(known.lanes_worthwhile(), lanes, "{speeds:?}");
+        }
+        assert_eq!(batch_lanes(&[1.0, 0.5], 2), 1);
+        assert_eq!(batch_lanes(&[1.0, 0.6], 4), 4);
+        assert_eq!(batch_lanes(&[], 8), 8);
     }
 }

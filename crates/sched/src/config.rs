@@ -45,6 +45,9 @@ pub struct SchedulerConfig {
     pub promote_after_ms: f64,
     /// Lanes of a core that critical and normal work may keep busy; 0 means all.
     pub smt_level: u32,
+    /// Lanes of a core that batch may use, the last ones; 0 means as many as add to what a core does by
+    /// `thread_perf`, all if that is not known.
+    pub batch_lanes: u32,
     /// Promotions and evictions write lines into the kernel's trace.
     pub trace: bool,
     /// How long batch may run beside critical work.
@@ -115,6 +118,7 @@ impl Default for SchedulerConfig {
             promote: true,
             promote_after_ms: 0.5,
             smt_level: 0,
+            batch_lanes: 0,
             trace: false,
             borrow: Borrow::default(),
             budget_ms: 0.0,
@@ -335,6 +339,16 @@ impl SchedulerConfig {
         Ok(())
     }
 
+    /// Sets the speeds of a lane when 1, 2, ... lanes of its core run.
+    ///
+    /// # Errors
+    /// They are no threadPerf.
+    pub fn set_thread_perf(&mut self, thread_perf: Vec<f64>) -> Result<(), Error> {
+        borrow::check_speeds(&thread_perf).map_err(Error::Tune)?;
+        self.thread_perf = thread_perf;
+        Ok(())
+    }
+
     /// What holds beside critical tasks of rules without a budget.
     pub fn budget(&self) -> Budget {
         Budget {
@@ -353,6 +367,10 @@ impl SchedulerConfig {
         } else {
             self.smt_level
         };
+        let batch_lanes = match self.batch_lanes {
+            0 => sidelane_model::batch_lanes(&self.thread_perf, lanes_per_core_max),
+            lanes => lanes,
+        };
         intf::settings {
             slice_ns: [
                 ns(self.slice_ms),
@@ -370,6 +388,8 @@ impl SchedulerConfig {
                 self.steal_min_queued.remote,
             ],
             smt_level: level,
+            batch_lanes,
+            pad: 0,
             budget: self.budget().native(),
             trace: u32::from(self.trace),
             keep_slice: u32::from(self.keep_slice),
@@ -481,6 +501,19 @@ mod tests {
         let native = config.unwrap().scheduler.to_settings(2).budget;
         assert_eq!((native.beyond, native.objective_ns), (10, 20_000_000));
         assert!(Config::parse("[scheduler]\nobjective = \"p99 < 20 ms\"\n").is_err());
+    }
+
+    #[test]
+    fn batch_lanes_follow_the_speeds_unless_they_are_given() {
+        let lanes = |text: &str| {
+            let config = Config::parse(&format!("[scheduler]\n{text}\n")).unwrap();
+            config.scheduler.to_settings(2).batch_lanes
+        };
+        assert_eq!(lanes(""), 2);
+        assert_eq!(lanes("thread_perf = [1, 0.6]"), 2);
+        assert_eq!(lanes("thread_perf = [1, 0.5]"), 1);
+        assert_eq!(lanes("thread_perf = [1, 0.5]\nbatch_lanes = 2"), 2);
+        assert_eq!(lanes("batch_lanes = 1"), 1);
     }
 
     #[test]

@@ -65,10 +65,11 @@ impl Layout {
             node,
             ..zeroed()
         });
-        for &cpu in cpus {
+        for (in_core, &cpu) in (0..).zip(cpus) {
             if let Some(lane) = self.lanes.get_mut(cpu as usize) {
                 lane.core = index;
                 lane.online = 1;
+                lane.index = in_core;
                 // A lane that is idle from the start tells no change; a busy one soon does.
                 lane.state = intf::lane_state_LANE_IDLE;
             }
@@ -122,6 +123,8 @@ mod tests {
         assert_eq!(layout.lanes_per_core_max, 2);
         assert_eq!((layout.lanes[4].core, layout.lanes[4].online), (2, 1));
         assert_eq!(layout.lanes[3].online, 0);
+        let in_core = [0, 1, 2].map(|cpu| layout.lanes[cpu].index);
+        assert_eq!(in_core, [0, 1, 0]);
         assert_eq!(layout.lanes.len(), 6);
     }
 }

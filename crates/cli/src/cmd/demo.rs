@@ -264,7 +264,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(Part::Options(args)) => return super::demo_options::run(args),
         None => {}
     }
-    let Some(messages) = args.common.measure(&args.plan())? else {
+    let Some(messages) = args.common.measure(&args.plan()?)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let results = match args.common.machine.native {
@@ -285,8 +285,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
-    fn plan(&self) -> Plan {
-        Plan {
+    fn plan(&self) -> anyhow::Result<Plan> {
+        let machine = &self.common.machine;
+        Ok(Plan {
+            // of this machine's own SMT nobody knows them before 'sidelane calibrate'
+            thread_perf: match machine.native {
+                true => machine.thread_perf.clone(),
+                false => machine.thread_perf()?,
+            },
             seed: self.seed,
             repetitions: self.repetitions,
             configurations: self.configurations.clone(),
@@ -303,7 +309,7 @@ impl Args {
             },
             trace_ms: Some(milliseconds(self.trace_seconds)).filter(|&ms| ms > 0),
             ..Plan::default()
-        }
+        })
     }
 }
 

@@ -43,6 +43,10 @@ pub struct Args {
     /// Work that may wait.
     #[arg(long, value_name = "RULE")]
     batch: Vec<Rule>,
+    /// Speed of a lane when 1, 2, ... lanes of its core run, as 'sidelane calibrate' prints it; before the
+    /// file's.
+    #[arg(long, value_name = "1,S,...", value_delimiter = ',')]
+    thread_perf: Option<Vec<f64>>,
 }
 
 /// Runs `sidelane run`.
@@ -62,6 +66,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             .map(move |rule| ClassRule::new(class, rule))
     });
     config.rules.splice(0..0, flags);
+    if let Some(thread_perf) = args.thread_perf {
+        config.scheduler.set_thread_perf(thread_perf)?;
+    }
     if args.check {
         let check = sidelane_sched::check(&config, Path::new("/"))?;
         args.format.print(|| check.to_string(), &check)?;

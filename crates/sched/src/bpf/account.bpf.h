@@ -86,6 +86,22 @@ VERIFIED_ONCE int core_clocks(u32 core_id, u64 states, u32 waiting, u64 now_ns)
 }
 
 /* Derives the membership of @core_id in the core sets from its lanes. */
+VERIFIED_ONCE bool idles_for_batch(u32 core_id)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u32 i;
+
+	if (!core)
+		return false;
+	bpf_for(i, first_for_batch(core), core->nr_lanes) {
+		struct lane_ctx *lane = lane_ctx(core_lane(core, i));
+
+		if (lane && lane->state == LANE_IDLE)
+			return true;
+	}
+	return false;
+}
+
 VERIFIED_ONCE int core_refresh(u32 core_id)
 {
 	u64 states = core_states(core_id), now_ns = scx_bpf_now();
@@ -93,7 +109,7 @@ VERIFIED_ONCE int core_refresh(u32 core_id)
 	u32 batch = STATE_COUNT(states, LANE_BATCH);
 	u32 idle = STATE_COUNT(states, LANE_IDLE);
 	struct core_ctx *core = core_ctx(core_id);
-	bool waiting = critical_expected(core_id, now_ns), left;
+	bool waiting = critical_expected(core_id, now_ns), left, room;
 
 	if (!core)
 		return 0;
@@ -106,8 +122,10 @@ VERIFIED_ONCE int core_refresh(u32 core_id)
 	core_set_assign(CORES_OPEN, core_id, !waiting && !critical);
 	core_set_assign(CORES_SLOWED, core_id,
 			critical > (core->capacity < fastest_capacity() ? 0 : 1));
-	core_set_assign(CORES_WITH_ROOM, core_id,
-			idle > 0 && !core_parked(core_id) && ((!waiting && !critical) || left));
+	room = idle > 0 && !core_parked(core_id) && ((!waiting && !critical) || left);
+	core_set_assign(CORES_WITH_ROOM, core_id, room);
+	core_set_assign(CORES_FOR_BATCH, core_id,
+			room && (!first_for_batch(core) || idles_for_batch(core_id)));
 	return 0;
 }
 

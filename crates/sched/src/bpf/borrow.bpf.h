@@ -41,6 +41,14 @@ static __always_inline bool borrow_allowed(u32 core_id)
 	return !core_closed(core_id);
 }
 
+/* May batch run on @lane now? */
+static __always_inline bool borrow_allows(const struct lane_ctx *lane)
+{
+	struct core_ctx *core = core_ctx(lane->core);
+
+	return core && lane->index >= first_for_batch(core) && borrow_allowed(lane->core);
+}
+
 /* Asks batch to leave the lane @cpu. */
 static __always_inline void evict_lane(struct lane_ctx *lane, s32 cpu, u64 now_ns)
 {
@@ -75,15 +83,15 @@ VERIFIED_ONCE int core_close(u32 core_id, u64 now_ns)
 	return 0;
 }
 
-/* Wakes the idle lanes of @core_id but @self, so that they dispatch again. */
-VERIFIED_ONCE int core_kick_idle(u32 core_id, s32 self)
+/* Wakes the idle lanes of @core_id from its @first on, but @self, so that they dispatch again. */
+VERIFIED_ONCE int core_kick_from(u32 core_id, u32 first, s32 self)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u32 i;
 
 	if (!core)
 		return 0;
-	bpf_for(i, 0, core->nr_lanes) {
+	bpf_for(i, first, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(cpu);
 
@@ -91,6 +99,20 @@ VERIFIED_ONCE int core_kick_idle(u32 core_id, s32 self)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}
 	return 0;
+}
+
+static __always_inline void core_kick_idle(u32 core_id, s32 self)
+{
+	core_kick_from(core_id, 0, self);
+}
+
+/* The same for those that batch may use. */
+static __always_inline void core_kick_batch(u32 core_id, s32 self)
+{
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (core)
+		core_kick_from(core_id, first_for_batch(core), self);
 }
 
 /*
@@ -104,7 +126,7 @@ VERIFIED_ONCE int core_reopen(u32 core_id, s32 cpu)
 		return 0;
 	count(openings);
 	if (vector_waits(CLASS_BATCH))
-		core_kick_idle(core_id, cpu);
+		core_kick_batch(core_id, cpu);
 	return 0;
 }
 
@@ -230,13 +252,13 @@ static __always_inline void borrow_check(struct task_struct *p, struct lane_ctx 
 		evict_lane(lane, cpu, now_ns);
 }
 
-/* Wakes the idle lanes of all open cores. */
-VERIFIED_ONCE int rooms_kick_idle(void)
+/* Wakes the idle lanes of all open cores; @batch: those that batch may use. */
+VERIFIED_ONCE int rooms_kick_idle(bool batch)
 {
-	u32 w, i;
+	u32 set = batch ? CORES_FOR_BATCH : CORES_WITH_ROOM, w, i;
 
 	bpf_for(w, 0, (nr_cores + 63) / 64) {
-		u64 *word = core_set_word(CORES_WITH_ROOM, w);
+		u64 *word = core_set_word(set, w);
 		u64 members = word ? *word : 0;
 
 		bpf_for(i, 0, 64) {
@@ -245,22 +267,26 @@ VERIFIED_ONCE int rooms_kick_idle(void)
 			if (!members)
 				break;
 			core = w * 64 + take_first(&members);
-			if (borrow_allowed(core))
+			if (!borrow_allowed(core))
+				continue;
+			if (batch)
+				core_kick_batch(core, -1);
+			else
 				core_kick_idle(core, -1);
 		}
 	}
 	return 0;
 }
 
-/* Is there work that lanes of @core_id take? */
-static __always_inline bool waits_for(u32 core_id)
+/* Is there work that @lane takes? */
+static __always_inline bool waits_for(const struct lane_ctx *lane)
 {
 	if (vector_waits(CLASS_CRITICAL))
 		return true;
-	if (core_parked(core_id)) /* left from before, or for this core only */
-		return vector_waiting(core_id, CLASS_NORMAL) ||
-		       (borrow_allowed(core_id) && vector_waiting(core_id, CLASS_BATCH));
-	return vector_waits(CLASS_NORMAL) || (borrow_allowed(core_id) && vector_waits(CLASS_BATCH));
+	if (core_parked(lane->core)) /* left from before, or for this core only */
+		return vector_waiting(lane->core, CLASS_NORMAL) ||
+		       (borrow_allows(lane) && vector_waiting(lane->core, CLASS_BATCH));
+	return vector_waits(CLASS_NORMAL) || (borrow_allows(lane) && vector_waits(CLASS_BATCH));
 }
 
 /*
@@ -274,7 +300,7 @@ static __always_inline void idle_check(struct lane_ctx *lane, s32 cpu)
 
 	if (lane->rechecked || !core)
 		return;
-	if (!waits_for(lane->core))
+	if (!waits_for(lane))
 		return;
 	lane->rechecked = 1;
 	if (lane->state != LANE_HELD)
@@ -295,8 +321,10 @@ static __always_inline void missed_check(struct lane_ctx *lane)
 	urgent = vector_waits(CLASS_CRITICAL) || vector_waits(CLASS_NORMAL);
 	if (urgent && lanes_in_state(lane->core, LANE_IDLE))
 		core_kick_idle(lane->core, -1);
-	if (core_set_any(CORES_WITH_ROOM, -1) && (urgent || vector_waits(CLASS_BATCH)))
-		rooms_kick_idle();
+	if (urgent && core_set_any(CORES_WITH_ROOM, -1))
+		rooms_kick_idle(false);
+	else if (core_set_any(CORES_FOR_BATCH, -1) && vector_waits(CLASS_BATCH))
+		rooms_kick_idle(true);
 }
 
 /* Wakes the idle lanes of @core_id that the first task of a vector may use; false: none. */

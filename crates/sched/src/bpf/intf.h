@@ -8,6 +8,7 @@
 
 #ifndef __VMLINUX_H__
 typedef unsigned char u8;
+typedef unsigned short u16;
 typedef unsigned int u32;
 typedef int s32;
 typedef unsigned long long u64;
@@ -62,7 +63,8 @@ enum distance {
 /* One lane. The loader fills the first block, the scheduler keeps the rest. */
 struct lane_ctx {
 	u32 core; /* index into cores */
-	u32 online; /* 1 if the scheduler may use it */
+	u16 online; /* 1 if the scheduler may use it */
+	u16 index; /* in its core */
 
 	u32 state; /* enum lane_state */
 	u32 overdue; /* 1 while a task runs by the starvation bound */
@@ -149,7 +151,7 @@ struct core_ctx {
 	u32 capacity; /* 1..1024 */
 	u32 cache; /* index of the last-level cache */
 	u32 node; /* index of (package, NUMA node) */
-	u32 pad;
+	u32 unfit; /* batch in its vector that may use none of its lanes for batch */
 
 	u64 claim_ns; /* when a waking critical task was last sent here; 0: all run */
 	u64 normal_ns; /* when normal work was last sent here while all of it idled; 0: it runs */
@@ -283,6 +285,7 @@ struct settings {
 	u32 promote; /* 1: critical jobs move to better cores that fall free */
 	u32 steal_min_queued[NR_DISTANCES]; /* barriers: length of the far vector */
 	u32 smt_level; /* lanes of a core that critical and normal work may keep busy */
+	u32 batch_lanes; /* lanes of a core that batch may use: the last ones */
 	u32 nr_rules;
 	u32 has_cgroup_rules;
 	u32 trace; /* 1: promotions and evictions write lines into the kernel's trace */
@@ -293,6 +296,7 @@ struct settings {
 	u32 nr_pools; /* 0: there are none (pool.bpf.h) */
 	u32 cgroup_weights; /* 1: those of cgroups count among normal work (weight.bpf.h) */
 	u32 pair; /* 1: I/O-bound and other normal work have lanes of their own (pair.bpf.h) */
+	u32 pad;
 	u32 pair_uniform; /* rates of a core that deviate by less are too much alike, of RATE_ALL */
 	u32 counters; /* 1: instructions and cycles of each lane are counted (counter.bpf.h) */
 	u64 retain_start_ns; /* the time-out, to begin with */

@@ -127,7 +127,7 @@ static __always_inline bool find_work(struct lane_ctx *lane, s32 cpu, struct tas
 	bpf_for(class, 0, NR_CLASSES) {
 		if (held && class != CLASS_CRITICAL)
 			return fixed.pair && level && pair_take_held(lane->core, cpu);
-		if (class == CLASS_BATCH ? !borrow_allowed(lane->core) : !level)
+		if (class == CLASS_BATCH ? !borrow_allows(lane) : !level)
 			continue;
 		if (class == CLASS_NORMAL && fair_take(lane->core))
 			return true;

@@ -17,7 +17,10 @@
  * sooner than batch elsewhere is evicted. Then the same order as for critical work,
  * without closing anything: only the lane itself is taken.
  * Batch: its own lane if idle on an open core; an idle core; an idle lane of an
- * open core; its own core's vector.
+ * open core; its own core's vector. Of each core it uses only the last lanes where further ones
+ * would add nothing to what a core does (settings.batch_lanes): what runs on the first ones then does
+ * not have to make room, for critical work finds them idle and its own memory still mapped. Batch that
+ * is bound to those first lanes may use them.
  * Of idle lanes of shared cores always the one that is fastest there: capacity * threadPerf.
  *
  * With vertical polarization normal and batch work keeps to cores that are awake
@@ -53,6 +56,7 @@
 #define STATE(s) (1U << (s))
 #define ANY_STATE (STATE(NR_LANE_STATES) - 1)
 #define FREE_STATES (STATE(LANE_IDLE) | STATE(LANE_BATCH))
+#define FOR_BATCH STATE(NR_LANE_STATES) /* only lanes that batch may use */
 #define HELD_STATES (FREE_STATES | STATE(LANE_HELD)) /* free for critical work */
 
 /*
@@ -75,6 +79,8 @@ VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u3
 		if (!lane || cpu < 0)
 			continue;
 		state = BOUNDED(lane->state, NR_LANE_STATES);
+		if ((states & FOR_BATCH) && i < first_meant_for_batch(core))
+			continue;
 		if (!(STATE(state) & states) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
 		rank = state == LANE_HELD ? 2 * LANE_IDLE - 1 : 2 * state;
@@ -188,7 +194,7 @@ VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u
 
 		if (!core || (set >= 0 && !core_set_test(set, id)))
 			continue;
-		cpu = pick_lane(p, id, STATE(LANE_IDLE), prev);
+		cpu = pick_lane(p, id, STATE(LANE_IDLE) | (set >= 0 ? FOR_BATCH : 0), prev);
 		if (cpu < 0 || (set < 0 && !level_allows(id, cpu)))
 			continue;
 		speed = lane_speed(core, core->nr_lanes - lanes_in_state(id, LANE_IDLE) + 1);
@@ -424,16 +430,20 @@ VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s3
 
 VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32 prev, u32 end)
 {
+	u32 idle = STATE(LANE_IDLE) | FOR_BATCH;
 	s32 id, cpu;
 
-	if (!core_set_any(CORES_WITH_ROOM, -1))
-		return fallback_lane(p, home, prev, end);
-	if (borrow_allowed(home) && pick_lane(p, home, STATE(LANE_IDLE), prev) == prev)
-		return prev;
-	id = find_core(p, CORES_IDLE, STATE(LANE_IDLE), home, end);
-	cpu = id >= 0 ? pick_lane(p, id, STATE(LANE_IDLE), prev) : -1;
-	if (cpu < 0)
-		cpu = find_idle_lane(p, CORES_WITH_ROOM, home, prev, end);
+	if (core_set_any(CORES_FOR_BATCH, -1)) {
+		if (borrow_allowed(home) && pick_lane(p, home, idle, prev) == prev)
+			return prev;
+		id = find_core(p, CORES_IDLE, idle, home, end);
+		cpu = id >= 0 ? pick_lane(p, id, idle, prev) : -1;
+		if (cpu < 0)
+			cpu = find_idle_lane(p, CORES_FOR_BATCH, home, prev, end);
+		if (cpu >= 0)
+			return cpu;
+	}
+	cpu = pick_lane(p, home, ANY_STATE | FOR_BATCH, prev);
 	return cpu >= 0 ? cpu : fallback_lane(p, home, prev, end);
 }
 
@@ -457,6 +467,24 @@ static __always_inline bool parked_leaves(struct task_struct *p, u32 class, u32 
 	return core_parked(core_id) && cores_for(p, class) <= core_id;
 }
 
+/*
+ * Batch @p is about to wait in the vector of @core_id. If it may use none of the lanes for batch
+ * there, batch may use all until it runs.
+ */
+VERIFIED_ONCE int batch_enters(struct task_struct *p __arg_trusted, u32 core_id)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (!core || !tctx || !first_meant_for_batch(core) ||
+	    pick_lane(p, core_id, ANY_STATE | FOR_BATCH, -1) >= 0)
+		return 0;
+	tctx->in_vector = IN_VECTOR_UNFIT;
+	__sync_fetch_and_add(&core->unfit, 1);
+	core_refresh(core_id);
+	return 0;
+}
+
 /* Sees to it that somebody looks at the vector that @p was put into for @cpu. */
 static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ctx *lane, s32 cpu,
 				     bool waker_yields)
@@ -470,8 +498,10 @@ static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ct
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	} else if (state < LANE_IDLE && state > tctx->class && !waker_yields)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
-	else if (tctx->class != CLASS_BATCH || borrow_allowed(lane->core))
+	else if (tctx->class != CLASS_BATCH)
 		core_kick_idle(lane->core, -1); /* one may have fallen idle meanwhile */
+	else if (borrow_allowed(lane->core))
+		core_kick_batch(lane->core, -1);
 }
 
 /*
@@ -590,6 +620,8 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 		lane_insert(p, tctx, lane->core);
 	else
 		vector_insert(p, tctx, lane->core, waking, enq_flags);
+	if (tctx->class == CLASS_BATCH)
+		batch_enters(p, lane->core);
 	if (tctx->class == CLASS_CRITICAL) {
 		critical_sent(tctx, lane->core, now_ns);
 		core_close(lane->core, now_ns);

@@ -89,6 +89,8 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 			continue;
 		class = task_class(tctx);
 		release_begins(tctx, lane->core, now_ns);
+		if (class == CLASS_BATCH)
+			batch_enters(p, lane->core);
 		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_begins(tctx, class, now_ns));
 		if (tctx->held == HELD_WOKE || !fixed.cgroup_weights)
 			tctx->held_vtime = vtime_within(tctx->held_vtime);
@@ -148,7 +150,7 @@ VERIFIED_ONCE int pool_period(u32 id, u64 now_ns)
 				? pool->ends_ns + period_ns
 				: now_ns + period_ns;
 	if (throttle_release(id, now_ns))
-		rooms_kick_idle(); /* some may have been sent to the same core */
+		rooms_kick_idle(false); /* some may have been sent to the same core */
 	if (scx_bpf_dsq_nr_queued(HELD_ID(id)) > 0)
 		throttle_begins(id, now_ns);
 	return 0;

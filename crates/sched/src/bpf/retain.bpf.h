@@ -78,7 +78,7 @@ static __always_inline void retain_begin(struct task_struct *p, struct task_ctx 
 	if (!timeout_ns)
 		return;
 	tctx->held_slice_ns = p->scx.slice;
-	lane->held_waited = waits_for(lane->core);
+	lane->held_waited = waits_for(lane);
 	lane->held_until_ns = now_ns + timeout_ns;
 	lane->held_ns = now_ns;
 	/* a full barrier: the timer that rings seldom from now on sees this, or we that */
@@ -95,7 +95,7 @@ static __always_inline void retain_end(struct lane_ctx *lane, bool back, u64 now
 
 	lane->held_pid = 0;
 	count_add(held_ns, held_ns);
-	if (lane->held_waited || waits_for(lane->core))
+	if (lane->held_waited || waits_for(lane))
 		count_add(held_waited_ns, held_ns);
 	if (!back) {
 		count(retentions_failed);
@@ -134,7 +134,7 @@ static __always_inline void retain_back(struct lane_ctx *lane, u64 now_ns)
 static __always_inline void retain_release(struct lane_ctx *lane, s32 cpu, u64 now_ns)
 {
 	retain_end(lane, false, now_ns);
-	if (retain_free(lane) && waits_for(lane->core))
+	if (retain_free(lane) && waits_for(lane))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 

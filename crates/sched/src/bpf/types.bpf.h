@@ -41,12 +41,19 @@
 		__i < (n) ? __i : 0; \
 	})
 
+/* Does a task count among those that were sent to its core's vector? */
+enum in_vector {
+	IN_NO_VECTOR = 0,
+	IN_VECTOR = 1,
+	IN_VECTOR_UNFIT = 2, /* in core->unfit, too */
+};
+
 struct task_ctx {
 	u32 class; /* enum task_class */
 	u32 core; /* core whose vector it waits in, or last ran on */
 	u32 misclassified; /* 1: its class has changed since it began to run */
 	u32 expected; /* 1: it counts among those that its core expects */
-	u32 in_vector; /* 1: it counts among those sent to its core's vector */
+	u32 in_vector; /* enum in_vector */
 	u32 budget; /* which one holds beside it: 0 of the settings, else of rule budget - 1 */
 	u32 job_slot; /* of its program's job board (jobs.bpf.h) */
 	u32 job_tid; /* what stands there, if the slot is its own; 0: it has none */
@@ -176,6 +183,7 @@ enum core_set {
 	CORES_LENT, /* some lanes run batch, the others idle */
 	CORES_OPEN, /* no critical work */
 	CORES_WITH_ROOM, /* open, not parked, and a lane is idle */
+	CORES_FOR_BATCH, /* the same, and batch may use that lane */
 	CORES_SLOWED, /* several lanes run critical work, or any does and there are faster cores */
 	CORES_QUEUED, /* + class: the vector of that class is not empty */
 	NR_CORE_SETS = CORES_QUEUED + NR_CLASSES,
@@ -273,6 +281,20 @@ static __always_inline s32 core_lane(const struct core_ctx *core, u32 i)
 	u32 *cpu = bpf_map_lookup_elem(&core_lanes, &key);
 
 	return cpu ? (s32)*cpu : -1;
+}
+
+/* The first of the lanes of @core that are for batch. */
+static __always_inline u32 first_meant_for_batch(const struct core_ctx *core)
+{
+	u32 nr = settings.batch_lanes;
+
+	return core->nr_lanes > nr ? core->nr_lanes - nr : 0;
+}
+
+/* The first that batch may use now: any lane if some waits that can use none of those. */
+static __always_inline u32 first_for_batch(const struct core_ctx *core)
+{
+	return core->unfit ? 0 : first_meant_for_batch(core);
 }
 
 /* How many lanes of @core_id are in each state: eight bits for each. */

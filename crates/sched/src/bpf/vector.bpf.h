@@ -163,7 +163,7 @@ static __always_inline void vector_enter(struct task_ctx *tctx, u32 core, u64 no
 
 	tctx->core = core;
 	tctx->queued_ns = now_ns;
-	tctx->in_vector = 1;
+	tctx->in_vector = IN_VECTOR;
 	if (!target)
 		return;
 	vector_sides(target, tctx, class, 1);
@@ -197,7 +197,9 @@ static __always_inline void vector_left(struct task_ctx *tctx)
 
 	if (!core || !tctx->in_vector)
 		return;
-	tctx->in_vector = 0;
+	if (tctx->in_vector == IN_VECTOR_UNFIT)
+		__sync_fetch_and_sub(&core->unfit, 1);
+	tctx->in_vector = IN_NO_VECTOR;
 	vector_sides(core, tctx, class, -1);
 	if (__sync_fetch_and_sub(&core->sent[class], 1) == 1)
 		vector_refresh(tctx->core, class);

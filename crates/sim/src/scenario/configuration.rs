@@ -23,6 +23,7 @@ const SETTING_KEYS: &[&str] = &[
     "promote",
     "promote_after_ms",
     "smt_level",
+    "batch_lanes",
     "borrow",
     "budget_ms",
     "objective",
@@ -59,6 +60,7 @@ pub(super) const CONFIGURATION: Shape = Shape {
         ("promote", IN_SETTINGS),
         ("promote_after_ms", IN_SETTINGS),
         ("smt_level", IN_SETTINGS),
+        ("batch_lanes", IN_SETTINGS),
         ("borrow", IN_SETTINGS),
         ("budget_ms", IN_SETTINGS),
         ("objective", IN_SETTINGS),
@@ -224,6 +226,10 @@ fn settings(value: Value, context: &Context, there: &Machine) -> Result<Settings
             "steal_patience_ms" => settings.steal_patience_ns = time(0.0, 1000.0)?,
             "polarization" => {
                 settings.vertical = value.word(&[("horizontal", false), ("vertical", true)])?;
+            }
+            "batch_lanes" => {
+                let lanes = value.integer(0..=u32::MAX)?;
+                settings.batch_lanes = Some(lanes).filter(|lanes| *lanes > 0);
             }
             "counters" => settings.counters = value.boolean()?,
             "promote" => settings.promote = value.boolean()?,

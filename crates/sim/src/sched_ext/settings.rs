@@ -27,6 +27,8 @@ pub struct Settings {
     pub promote_after_ns: u64,
     /// Busy lanes a core may have; none: all.
     pub smt_level: Option<u32>,
+    /// Lanes of a core that batch may use, the last ones; none: as many as are worth it by `thread_perf`.
+    pub batch_lanes: Option<u32>,
     /// `[n - 1]`: speed of a lane when n lanes of its core run; empty: not known.
     pub thread_perf: Vec<f64>,
     /// How long batch may run beside critical work.
@@ -128,6 +130,7 @@ impl Default for Settings {
             promote: true,
             promote_after_ns: 500_000,
             smt_level: None,
+            batch_lanes: None,
             thread_perf: Vec::new(),
             budget: Budget::default(),
             keep_slice: false,
@@ -163,15 +166,28 @@ impl Settings {
 
     /// `[n - 1]`: what a lane of a core with n busy ones is worth, as the scheduler charges pools.
     pub(crate) fn mt1_speeds(&self) -> Vec<f64> {
-        let (_, speeds) = self.budget.native(&self.thread_perf);
+        let (_, speeds) = self.budget.native(self.speeds_known());
         let of_one = |speed: u32| f64::from(speed) / f64::from(native::SPEED_ONE);
         let known = |speed: u32| if speed > 0 { of_one(speed) } else { 1.0 };
         speeds.into_iter().map(known).collect()
     }
 
+    /// Lanes of a core that batch may use, of cores with at most `widest`, as `sidelane run` chooses them.
+    pub(crate) fn lanes_for_batch(&self, widest: u32) -> u32 {
+        let chosen = || sidelane_model::batch_lanes(self.speeds_known(), widest);
+        self.batch_lanes.unwrap_or_else(chosen)
+    }
+
+    fn speeds_known(&self) -> &[f64] {
+        match &self.budget {
+            Budget::Dynamic { thread_perf, .. } => thread_perf,
+            _ => &self.thread_perf,
+        }
+    }
+
     /// As the scheduler reads them, for a machine with so many lanes a core at most.
     pub(super) fn native(&self, widest: u32) -> native::settings {
-        let (budget, speeds) = self.budget.native(&self.thread_perf);
+        let (budget, speeds) = self.budget.native(self.speeds_known());
         let retention = self.retention.clone().unwrap_or_default();
         let pairing = self.pairing.clone().unwrap_or_default();
         native::settings {
@@ -200,6 +216,8 @@ impl Settings {
             promote_after_ns: self.promote_after_ns,
             steal_min_queued: [1, 1, 1, 2],
             smt_level: self.smt_level.unwrap_or(widest),
+            batch_lanes: self.lanes_for_batch(widest),
+            pad: 0,
             nr_rules: NR_CLASSES as u32,
             has_cgroup_rules: 0,
         }
@@ -210,17 +228,13 @@ impl Budget {
     /// Policy, budget and speeds as the scheduler reads them; beyond the speeds given, the last.
     fn native(
         &self,
-        known: &[f64],
+        thread_perf: &[f64],
     ) -> (
         native::budget,
         [u32; native::limits_MAX_LANES_PER_CORE as usize],
     ) {
         const ONE: f64 = 1024.0;
         let mut speeds = [0; native::limits_MAX_LANES_PER_CORE as usize];
-        let thread_perf = match self {
-            Budget::Dynamic { thread_perf, .. } => thread_perf,
-            _ => known,
-        };
         let last = thread_perf.last().unwrap_or(&0.0);
         let given = thread_perf.iter().chain(std::iter::repeat(last));
         for (speed, given) in speeds.iter_mut().zip(given) {

@@ -59,10 +59,11 @@ impl Tables {
                 node: core.node,
                 ..native::core_ctx::default()
             });
-            for &cpu in &online {
+            for (in_core, &cpu) in (0..).zip(&online) {
                 let lane = &mut tables.lanes[cpu as usize];
                 lane.core = index;
                 lane.online = 1;
+                lane.index = in_core;
                 lane.state = native::lane_state_LANE_IDLE;
             }
             tables.widest = tables.widest.max(online.len() as u32);

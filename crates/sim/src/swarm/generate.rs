@@ -184,6 +184,8 @@ fn settings(draws: &mut Draws, widest: u64) -> Settings {
     // not drawn: what a seed stands for stays what it was
     let chance = settings.promote_after_ns;
     Settings {
+        batch_lanes: ((chance / 7).is_multiple_of(4))
+            .then_some(1 + (chance / 28 % widest.max(1)) as u32),
         counters: chance % 10 < 3,
         vertical: (chance / 10).is_multiple_of(4),
         keep_slice: (chance / 40).is_multiple_of(2),

@@ -136,7 +136,7 @@ impl Plan {
         let settings = &self.settings;
         writeln!(
             f,
-            "slices {} and {} ms, bounds {} and {} ms, overdue {} ms, SMT level {:?}, budget {:?}, \
+            "slices {} and {} ms, bounds {} and {} ms, overdue {} ms, SMT level {:?}, batch lanes {:?}, budget {:?}, \
              promote {} after {} ms, counters {}, vertical {}, keep slice {}, steal \
              patience {} ms, retention {}, pairing {}",
             ms(settings.slice_ns),
@@ -145,6 +145,7 @@ impl Plan {
             ms(settings.starvation_bound_ns),
             ms(settings.overdue_slice_ns),
             settings.smt_level,
+            settings.batch_lanes,
             settings.budget,
             settings.promote,
             ms(settings.promote_after_ns),

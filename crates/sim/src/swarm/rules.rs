@@ -288,7 +288,7 @@ impl Watch {
         }
         let mut since_ns = 0;
         if class == Class::Batch {
-            if core.closed_ns.is_some() {
+            if core.closed_ns.is_some() || !self.is_for_batch(cpu) {
                 return None;
             }
             since_ns = core.open_ns.max(since_ns);

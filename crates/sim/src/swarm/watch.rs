@@ -277,6 +277,17 @@ impl Watch {
         level.min(self.machine.cores[core].lanes.len())
     }
 
+    /// May batch use the lane? Of each core with that many online the last ones.
+    pub fn is_for_batch(&self, cpu: u32) -> bool {
+        let core = &self.machine.cores[self.lanes[cpu as usize].core];
+        let online = |lane: &&u32| self.lanes[**lane as usize].online;
+        let lanes: Vec<u32> = core.lanes.iter().filter(online).copied().collect();
+        let widest = self.machine.cores.iter().map(|core| core.lanes.len()).max();
+        let wanted = self.settings.lanes_for_batch(widest.unwrap_or(1) as u32);
+        let first = lanes.len().saturating_sub(wanted as usize);
+        lanes[first..].contains(&cpu)
+    }
+
     /// Takes a step into account.
     pub fn step(&mut self, record: Record) -> Verdict {
         if self.last.len() == LAST {
