@@ -10,6 +10,7 @@ const EXAMPLES: &str = "Examples:
   sidelane run --config /etc/sidelane.toml
   sidelane run --critical unit:nginx.service --batch cgroup:/batch
   sidelane run --critical 'comm:redis-server*' --batch exe:/usr/bin/xz
+  sidelane run --critical unit:nginx.service --batch cgroup:/batch --thread-perf 1,0.55
   sidelane run --check --config /etc/sidelane.toml
 
 Rules: cgroup:GLOB, unit:NAME (globs allowed), exe:PATH, comm:THREAD-NAME (may end with *),

@@ -59,6 +59,32 @@ fn batch_leaves_closed_cores_and_comes_back() {
 
 #[test]
 #[ignore = "runs in the test bed"]
+fn batch_uses_no_lanes_that_add_nothing() {
+    let even: Vec<String> = (1..=nr_cpus() / 2)
+        .map(|n| (1.0 / n as f64).to_string())
+        .collect();
+    let even = even.join(",");
+    let flags = [&RULES[..], &["--thread-perf", &even]].concat();
+    let scheduler = Scheduler::attach(&flags);
+    let batch: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("batch")).collect();
+    let [_, _, busy] = busy_lanes("2");
+    assert!((1.8..2.2).contains(&busy), "one lane of each core: {busy}");
+    let bound = Load::spin(&Traits {
+        cgroup: Some("batch"),
+        cpus: vec![0],
+        ..Traits::default()
+    });
+    eventually("who may use only the first lane runs there", || {
+        let before = bound.ticks();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        bound.ticks() > before + 5
+    });
+    drop(batch);
+    assert!(scheduler.stop().success());
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
 fn every_critical_wake_up_evicts_batch() {
     let scheduler = Scheduler::attach(&RULES);
     let _batch: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("batch")).collect();

@@ -1,0 +1,78 @@
+//! Batch on the lanes that add something.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod spinning;
+
+use sidelane_sim::*;
+use sidelane_topology::{Regular, Topology};
+use spinning::{go, spinners};
+
+/// Two cores with so many lanes, which are this fast; the scheduler knows it.
+fn simulation(thread_perf: &[f64]) -> Simulation {
+    let regular = Regular::one_package(2, thread_perf.len() as u32);
+    let topology = Topology::regular(&regular).unwrap();
+    let interference = Interference::ThreadPerf(thread_perf.to_vec());
+    let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
+    let settings = Settings {
+        thread_perf: thread_perf.to_vec(),
+        ..Settings::default()
+    };
+    Simulation::new(machine, &Kind::Sidelane(settings)).unwrap()
+}
+
+/// Work done by these tasks within a second of 2 cores, s.
+fn work(sim: &mut Simulation, ids: &[TaskId]) -> f64 {
+    go(sim, 100);
+    let total = |sim: &Simulation| -> f64 {
+        (ids.iter().map(|id| sim.task_totals(*id).work_ns)).sum::<f64>() / 1e9
+    };
+    let before = total(sim);
+    go(sim, 1100);
+    total(sim) - before
+}
+
+#[test]
+fn batch_leaves_lanes_that_add_nothing_idle_and_does_as_much() {
+    for (thread_perf, busy, most) in [
+        (&[1.0, 0.5][..], 1, 2.0),
+        (&[1.0, 0.6], 2, 2.4),
+        (&[1.0, 0.6, 0.5, 0.35], 3, 3.0),
+    ] {
+        let mut sim = simulation(thread_perf);
+        let batch = spinners(&mut sim, 8, Class::Batch, None);
+        let done = work(&mut sim, &batch);
+        println!("{thread_perf:?}: {done:.2} of {most}");
+        assert!(done > 0.98 * most, "{thread_perf:?}: {done}");
+        let lanes = thread_perf.len() as u32;
+        for cpu in 0..2 * lanes {
+            let ran_ns = sim.lane_totals(cpu).class_ns.iter().sum::<u64>();
+            assert_eq!(ran_ns > 500_000_000, cpu % lanes >= lanes - busy, "{cpu}");
+            assert!(
+                !(20_000_000..=500_000_000).contains(&ran_ns),
+                "{cpu}: {ran_ns}"
+            );
+        }
+    }
+}
+
+#[test]
+fn batch_that_is_bound_to_the_first_lanes_runs_there() {
+    let mut sim = simulation(&[1.0, 0.5]);
+    let bound = spinners(&mut sim, 1, Class::Batch, None);
+    sim.set_cpus(bound[0], Some(&[0])).unwrap();
+    let done = work(&mut sim, &bound);
+    assert!(done > 0.98, "alone: {done}");
+}
+
+#[test]
+fn batch_that_is_bound_to_the_first_lanes_shares_its_core_with_others() {
+    let mut sim = simulation(&[1.0, 0.5]);
+    let bound = spinners(&mut sim, 2, Class::Batch, None);
+    for id in &bound {
+        sim.set_cpus(*id, Some(&[0, 2])).unwrap();
+    }
+    spinners(&mut sim, 6, Class::Batch, None);
+    let done = work(&mut sim, &bound);
+    println!("beside others {done:.2} of 2");
+    assert!(done > 0.3, "{done}");
+}
