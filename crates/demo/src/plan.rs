@@ -167,7 +167,7 @@ impl Default for Plan {
     fn default() -> Self {
         Plan {
             seed: 1,
-            repetitions: 8,
+            repetitions: 7,
             configurations: Configuration::ALL.to_vec(),
             workloads: Workload::ALL.to_vec(),
             compute: ComputePlan {
