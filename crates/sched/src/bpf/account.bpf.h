@@ -85,7 +85,7 @@ VERIFIED_ONCE int core_clocks(u32 core_id, u64 states, u32 waiting, u64 now_ns)
 	return 0;
 }
 
-/* Derives the membership of @core_id in the core sets from its lanes. */
+/* Does a lane of @core_id idle that batch may use? */
 VERIFIED_ONCE bool idles_for_batch(u32 core_id)
 {
 	struct core_ctx *core = core_ctx(core_id);
@@ -102,6 +102,7 @@ VERIFIED_ONCE bool idles_for_batch(u32 core_id)
 	return false;
 }
 
+/* Derives the membership of @core_id in the core sets from its lanes. */
 VERIFIED_ONCE int core_refresh(u32 core_id)
 {
 	u64 states = core_states(core_id), now_ns = scx_bpf_now();
