@@ -62,21 +62,28 @@ impl ThreadPerf {
     /// The fewest lanes with which a core does what it can: further ones add less than a hundredth, which
     /// no calibration tells from nothing.
     pub fn lanes_worthwhile(&self) -> usize {
-        let all = 1..=self.lanes();
-        let most = all.clone().map(|n| self.core_rate(n)).fold(0.0, f64::max);
+        let most = self.core_rate_max();
         let enough = |n: &usize| self.core_rate(*n) * 1.01 >= most;
-        all.clone().find(enough).unwrap_or(self.lanes())
+        (1..=self.lanes()).find(enough).unwrap_or(self.lanes())
+    }
+
+    /// The most that a core does, with however many lanes.
+    fn core_rate_max(&self) -> f64 {
+        let rates = (1..=self.lanes()).map(|n| self.core_rate(n));
+        rates.fold(0.0, f64::max)
     }
 }
 
 /// Lanes of a core that batch work may use, of cores with at most `widest`: as many as are worth it, all
 /// where nothing is known of them.
 pub fn batch_lanes(thread_perf: &[f64], widest: u32) -> u32 {
-    match ThreadPerf::new(thread_perf.to_vec()) {
-        // further lanes are as fast as the last one that is known
-        Ok(known) if known.lanes_worthwhile() < known.lanes() => known.lanes_worthwhile() as u32,
-        _ => widest,
-    }
+    let known = ThreadPerf::new(thread_perf.to_vec()).ok();
+    let fewer = known.and_then(|known| {
+        let worthwhile = known.lanes_worthwhile();
+        // if all of those are, so are further ones, which are as fast as the last
+        (worthwhile < known.lanes()).then_some(worthwhile as u32)
+    });
+    fewer.unwrap_or(widest)
 }
 
 /// Normalised utilisation: of the cores, if one lane of each did all the work.
@@ -132,10 +139,7 @@ impl Machine {
 
     /// The normalised utilisation that saturates it at the level that can do most.
     pub fn saturation(&self) -> f64 {
-        let levels = 1..=self.thread_perf.lanes();
-        levels
-            .map(|level| self.thread_perf.core_rate(level))
-            .fold(0.0, f64::max)
+        self.thread_perf.core_rate_max()
     }
 }
 

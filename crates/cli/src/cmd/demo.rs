@@ -264,13 +264,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(Part::Options(args)) => return super::demo_options::run(args),
         None => {}
     }
-    let Some(messages) = args.common.measure(&args.plan()?)? else {
+    let plan = args.plan()?;
+    let Some(messages) = args.common.measure(&plan)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let results = match args.common.machine.native {
-        true => Results::new(&messages, None)?,
-        false => Results::new(&messages, Some(&args.common.machine.thread_perf()?))?,
-    };
+    let emulated = !args.common.machine.native;
+    let results = Results::new(&messages, emulated.then_some(&plan.thread_perf[..]))?;
     std::fs::write(&args.svg, report::draw(&results))
         .with_context(|| format!("writing {}", args.svg.display()))?;
     eprintln!(

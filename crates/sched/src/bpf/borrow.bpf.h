@@ -83,15 +83,15 @@ VERIFIED_ONCE int core_close(u32 core_id, u64 now_ns)
 	return 0;
 }
 
-/* Wakes the idle lanes of @core_id from its @first on, but @self, so that they dispatch again. */
-VERIFIED_ONCE int core_kick_from(u32 core_id, u32 first, s32 self)
+/* Wakes the idle lanes of @core_id that may run @class, but @self, so that they dispatch again. */
+VERIFIED_ONCE int core_kick_idle(u32 core_id, u32 class, s32 self)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u32 i;
 
 	if (!core)
 		return 0;
-	bpf_for(i, first, core->nr_lanes) {
+	bpf_for(i, class == CLASS_BATCH ? first_for_batch(core) : 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(cpu);
 
@@ -99,20 +99,6 @@ VERIFIED_ONCE int core_kick_from(u32 core_id, u32 first, s32 self)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}
 	return 0;
-}
-
-static __always_inline void core_kick_idle(u32 core_id, s32 self)
-{
-	core_kick_from(core_id, 0, self);
-}
-
-/* The same for those that batch may use. */
-static __always_inline void core_kick_batch(u32 core_id, s32 self)
-{
-	struct core_ctx *core = core_ctx(core_id);
-
-	if (core)
-		core_kick_from(core_id, first_for_batch(core), self);
 }
 
 /*
@@ -126,7 +112,7 @@ VERIFIED_ONCE int core_reopen(u32 core_id, s32 cpu)
 		return 0;
 	count(openings);
 	if (vector_waits(CLASS_BATCH))
-		core_kick_batch(core_id, cpu);
+		core_kick_idle(core_id, CLASS_BATCH, cpu);
 	return 0;
 }
 
@@ -252,10 +238,10 @@ static __always_inline void borrow_check(struct task_struct *p, struct lane_ctx 
 		evict_lane(lane, cpu, now_ns);
 }
 
-/* Wakes the idle lanes of all open cores; @batch: those that batch may use. */
-VERIFIED_ONCE int rooms_kick_idle(bool batch)
+/* Wakes the idle lanes of all open cores that may run @class. */
+VERIFIED_ONCE int rooms_kick_idle(u32 class)
 {
-	u32 set = batch ? CORES_FOR_BATCH : CORES_WITH_ROOM, w, i;
+	u32 set = class == CLASS_BATCH ? CORES_FOR_BATCH : CORES_WITH_ROOM, w, i;
 
 	bpf_for(w, 0, (nr_cores + 63) / 64) {
 		u64 *word = core_set_word(set, w);
@@ -267,12 +253,8 @@ VERIFIED_ONCE int rooms_kick_idle(bool batch)
 			if (!members)
 				break;
 			core = w * 64 + take_first(&members);
-			if (!borrow_allowed(core))
-				continue;
-			if (batch)
-				core_kick_batch(core, -1);
-			else
-				core_kick_idle(core, -1);
+			if (borrow_allowed(core))
+				core_kick_idle(core, class, -1);
 		}
 	}
 	return 0;
@@ -306,7 +288,7 @@ static __always_inline void idle_check(struct lane_ctx *lane, s32 cpu)
 	if (lane->state != LANE_HELD)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	if (core->nr_lanes > settings.smt_level)
-		core_kick_idle(lane->core, cpu);
+		core_kick_idle(lane->core, CLASS_NORMAL, cpu);
 }
 
 /*
@@ -320,11 +302,11 @@ static __always_inline void missed_check(struct lane_ctx *lane)
 
 	urgent = vector_waits(CLASS_CRITICAL) || vector_waits(CLASS_NORMAL);
 	if (urgent && lanes_in_state(lane->core, LANE_IDLE))
-		core_kick_idle(lane->core, -1);
+		core_kick_idle(lane->core, CLASS_NORMAL, -1);
 	if (urgent && core_set_any(CORES_WITH_ROOM, -1))
-		rooms_kick_idle(false);
+		rooms_kick_idle(CLASS_NORMAL);
 	else if (core_set_any(CORES_FOR_BATCH, -1) && vector_waits(CLASS_BATCH))
-		rooms_kick_idle(true);
+		rooms_kick_idle(CLASS_BATCH);
 }
 
 /* Wakes the idle lanes of @core_id that the first task of a vector may use; false: none. */

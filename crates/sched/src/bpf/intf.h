@@ -296,9 +296,9 @@ struct settings {
 	u32 nr_pools; /* 0: there are none (pool.bpf.h) */
 	u32 cgroup_weights; /* 1: those of cgroups count among normal work (weight.bpf.h) */
 	u32 pair; /* 1: I/O-bound and other normal work have lanes of their own (pair.bpf.h) */
-	u32 pad;
 	u32 pair_uniform; /* rates of a core that deviate by less are too much alike, of RATE_ALL */
 	u32 counters; /* 1: instructions and cycles of each lane are counted (counter.bpf.h) */
+	u32 pad;
 	u64 retain_start_ns; /* the time-out, to begin with */
 	u64 retain_min_ns;
 	u64 retain_max_ns;

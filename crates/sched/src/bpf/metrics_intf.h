@@ -100,13 +100,12 @@ enum batch_waits {
 /* What a task used so far. */
 struct metrics_task {
 	struct metrics_times times;
-	struct metrics_times
-		late; /* part of it: what came after the view of reading @late_reading */
+	struct metrics_times late; /* part of it: after the view of @late_reading */
 	u64 mt1_rest; /* below a nanosecond */
 	u64 queued_ns; /* since when it could run and does not; 0: it runs or sleeps */
 	u64 job_ns; /* when its job began; 0: it sleeps, or began before all this */
 	u32 waits; /* enum batch_waits, or the core where it counts + WAITS_BOUND */
-	u32 late_reading;
+	u32 late_reading; /* number of a reading */
 	u32 jobs[METRICS_JOB_BUCKETS]; /* by latency */
 };
 
@@ -120,11 +119,10 @@ struct metrics_reading {
 	u32 class; /* enum task_class + 1; 0: unknown */
 	u32 torn; /* 1: it changed while it was read */
 	u32 cpu; /* of its lane */
-	u32 late_reading;
+	u32 late_reading; /* number of a reading */
 	u64 run_ns; /* when it began to run there; 0: it does not run */
 	struct metrics_times times; /* what it was charged for */
-	struct metrics_times
-		late; /* part of it: what came after the view of reading @late_reading */
+	struct metrics_times late; /* part of it: after the view of @late_reading */
 	struct metrics_times pending; /* what not yet: it runs, or waits */
 };
 

@@ -498,10 +498,9 @@ static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ct
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	} else if (state < LANE_IDLE && state > tctx->class && !waker_yields)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
-	else if (tctx->class != CLASS_BATCH)
-		core_kick_idle(lane->core, -1); /* one may have fallen idle meanwhile */
-	else if (borrow_allowed(lane->core))
-		core_kick_batch(lane->core, -1);
+	else if (tctx->class != CLASS_BATCH || borrow_allowed(lane->core))
+		core_kick_idle(lane->core, tctx->class,
+			       -1); /* one may have fallen idle meanwhile */
 }
 
 /*

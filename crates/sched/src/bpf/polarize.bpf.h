@@ -149,7 +149,7 @@ VERIFIED_ONCE int polar_apply(u32 awake)
 	bpf_for(id, awake < before ? awake : before, awake < before ? before : awake) {
 		core_refresh(id);
 		if (awake > before)
-			core_kick_idle(id, -1);
+			core_kick_idle(id, CLASS_NORMAL, -1);
 	}
 	return 0;
 }

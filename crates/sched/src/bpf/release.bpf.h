@@ -150,7 +150,7 @@ VERIFIED_ONCE int pool_period(u32 id, u64 now_ns)
 				? pool->ends_ns + period_ns
 				: now_ns + period_ns;
 	if (throttle_release(id, now_ns))
-		rooms_kick_idle(false); /* some may have been sent to the same core */
+		rooms_kick_idle(CLASS_NORMAL); /* some may have been sent to the same core */
 	if (scx_bpf_dsq_nr_queued(HELD_ID(id)) > 0)
 		throttle_begins(id, now_ns);
 	return 0;

@@ -178,7 +178,8 @@ impl Settings {
         self.batch_lanes.unwrap_or_else(chosen)
     }
 
-    fn speeds_known(&self) -> &[f64] {
+    /// `[n - 1]`: speed of a lane when n lanes of its core run, as it is told to the scheduler.
+    pub(crate) fn speeds_known(&self) -> &[f64] {
         match &self.budget {
             Budget::Dynamic { thread_perf, .. } => thread_perf,
             _ => &self.thread_perf,

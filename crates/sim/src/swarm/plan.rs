@@ -136,8 +136,8 @@ impl Plan {
         let settings = &self.settings;
         writeln!(
             f,
-            "slices {} and {} ms, bounds {} and {} ms, overdue {} ms, SMT level {:?}, batch lanes {:?}, budget {:?}, \
-             promote {} after {} ms, counters {}, vertical {}, keep slice {}, steal \
+            "slices {} and {} ms, bounds {} and {} ms, overdue {} ms, SMT level {:?}, \
+             batch lanes {:?}, budget {:?}, promote {} after {} ms, counters {}, vertical {}, keep slice {}, steal \
              patience {} ms, retention {}, pairing {}",
             ms(settings.slice_ns),
             ms(settings.batch_slice_ns),

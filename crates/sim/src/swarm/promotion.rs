@@ -9,7 +9,6 @@
 
 use super::rules::{Broken, Rule, Verdict};
 use super::watch::Watch;
-use crate::sched_ext::Budget;
 use crate::task::{Class, TaskId};
 
 impl Watch {
@@ -70,10 +69,7 @@ impl Watch {
     /// Speed of a lane when so many of its core run, as the scheduler knows it: 1 if it does not, and
     /// in steps of 1/1024.
     pub(super) fn known_speed(&self, lanes: usize) -> f64 {
-        let known = match &self.settings.budget {
-            Budget::Dynamic { thread_perf, .. } => thread_perf,
-            _ => &self.settings.thread_perf,
-        };
+        let known = self.settings.speeds_known();
         let speed = known.get(lanes - 1).or(known.last());
         speed.map_or(1.0, |speed| (speed * 1024.0).floor() / 1024.0)
     }

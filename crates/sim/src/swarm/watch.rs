@@ -35,6 +35,8 @@ pub(super) struct Watch {
     pub pools_begun: bool,
     /// `[n - 1]`: what a lane is charged when n of its core are busy, as MT1-equivalent time.
     pub speeds: Vec<f64>,
+    /// Lanes of a core that batch may use.
+    batch_lanes: usize,
     last: VecDeque<Record>,
     pub nr_steps: u64,
 }
@@ -168,6 +170,7 @@ impl Watch {
                 ..Core::default()
             });
         }
+        let widest = machine.cores.iter().map(|core| core.lanes.len()).max();
         let mut watch = Watch {
             machine: machine.clone(),
             settings: settings.clone(),
@@ -182,6 +185,7 @@ impl Watch {
             accounts: Vec::new(),
             pools_begun: false,
             speeds: settings.mt1_speeds(),
+            batch_lanes: settings.lanes_for_batch(widest.unwrap_or(1) as u32) as usize,
             last: VecDeque::new(),
             nr_steps: 0,
         };
@@ -277,15 +281,12 @@ impl Watch {
         level.min(self.machine.cores[core].lanes.len())
     }
 
-    /// May batch use the lane? Of each core with that many online the last ones.
+    /// May batch use the lane, which is online? Of each core so many of these, the last ones.
     pub fn is_for_batch(&self, cpu: u32) -> bool {
         let core = &self.machine.cores[self.lanes[cpu as usize].core];
-        let online = |lane: &&u32| self.lanes[**lane as usize].online;
-        let lanes: Vec<u32> = core.lanes.iter().filter(online).copied().collect();
-        let widest = self.machine.cores.iter().map(|core| core.lanes.len()).max();
-        let wanted = self.settings.lanes_for_batch(widest.unwrap_or(1) as u32);
-        let first = lanes.len().saturating_sub(wanted as usize);
-        lanes[first..].contains(&cpu)
+        let after = core.lanes.iter().skip_while(|lane| **lane != cpu).skip(1);
+        let online = after.filter(|lane| self.lanes[**lane as usize].online);
+        online.count() < self.batch_lanes
     }
 
     /// Takes a step into account.
