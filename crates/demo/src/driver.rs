@@ -42,6 +42,7 @@ pub(crate) fn measure(
 ) -> Result<()> {
     let mut driver = Driver::set_up(plan, sidelane, stop, observer)?;
     for repetition in 0..plan.repetitions {
+        driver.calibrate_demand()?;
         for configuration in plan.order(repetition) {
             driver.take_reference()?;
             driver.measure_configuration(configuration, repetition)?;
@@ -134,6 +135,15 @@ impl<'a> Driver<'a> {
     fn settle(&self) -> Result<()> {
         std::thread::sleep(Duration::from_millis(self.plan.settle_ms));
         self.go_on()
+    }
+
+    /// Makes requests as long again as the plan says: over minutes a host's speed may double, and the load
+    /// with it.
+    fn calibrate_demand(&mut self) -> Result<()> {
+        self.go_on()?;
+        self.calibration.units_per_core_s = reference::steady_compute_speed(&self.machine)?;
+        self.calibration.mean_units = self.calibration.units_per_core_s * mean_demand_s(self.plan);
+        Ok(())
     }
 
     fn take_reference(&mut self) -> Result<()> {
@@ -319,10 +329,14 @@ pub(crate) fn facts(machine: &Machine) -> Result<MachineFacts> {
     })
 }
 
+fn mean_demand_s(plan: &Plan) -> f64 {
+    plan.compute.mean_demand_ms / 1000.0
+}
+
 /// Finds how many units of work make the mean demand, and the rates that make the loads asked for.
 fn calibrate(plan: &Plan, machine: &Machine, redis: Option<&mut Redis>) -> Result<Calibration> {
     let units_per_core_s = reference::steady_compute_speed(machine)?;
-    let mean_s = plan.compute.mean_demand_ms / 1000.0;
+    let mean_s = mean_demand_s(plan);
     let redis_service_ns = redis.map_or(Ok(0.0), |redis| redis.calibrate(plan.seed))?;
     let redis_rate_per_s = if redis_service_ns > 0.0 {
         plan.redis.load * 1e9 / redis_service_ns

@@ -35,7 +35,8 @@ pub struct MachineFacts {
     pub cores: Vec<Vec<u32>>,
 }
 
-/// What stays the same in all runs, so that all do the same work.
+/// What the work was made of at the start. Rates stay; units of work a second are measured again before each
+/// repetition, so that within it all configurations do the same work, and requests are as long in each.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// Units of work that one whole core does in a second.

@@ -180,7 +180,7 @@ impl Default for Plan {
                 run_ms: 1500,
                 load: 0.3,
             },
-            reference_ms: 300,
+            reference_ms: 700,
             settle_ms: 150,
             trace_ms: Some(4000),
             thread_perf: Vec::new(),

@@ -37,7 +37,7 @@ pub struct Results {
     pub traces: Vec<TraceRun>,
     /// The machine.
     pub machine: MachineFacts,
-    /// What the work was made of.
+    /// What the work was made of at the start.
     pub calibration: Calibration,
     /// The reference speeds of one whole core over the time of all measurements.
     pub reference: ReferenceSpread,
