@@ -76,3 +76,19 @@ fn batch_that_is_bound_to_the_first_lanes_shares_its_core_with_others() {
     println!("beside others {done:.2} of 2");
     assert!(done > 0.3, "{done}");
 }
+
+#[test]
+fn normal_work_takes_the_place_of_batch_instead_of_sharing_with_it() {
+    for (thread_perf, share) in [(&[1.0, 0.5][..], 1.0), (&[1.0, 0.6], 0.6)] {
+        let mut sim = simulation(thread_perf);
+        spinners(&mut sim, 8, Class::Batch, None);
+        go(&mut sim, 100); // batch was there before
+        let normal = spinners(&mut sim, 1, Class::Normal, None);
+        go(&mut sim, 200);
+        let before_ns = sim.task_totals(normal[0]).work_ns;
+        go(&mut sim, 1200);
+        let done = (sim.task_totals(normal[0]).work_ns - before_ns) / 1e9;
+        println!("{thread_perf:?}: {done:.3} of {share}");
+        assert!((done - share).abs() < 0.02, "{thread_perf:?}: {done}");
+    }
+}

@@ -17,10 +17,12 @@
  * sooner than batch elsewhere is evicted. Then the same order as for critical work,
  * without closing anything: only the lane itself is taken.
  * Batch: its own lane if idle on an open core; an idle core; an idle lane of an
- * open core; its own core's vector. Of each core it uses only the last lanes where further ones
- * would add nothing to what a core does (settings.batch_lanes): what runs on the first ones then does
- * not have to make room, for critical work finds them idle and its own memory still mapped. Batch that
- * is bound to those first lanes may use them.
+ * open core; its own core's vector.
+ * Where further lanes add nothing to what a core does (settings.batch_lanes) batch uses only the
+ * last ones of each core, unless it is bound to others. Normal work that wakes, and critical work
+ * without a budget, takes a lane of batch there, not the idle one beside it: that is one interrupt
+ * instead of two, batch is back as soon as the lane is free, and normal work does not lose by
+ * sharing what batch gains.
  * Of idle lanes of shared cores always the one that is fastest there: capacity * threadPerf.
  *
  * With vertical polarization normal and batch work keeps to cores that are awake
@@ -57,20 +59,32 @@
 #define ANY_STATE (STATE(NR_LANE_STATES) - 1)
 #define FREE_STATES (STATE(LANE_IDLE) | STATE(LANE_BATCH))
 #define FOR_BATCH STATE(NR_LANE_STATES) /* only lanes that batch may use */
+#define OVER_BATCH STATE(NR_LANE_STATES + 1) /* see pick_lane() */
 #define HELD_STATES (FREE_STATES | STATE(LANE_HELD)) /* free for critical work */
+
+/* Do so many lanes of @core_id run that a further one adds nothing (settings.batch_lanes)? */
+static __always_inline bool core_is_full(const struct core_ctx *core, u32 core_id)
+{
+	u32 spare = first_meant_for_batch(core);
+
+	return spare && lanes_busy(core_id) >= core->nr_lanes - spare;
+}
 
 /*
  * A lane of @core_id that @p may use, in one of @states: idle before held before batch
- * before normal before critical, then @prev.
+ * before normal before critical, then @prev. With OVER_BATCH batch comes first where an idle lane
+ * adds nothing.
  */
 VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u32 states, s32 prev)
 {
 	struct core_ctx *core = core_ctx(core_id);
-	u32 i, best_rank = 0;
+	u32 i, best_rank = 0, batch_rank = 2 * LANE_BATCH;
 	s32 best = -1;
 
 	if (!core)
 		return -1;
+	if ((states & OVER_BATCH) && core_is_full(core, core_id))
+		batch_rank = 2 * LANE_IDLE + 1;
 	bpf_for(i, 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(cpu);
@@ -83,7 +97,9 @@ VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u3
 			continue;
 		if (!(STATE(state) & states) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
-		rank = state == LANE_HELD ? 2 * LANE_IDLE - 1 : 2 * state;
+		rank = state == LANE_BATCH ? batch_rank : 2 * state;
+		if (state == LANE_HELD)
+			rank = 2 * LANE_IDLE - 1;
 		if (best >= 0 && (rank < best_rank || (rank == best_rank && cpu != prev)))
 			continue;
 		best = cpu;
@@ -305,9 +321,12 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 				 u64 now_ns)
 {
 	u32 states = HELD_STATES | STATE(LANE_NORMAL);
+	struct task_ctx *tctx = task_ctx(p);
 	struct core_ctx *core;
 	s32 id, cpu;
 
+	if (tctx && !budget_ns(tctx->budget)) /* else batch may go on beside it */
+		states |= OVER_BATCH;
 	cpu = lane_of_waker(p, waker, now_ns);
 	if (cpu >= 0) {
 		count(critical_borrowed_core);
@@ -343,10 +362,14 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 static __always_inline bool keeps_lane(struct task_struct *p, u32 home, s32 prev)
 {
 	struct lane_ctx *lane = lane_ctx(prev);
+	struct core_ctx *core = core_ctx(home);
 	struct task_ctx *tctx = task_ctx(p);
 
-	if (!lane || !tctx || !bpf_cpumask_test_cpu(prev, p->cpus_ptr))
+	if (!lane || !core || !tctx || !bpf_cpumask_test_cpu(prev, p->cpus_ptr))
 		return false;
+	if (lane->state == LANE_IDLE && core_is_full(core, home) &&
+	    lanes_in_state(home, LANE_BATCH))
+		return false; /* the place of batch is better */
 	if (lane->state == LANE_IDLE && tctx->burst_mean_ns < BRIEF_NS && level_allows(home, prev))
 		return true;
 	return (lane->state == LANE_IDLE || lane->state == LANE_BATCH) &&
@@ -419,7 +442,7 @@ VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s3
 	if (keeps_lane(p, home, prev))
 		return prev;
 	id = find_open_core(p, FREE_STATES, home, end);
-	cpu = id >= 0 ? pick_lane(p, id, FREE_STATES, prev) : -1;
+	cpu = id >= 0 ? pick_lane(p, id, FREE_STATES | OVER_BATCH, prev) : -1;
 	core = core_ctx(id);
 	if (core && cpu >= 0 && core_set_test(CORES_IDLE, id))
 		core->normal_ns = scx_bpf_now();
