@@ -148,8 +148,16 @@ fn leave_the_first_core() {
     }
 }
 
-/// What spinners on these lanes of the first core have to show. At most two, or two on one lane.
+/// Measures again where the host stopped a lane between the kernel's look at the clock and ours: rare, and
+/// what is wrong is so each time.
 fn check_load(cpus: &[usize], thread_perf: f64) {
+    const TIMES: usize = 3;
+    let holds = |_| std::panic::catch_unwind(|| check_load_once(cpus, thread_perf)).is_ok();
+    assert!((0..TIMES).any(holds), "not once in {TIMES} times");
+}
+
+/// What spinners on these lanes of the first core have to show. At most two, or two on one lane.
+fn check_load_once(cpus: &[usize], thread_perf: f64) {
     let recorder = Recorder::start();
     let interrupts_ns = interrupts_ns(cpus);
     let loads: Vec<Load> = cpus.iter().map(|&cpu| spin_on(cpu)).collect();
