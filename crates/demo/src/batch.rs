@@ -184,7 +184,12 @@ impl Batch {
     ///
     /// gzip reads 32 KiB at a time: so exact is each process's figure.
     pub fn work_done(&self) -> Result<u64> {
-        self.workers.iter().map(Worker::work_done).sum()
+        Ok(self.work_done_each()?.iter().sum())
+    }
+
+    /// The same of each process.
+    pub fn work_done_each(&self) -> Result<Vec<u64>> {
+        self.workers.iter().map(Worker::work_done).collect()
     }
 
     /// How often all processes have left a lane since they started, asleep or not.

@@ -20,6 +20,7 @@ pub mod multiply;
 pub mod objective;
 pub mod options;
 pub mod plan;
+pub mod pools;
 pub mod redis;
 pub mod reference;
 pub mod report;

@@ -138,12 +138,18 @@ pub struct Cgroups {
     mount: PathBuf,
     /// Path of the folder below the mount, with a leading slash.
     parent: String,
+    /// Their names.
+    names: &'static [&'static str],
     /// Where the measuring process was before it moved in.
     home: Option<PathBuf>,
 }
 
-/// The cgroups' names.
-const CLASSES: [&str; 3] = ["critical", "batch", "normal"];
+/// Where the measuring process moves in.
+const OWN: &str = "normal";
+/// The cgroups of the classes.
+const CLASSES: &[&str] = &["critical", "batch", OWN];
+/// Those of two pools.
+const POOLS: &[&str] = &["alone", "sharing", OWN];
 
 impl Cgroups {
     /// Makes the cgroups below `parent`, and moves the calling process into `normal`.
@@ -151,22 +157,35 @@ impl Cgroups {
     /// # Errors
     /// No cgroup v2 tree is mounted, or the kernel refuses.
     pub fn enter(parent: &str) -> Result<Cgroups> {
+        Cgroups::enter_named(parent, CLASSES)
+    }
+
+    /// The same with those of two pools, `alone` and `sharing`, instead of the classes.
+    ///
+    /// # Errors
+    /// As with [`Cgroups::enter`].
+    pub fn enter_pools(parent: &str) -> Result<Cgroups> {
+        Cgroups::enter_named(parent, POOLS)
+    }
+
+    fn enter_named(parent: &str, names: &'static [&'static str]) -> Result<Cgroups> {
         let mounts = fs::read_to_string("/proc/mounts").during(|| "/proc/mounts".into())?;
-        let mut cgroups = Cgroups::create(&cgroup2_mount(&mounts)?, parent)?;
+        let mut cgroups = Cgroups::create(&cgroup2_mount(&mounts)?, parent, names)?;
         cgroups.move_in()?;
         Ok(cgroups)
     }
 
     /// Makes the cgroups below `parent` in the cgroup v2 tree mounted at `mount`.
-    fn create(mount: &Path, parent: &str) -> Result<Cgroups> {
+    fn create(mount: &Path, parent: &str, names: &'static [&'static str]) -> Result<Cgroups> {
         let parent = format!("/{}", parent.trim_matches('/'));
         let cgroups = Cgroups {
             mount: mount.to_owned(),
             parent,
+            names,
             home: None,
         };
-        for class in CLASSES {
-            let folder = cgroups.folder(class);
+        for name in names {
+            let folder = cgroups.folder(name);
             fs::create_dir_all(&folder).during(|| folder.display().to_string())?;
         }
         Ok(cgroups)
@@ -194,7 +213,7 @@ impl Cgroups {
         let text = fs::read_to_string(path).during(|| path.into())?;
         let home = text.lines().find_map(|line| line.strip_prefix("0::/"));
         self.home = home.map(|home| self.mount.join(home).join("cgroup.procs"));
-        self.add("normal", Pid::this())
+        self.add(OWN, Pid::this())
     }
 
     /// The threads that are in the class's cgroup.
@@ -211,8 +230,8 @@ impl Drop for Cgroups {
             let _ = fs::write(home, Pid::this().to_string());
         }
         // Fails while processes are left in them, which whoever owns this ends first.
-        for class in CLASSES {
-            let _ = fs::remove_dir(self.folder(class));
+        for name in self.names {
+            let _ = fs::remove_dir(self.folder(name));
         }
         let _ = fs::remove_dir(self.mount.join(self.parent.trim_start_matches('/')));
     }
@@ -284,7 +303,7 @@ mod tests {
     #[test]
     fn cgroups_are_made_named_and_removed() {
         let mount = tempfile::tempdir().unwrap();
-        let cgroups = Cgroups::create(mount.path(), "demo").unwrap();
+        let cgroups = Cgroups::create(mount.path(), "demo", CLASSES).unwrap();
         assert_eq!(cgroups.path("batch"), "/demo/batch");
         assert!(mount.path().join("demo/batch").is_dir());
         let threads = mount.path().join("demo/critical/cgroup.threads");

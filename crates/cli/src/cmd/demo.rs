@@ -150,6 +150,15 @@ impl MachineArgs {
         })
     }
 
+    /// Speeds of lanes as a scheduler can be told: of this machine's own SMT nobody knows them before
+    /// `sidelane calibrate`, so they have to be given.
+    pub(super) fn speeds_told(&self) -> anyhow::Result<Vec<f64>> {
+        match self.native {
+            true => Ok(self.thread_perf.clone()),
+            false => self.thread_perf(),
+        }
+    }
+
     /// Lanes of a core of the machine that is measured.
     fn lanes_per_core(&self) -> anyhow::Result<usize> {
         if !self.native {
@@ -186,6 +195,7 @@ enum Part {
     Levels(super::demo_levels::Args),
     Objective(super::demo_objective::Args),
     Options(super::demo_options::Args),
+    Pools(super::demo_pools::Args),
     /// A batch process that multiplies matrices until it is killed.
     #[command(hide = true)]
     Multiply {
@@ -262,6 +272,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(Part::Levels(args)) => return super::demo_levels::run(args),
         Some(Part::Objective(args)) => return super::demo_objective::run(args),
         Some(Part::Options(args)) => return super::demo_options::run(args),
+        Some(Part::Pools(args)) => return super::demo_pools::run(args),
         None => {}
     }
     let plan = args.plan()?;
@@ -287,11 +298,7 @@ impl Args {
     fn plan(&self) -> anyhow::Result<Plan> {
         let machine = &self.common.machine;
         Ok(Plan {
-            // of this machine's own SMT nobody knows them before 'sidelane calibrate'
-            thread_perf: match machine.native {
-                true => machine.thread_perf.clone(),
-                false => machine.thread_perf()?,
-            },
+            thread_perf: machine.speeds_told()?,
             seed: self.seed,
             repetitions: self.repetitions,
             configurations: self.configurations.clone(),

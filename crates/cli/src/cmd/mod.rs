@@ -9,6 +9,7 @@ mod demo_lanes;
 mod demo_levels;
 mod demo_objective;
 mod demo_options;
+mod demo_pools;
 mod doctor;
 mod export;
 mod lanes;

@@ -2,146 +2,56 @@
 
 use super::support::*;
 use std::fs;
-use std::process::Command;
 use std::time::Duration;
 
 const SMT: &str = "/sys/devices/system/cpu/smt/control";
 
-/// Counts as fast as it can, anew when it is told to, and writes how far it came when it is asked
-/// to end.
-struct Counter {
-    load: Load,
-    path: String,
-}
-
-impl Counter {
-    fn start(name: &str, traits: &Traits) -> Counter {
-        let path = format!("/tmp/count-{name}");
-        let _ = fs::remove_file(&path);
-        let script = format!(
-            "i=0; trap i=0 USR1; trap 'echo $i > {path}.new; mv {path}.new {path}; exit' TERM; \
-             while :; do i=$((i+1)); done"
-        );
-        Counter {
-            load: Load::spawn("sh", &["-c", &script], traits),
-            path,
-        }
-    }
-
-    /// How far it came.
-    fn count(self) -> f64 {
-        eventually("it has counted", || fs::metadata(&self.path).is_ok());
-        let count = fs::read_to_string(&self.path).unwrap();
-        count.trim().parse().unwrap()
-    }
-}
-
-/// How far counters come in the same seconds, each.
-fn count(counters: Vec<Counter>, seconds: f64) -> Vec<f64> {
-    let pids: Vec<String> = (counters.iter().map(|c| c.load.pid().to_string())).collect();
-    let all = |name: &str| {
-        let status = Command::new("kill").args(["-s", name]).args(&pids).status();
-        assert!(status.unwrap().success());
-    };
-    let sleep = |seconds| std::thread::sleep(Duration::from_secs_f64(seconds));
-    sleep(1.0); // until they all have set their traps
-    all("USR1");
-    sleep(seconds);
-    all("TERM");
-    counters.into_iter().map(Counter::count).collect()
-}
-
-fn in_cgroup(cgroup: &'static str) -> Traits {
-    Traits {
-        cgroup: Some(cgroup),
-        ..Traits::default()
-    }
-}
-
-fn pinned(cpus: &[usize]) -> Traits {
-    Traits {
-        cpus: cpus.to_vec(),
-        ..Traits::default()
-    }
-}
-
-/// What counters of `core` come to in units of one that has another core for itself: the host's
-/// speed comes and goes, for both alike.
-fn by_a_core_of_its_own(core: &[usize], mut counters: Vec<Counter>, seconds: f64) -> Vec<f64> {
-    let other = (0..nr_cpus()).find(|cpu| !core.contains(cpu)).unwrap();
-    counters.push(Counter::start("other", &pinned(&[other])));
-    let mut counts = count(counters, seconds);
-    let other = counts.pop().unwrap();
-    counts.iter().map(|count| count / other).collect()
-}
-
-/// threadPerf of the emulated machine: the lanes of a core share its speed evenly.
-fn even_shares() -> Vec<f64> {
-    (1..=first_core().len())
-        .map(|lanes| 1.0 / lanes as f64)
-        .collect()
-}
-
-/// Of the pools /a and /b: cores that they used by their own account.
-fn accounted(charge: &str) -> [f64; 2] {
-    let rates = rates("4");
-    let used = |index: usize| {
-        let pool = &rates["pools"][index];
-        let unit = if charge == "mt1" {
-            "mt1_cores"
-        } else {
-            "lanes"
-        };
-        pool[unit].as_f64().unwrap()
-    };
-    [used(0), used(1)]
-}
-
-/// How much of a core two tasks on `core` get in each of the pools /a and /b, a third of a core each.
-fn two_pools(core: &[usize], charge: &str, speeds: &[f64]) -> [f64; 2] {
-    let path = "/tmp/pools.toml";
-    let pool = |name: &str| {
-        format!("[[pool]]\ncgroup = \"/{name}\"\ncapacity_cores = 0.33\ncharge = \"{charge}\"\n")
-    };
-    let speeds = format!("[scheduler]\nthread_perf = {speeds:?}\n");
-    fs::write(path, pool("a") + &pool("b") + &speeds).unwrap();
-    let scheduler = Scheduler::attach(&["--config", path]);
-    let start = |name: &'static str| {
-        let traits = Traits {
-            cpus: core.to_vec(),
-            ..in_cgroup(name)
-        };
-        [0, 1].map(|index| Counter::start(&format!("{name}{index}"), &traits))
-    };
-    let both: Vec<_> = ["a", "b"].into_iter().flat_map(start).collect();
-    let used = accounted(charge);
-    let counts = by_a_core_of_its_own(core, both, 10.0);
-    assert!(scheduler.stop().success(), "ejected");
-    println!("{charge}: {used:.3?} charged, work {counts:.3?}");
-    for used in used {
-        assert!((0.31..0.35).contains(&used), "charged {used} of 0.33");
-    }
-    [&counts[..2], &counts[2..]].map(|pool| pool.iter().sum())
+/// Speeds of lanes on the emulated machine, which share their core's evenly, as an argument.
+fn even_shares() -> String {
+    let speeds = (1..=first_core().len()).map(|lanes| (1.0 / lanes as f64).to_string());
+    speeds.collect::<Vec<_>>().join(",")
 }
 
 #[test]
 #[ignore = "runs in the test bed"]
 fn an_entitlement_buys_the_same_work_with_smt_and_without() {
-    let core = first_core(); // as it is with SMT
-    let speeds = even_shares();
-    let with_smt = ["mt1", "raw"].map(|charge| two_pools(&core, charge, &speeds));
-    fs::write(SMT, "off").unwrap();
-    let without = two_pools(&core, "raw", &speeds);
-    fs::write(SMT, "on").unwrap();
-    let sum = |counts: [f64; 2]| counts[0] + counts[1];
-    let [mt1, raw] = with_smt.map(|counts| sum(counts) / sum(without));
-    println!("with SMT, of the work without: {mt1:.3} by MT1 time, {raw:.3} by lane time");
-    // the cores' speeds differ for seconds at a time, by half and more: the host's doing
-    assert!((0.4..2.5).contains(&mt1), "{mt1}");
-    assert!(raw < 0.85 * mt1, "{raw}, {mt1} by MT1 time");
-    for [a, b] in with_smt {
-        assert!((0.7..1.4).contains(&(a / b)), "{a} and {b}");
+    let output = sidelane(&[
+        "demo",
+        "pools",
+        "--native",
+        "--thread-perf",
+        &even_shares(),
+        "--repetitions=1",
+        "--seconds=8",
+        "--format=json",
+    ]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(fs::read_to_string(SMT).unwrap().trim(), "on");
+    let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    println!("{}", results["rows"]);
+    let row = |setup: &str| {
+        let rows = results["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["setup"] == setup).unwrap();
+        let figure = |name: &str| row[name]["median"].as_f64().unwrap();
+        ["alone_lanes", "sharing_lanes", "sharing_over_alone"].map(figure)
+    };
+    let limit = 0.36..0.44; // of 0.4
+    let [smt_off, mt1, raw] = ["smt-off", "mt1", "raw"].map(row);
+    for [alone, ..] in [smt_off, mt1, raw] {
+        assert!(limit.contains(&alone), "{alone}");
     }
+    for [_, sharing, _] in [smt_off, raw] {
+        assert!(limit.contains(&sharing), "{sharing}");
+    }
+    assert!(
+        mt1[1] > 1.5 * mt1[0],
+        "its lanes are at half speed: {mt1:?}"
+    );
+    for [.., of_alone] in [smt_off, mt1] {
+        assert!((0.8..1.25).contains(&of_alone), "{of_alone}");
+    }
+    assert!(raw[2] < 0.75 * mt1[2], "{raw:?}, {mt1:?}");
 }
 
 /// How long tasks of the cgroups /light and /heavy ran within some seconds, by the kernel's account: as

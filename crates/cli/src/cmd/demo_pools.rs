@@ -1,0 +1,62 @@
+//! `sidelane demo pools`: what pools of the same entitlement get, with SMT on and off.
+
+use super::demo::{CommonArgs, milliseconds, seconds};
+use sidelane_demo::pools::{Document, PoolsPlan, render};
+use std::process::ExitCode;
+
+const ABOUT: &str = "\
+Measures the work of two pools of the same entitlement, in one boot of an emulated SMT machine, in an
+order that rotates with each repetition: with SMT off, and with SMT on, charged by MT1-equivalent time and
+by the time on a lane. One pool has one compressor, alone on its core, the other one for each lane of its
+core; in turn they change cores.";
+
+const EXAMPLES: &str = "Examples:
+  sidelane demo pools                                about six minutes
+  sidelane demo pools --repetitions 1 --seconds 4
+  sidelane demo pools --lanes 4 --capacity 0.3 --format json
+  sidelane demo pools --native --thread-perf 1,0.63  on this machine's own SMT, as root";
+
+/// Show what charging pools by MT1-equivalent time is for.
+#[derive(clap::Args)]
+#[command(long_about = ABOUT, after_help = EXAMPLES)]
+pub struct Args {
+    /// How often each setup is measured.
+    #[arg(long, default_value_t = PoolsPlan::default().repetitions, value_name = "N")]
+    repetitions: u32,
+    /// Capacity limit of each pool; lanes where raw time is charged.
+    #[arg(long, default_value_t = PoolsPlan::default().capacity_cores, value_name = "CORES")]
+    capacity: f64,
+    /// Length of a run.
+    #[arg(long, default_value_t = seconds(PoolsPlan::default().run_ms()), value_name = "S")]
+    seconds: f64,
+    /// Start of all random numbers: same seed, same text to compress.
+    #[arg(long, default_value_t = PoolsPlan::default().seed, value_name = "N")]
+    seed: u64,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// Runs `sidelane demo pools`.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let plan = args.plan()?;
+    let Some(messages) = args.common.measure(&plan)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let document = Document::new(&plan, &messages, !args.common.machine.native)?;
+    args.common.format.print(|| render(&document), &document)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn plan(&self) -> anyhow::Result<PoolsPlan> {
+        let default = PoolsPlan::default();
+        Ok(PoolsPlan {
+            seed: self.seed,
+            repetitions: self.repetitions,
+            capacity_cores: self.capacity,
+            thread_perf: self.common.machine.speeds_told()?,
+            turn_ms: milliseconds(self.seconds / f64::from(default.turns)),
+            ..default
+        })
+    }
+}

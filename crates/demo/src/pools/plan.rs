@@ -1,0 +1,152 @@
+//! What is measured.
+
+use super::{Message, Setup, driver};
+use crate::error::{Error, Result};
+use crate::experiment::{Experiment, Observer};
+use crate::turns::rotated;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// Everything the measuring part is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PoolsPlan {
+    /// Start of all random numbers.
+    pub seed: u64,
+    /// How often each setup is measured.
+    pub repetitions: u32,
+    /// Capacity limit of each pool, cores; lanes where raw time is charged.
+    pub capacity_cores: f64,
+    /// Speed of a lane when 1, 2, ... lanes of its core work, by which MT1-equivalent time is charged.
+    pub thread_perf: Vec<f64>,
+    /// Turns of a run; after each the pools change cores. Even, so that the cores' speeds count alike.
+    pub turns: u32,
+    /// Length of a turn, ms.
+    pub turn_ms: u64,
+}
+
+impl Default for PoolsPlan {
+    /// 0.4 of a core is less than a core does however it is charged, so that the limit decides.
+    fn default() -> PoolsPlan {
+        PoolsPlan {
+            seed: 1,
+            repetitions: 5,
+            capacity_cores: 0.4,
+            thread_perf: Vec::new(),
+            turns: 8,
+            turn_ms: 1_500,
+        }
+    }
+}
+
+impl PoolsPlan {
+    /// The setups, in an order that rotates with each repetition.
+    pub fn setups(&self, repetition: u32) -> Vec<Setup> {
+        rotated(Setup::ALL.to_vec(), repetition)
+    }
+
+    /// Length of a run, ms.
+    pub fn run_ms(&self) -> u64 {
+        self.turn_ms.saturating_mul(self.turns.into())
+    }
+
+    /// The scheduler's configuration: two pools, the cgroups given by path.
+    pub(super) fn configuration(&self, setup: Setup, pools: &[String; 2]) -> String {
+        let (capacity, charge) = (self.capacity_cores, setup.charge());
+        let pool = |cgroup: &String| {
+            format!(
+                "[[pool]]\ncgroup = \"{cgroup}\"\ncapacity_cores = {capacity}\ncharge = \"{charge}\"\n"
+            )
+        };
+        let speeds = &self.thread_perf;
+        pools.iter().map(pool).collect::<String>()
+            + &format!("[scheduler]\nthread_perf = {speeds:?}\n")
+    }
+}
+
+impl Experiment for PoolsPlan {
+    type Message = Message;
+    const COMMAND: &'static [&'static str] = &["demo", "pools"];
+
+    fn validate(&self) -> Result<()> {
+        let wrong = |problem: String| Err(Error::BadPlan(problem));
+        if self.repetitions == 0 {
+            return wrong("at least one repetition is needed".into());
+        }
+        if !(self.capacity_cores > 0.0 && self.capacity_cores < 1.0) {
+            return wrong(format!(
+                "a capacity of {} cores; give a number above 0 and below 1: each pool has a core",
+                self.capacity_cores
+            ));
+        }
+        if self.thread_perf.len() < 2 {
+            return wrong(
+                "MT1-equivalent time needs the speeds of lanes: give --thread-perf, for instance as \
+                 'sidelane calibrate' has found them"
+                    .into(),
+            );
+        }
+        if !(1_000..=600_000).contains(&self.run_ms()) {
+            return wrong(format!("runs of {} ms; give 1 to 600 s", self.run_ms()));
+        }
+        Ok(())
+    }
+
+    fn seconds(&self, _lanes: usize) -> f64 {
+        let runs = Setup::ALL.len() as f64 * f64::from(self.repetitions);
+        runs * (self.run_ms() as f64 / 1000.0 + 11.0)
+    }
+
+    fn measure(
+        &self,
+        sidelane: &Path,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer<Message>,
+    ) -> Result<()> {
+        driver::measure(self, sidelane, stop, observer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> PoolsPlan {
+        PoolsPlan {
+            thread_perf: vec![1.0, 0.6],
+            ..PoolsPlan::default()
+        }
+    }
+
+    #[test]
+    fn the_configuration_is_one() {
+        let pools = ["/x/alone".to_owned(), "/x/sharing".to_owned()];
+        for (setup, charge) in [
+            (Setup::SmtOff, "mt1"),
+            (Setup::Mt1, "mt1"),
+            (Setup::Raw, "raw"),
+        ] {
+            let text = plan().configuration(setup, &pools);
+            let pool = |name| {
+                format!("cgroup = \"/x/{name}\"\ncapacity_cores = 0.4\ncharge = \"{charge}\"\n")
+            };
+            assert!(text.contains(&pool("alone")) && text.contains(&pool("sharing")));
+            assert!(text.ends_with("thread_perf = [1.0, 0.6]\n"), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let refused = |change: fn(&mut PoolsPlan)| {
+            let mut plan = plan();
+            change(&mut plan);
+            plan.validate().is_err()
+        };
+        assert!(!refused(|_| {}));
+        assert!(refused(|plan| plan.repetitions = 0));
+        assert!(refused(|plan| plan.capacity_cores = f64::NAN));
+        assert!(refused(|plan| plan.capacity_cores = 1.0));
+        assert!(refused(|plan| plan.thread_perf.clear()));
+        assert!(refused(|plan| plan.turn_ms = 0));
+    }
+}
