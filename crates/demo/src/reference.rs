@@ -62,6 +62,36 @@ pub(crate) fn batch_speed(machine: &Machine, batch: &Batch, length: Duration) ->
     Ok((after - before) as f64 / seconds / lanes.len() as f64)
 }
 
+/// Speed of a lane when 1, 2, ... lanes of the first core do batch's work, over that when it is alone: the
+/// medians of several turns. There have to be as many processes as the core has lanes; they must be
+/// stopped, and are again afterwards.
+pub(crate) fn batch_thread_perf(machine: &Machine, batch: &Batch) -> Result<Vec<f64>> {
+    let lanes = machine.cores.first().map(Vec::as_slice).unwrap_or_default();
+    let mut ratios = vec![Vec::new(); lanes.len()];
+    for _ in 0..MEASUREMENTS {
+        let mut alone = f64::NAN;
+        for (count, ratios) in (1..).zip(&mut ratios) {
+            let core = Machine {
+                cores: lanes.iter().take(count).map(|&lane| vec![lane]).collect(),
+            };
+            let speed = batch_speed(&core, batch, MEASUREMENT)?;
+            if count == 1 {
+                alone = speed;
+            }
+            ratios.push(speed / alone);
+        }
+    }
+    batch.unpin(&machine.lanes())?;
+    let medians = ratios.iter().map(|of| Spread::of(of).map(|s| s.median));
+    let medians: Option<Vec<f64>> = medians.collect();
+    let medians = medians.ok_or_else(|| Error::Incomplete("no speed of a lane".into()))?;
+    let falling = medians.into_iter().scan(1.0, |least: &mut f64, ratio| {
+        *least = least.min(ratio);
+        Some(*least)
+    });
+    Ok(falling.collect())
+}
+
 /// Units of work a second of one thread that has a core to itself.
 fn compute_speed(machine: &Machine, length: Duration) -> Result<f64> {
     let speeds: Result<Vec<f64>> = std::thread::scope(|scope| {
@@ -130,6 +160,17 @@ mod tests {
     use super::*;
     use sidelane_topology::Topology;
     use std::path::Path;
+
+    #[test]
+    fn lanes_that_are_cores_do_not_slow_each_other_down_much() {
+        let cpus = Machine::of(&Topology::read(Path::new("/")).unwrap()).first_lanes();
+        let machine = Machine { cores: vec![cpus] };
+        let batch = Batch::start(machine.lane_count(), 1).unwrap();
+        let speeds = batch_thread_perf(&machine, &batch).unwrap();
+        assert_eq!((speeds.len(), speeds[0]), (machine.lane_count(), 1.0));
+        assert!(speeds.is_sorted_by(|a, b| a >= b), "{speeds:?}");
+        assert!(speeds.iter().all(|speed| *speed > 0.05), "{speeds:?}");
+    }
 
     #[test]
     fn both_speeds_are_found_and_batch_stops_again() {

@@ -150,15 +150,6 @@ impl MachineArgs {
         })
     }
 
-    /// Speeds of lanes as a scheduler can be told: of this machine's own SMT nobody knows them before
-    /// `sidelane calibrate`, so they have to be given.
-    pub(super) fn speeds_told(&self) -> anyhow::Result<Vec<f64>> {
-        match self.native {
-            true => Ok(self.thread_perf.clone()),
-            false => self.thread_perf(),
-        }
-    }
-
     /// Lanes of a core of the machine that is measured.
     fn lanes_per_core(&self) -> anyhow::Result<usize> {
         if !self.native {
@@ -298,7 +289,11 @@ impl Args {
     fn plan(&self) -> anyhow::Result<Plan> {
         let machine = &self.common.machine;
         Ok(Plan {
-            thread_perf: machine.speeds_told()?,
+            // of this machine's own SMT nobody knows them before 'sidelane calibrate'
+            thread_perf: match machine.native {
+                true => machine.thread_perf.clone(),
+                false => machine.thread_perf()?,
+            },
             seed: self.seed,
             repetitions: self.repetitions,
             configurations: self.configurations.clone(),

@@ -8,13 +8,14 @@ const ABOUT: &str = "\
 Measures the work of two pools of the same entitlement, in one boot of an emulated SMT machine, in an
 order that rotates with each repetition: with SMT off, and with SMT on, charged by MT1-equivalent time and
 by the time on a lane. One pool has one compressor, alone on its core, the other one for each lane of its
-core; in turn they change cores.";
+core; processes and cores change in turn. The scheduler is told the speeds of lanes that are measured
+with the same work.";
 
 const EXAMPLES: &str = "Examples:
   sidelane demo pools                                about six minutes
   sidelane demo pools --repetitions 1 --seconds 4
   sidelane demo pools --lanes 4 --capacity 0.3 --format json
-  sidelane demo pools --native --thread-perf 1,0.63  on this machine's own SMT, as root";
+  sidelane demo pools --native                       on this machine's own SMT, as root";
 
 /// Show what charging pools by MT1-equivalent time is for.
 #[derive(clap::Args)]
@@ -27,7 +28,7 @@ pub struct Args {
     #[arg(long, default_value_t = PoolsPlan::default().capacity_cores, value_name = "CORES")]
     capacity: f64,
     /// Length of a run.
-    #[arg(long, default_value_t = seconds(PoolsPlan::default().run_ms()), value_name = "S")]
+    #[arg(long, default_value_t = seconds(PoolsPlan::default().run_ms), value_name = "S")]
     seconds: f64,
     /// Start of all random numbers: same seed, same text to compress.
     #[arg(long, default_value_t = PoolsPlan::default().seed, value_name = "N")]
@@ -38,7 +39,7 @@ pub struct Args {
 
 /// Runs `sidelane demo pools`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let plan = args.plan()?;
+    let plan = args.plan();
     let Some(messages) = args.common.measure(&plan)? else {
         return Ok(ExitCode::SUCCESS);
     };
@@ -48,15 +49,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
-    fn plan(&self) -> anyhow::Result<PoolsPlan> {
-        let default = PoolsPlan::default();
-        Ok(PoolsPlan {
+    fn plan(&self) -> PoolsPlan {
+        PoolsPlan {
             seed: self.seed,
             repetitions: self.repetitions,
             capacity_cores: self.capacity,
-            thread_perf: self.common.machine.speeds_told()?,
-            turn_ms: milliseconds(self.seconds / f64::from(default.turns)),
-            ..default
-        })
+            run_ms: milliseconds(self.seconds),
+        }
     }
 }

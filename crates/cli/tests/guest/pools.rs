@@ -6,12 +6,6 @@ use std::time::Duration;
 
 const SMT: &str = "/sys/devices/system/cpu/smt/control";
 
-/// Speeds of lanes on the emulated machine, which share their core's evenly, as an argument.
-fn even_shares() -> String {
-    let speeds = (1..=first_core().len()).map(|lanes| (1.0 / lanes as f64).to_string());
-    speeds.collect::<Vec<_>>().join(",")
-}
-
 #[test]
 #[ignore = "runs in the test bed"]
 fn an_entitlement_buys_the_same_work_with_smt_and_without() {
@@ -19,8 +13,6 @@ fn an_entitlement_buys_the_same_work_with_smt_and_without() {
         "demo",
         "pools",
         "--native",
-        "--thread-perf",
-        &even_shares(),
         "--repetitions=1",
         "--seconds=8",
         "--format=json",
@@ -49,7 +41,7 @@ fn an_entitlement_buys_the_same_work_with_smt_and_without() {
         "its lanes are at half speed: {mt1:?}"
     );
     for [.., of_alone] in [smt_off, mt1] {
-        assert!((0.8..1.25).contains(&of_alone), "{of_alone}");
+        assert!((0.7..1.4).contains(&of_alone), "{of_alone}");
     }
     assert!(raw[2] < 0.75 * mt1[2], "{raw:?}, {mt1:?}");
 }

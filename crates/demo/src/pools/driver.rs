@@ -19,8 +19,10 @@ use std::time::{Duration, Instant};
 const CGROUP_PARENT: &str = "sidelane-demo-pools";
 /// Length of a measurement of the cores' speed.
 const REFERENCE: Duration = Duration::from_millis(700);
-/// Pause before measuring: several of the scheduler's periods.
-const SETTLE: Duration = Duration::from_secs(1);
+/// Pause after each change of places: several of the pools' periods.
+const SETTLE: Duration = Duration::from_millis(500);
+/// The pools' cgroups.
+const POOLS: [&str; 2] = ["alone", "sharing"];
 
 pub(super) fn measure(
     plan: &PoolsPlan,
@@ -66,7 +68,9 @@ struct Driver<'a> {
     smt: SmtSwitch,
     /// The cores in use.
     machine: Machine,
-    /// The first is the pool alone, the others share.
+    /// Speed of a lane of theirs when 1, 2, ... lanes work.
+    thread_perf: Vec<f64>,
+    /// One more than a core has lanes: one is alone, the others share.
     work: Batch,
     cgroups: Cgroups,
 }
@@ -84,15 +88,14 @@ impl<'a> Driver<'a> {
         let cgroups = Cgroups::enter_pools(CGROUP_PARENT)?;
         let lanes = machine.cores.first().map_or(0, Vec::len);
         let work = Batch::start_normal(1 + lanes, plan.seed)?;
-        for (pid, number) in work.pids().zip(0..) {
-            cgroups.add(if number == 0 { "alone" } else { "sharing" }, pid)?;
-        }
+        let thread_perf = reference::batch_thread_perf(&machine, &work)?;
         Ok(Driver {
             plan,
             sidelane: sidelane.to_owned(),
             stop,
             smt,
             machine,
+            thread_perf,
             work,
             cgroups,
         })
@@ -102,22 +105,24 @@ impl<'a> Driver<'a> {
     fn run(&mut self, setup: Setup, repetition: u32) -> Result<Run> {
         let before = self.core_speed()?;
         self.smt.set(setup.has_smt())?;
-        let pools = ["alone", "sharing"].map(|name| self.cgroups.path(name));
-        let configuration = self.plan.configuration(setup, &pools);
+        let pools = POOLS.map(|name| self.cgroups.path(name));
+        let configuration = self.plan.configuration(setup, &pools, &self.thread_perf);
         let scheduler = Scheduler::attach_configured(&self.sidelane, &configuration)?;
-        let (work, lanes) = self.measure_turns()?;
+        let measured = self.measure_turns();
+        self.work.stop()?;
         scheduler.detach()?;
         self.smt.set(true)?;
         let speed = f64::midpoint(before, self.core_speed()?);
-        let pool = |of: fn(&[f64]) -> f64| PoolRun {
-            work_cores: of(&work) / speed,
-            lanes: of(&lanes),
-        };
+        let [alone, sharing] = measured?.map(|[work_per_s, lanes]| PoolRun {
+            work_cores: work_per_s / speed,
+            lanes,
+        });
         Ok(Run {
             setup,
             repetition,
-            alone: pool(|each| each.iter().take(1).sum()),
-            sharing: pool(|each| each.iter().skip(1).sum()),
+            thread_perf: self.thread_perf.clone(),
+            alone,
+            sharing,
         })
     }
 
@@ -126,38 +131,46 @@ impl<'a> Driver<'a> {
         reference::batch_speed(&self.machine, &self.work, REFERENCE)
     }
 
-    /// Work and lane time of each process, both a second.
-    fn measure_turns(&self) -> Result<(Vec<f64>, Vec<f64>)> {
-        self.place(0)?;
+    /// Work and lane time a second, of each pool.
+    ///
+    /// Processes that do the same differ in speed, by where their memory lies: so each is alone on each
+    /// core once.
+    fn measure_turns(&self) -> Result<[[f64; 2]; 2]> {
         self.work.resume(self.work.pids().count())?;
-        std::thread::sleep(SETTLE);
-        let (before, start) = (self.totals()?, Instant::now());
-        for turn in 0..self.plan.turns {
+        let processes = self.work.pids().count();
+        let turns = 2 * processes;
+        let turn = Duration::from_millis(self.plan.run_ms) / turns as u32;
+        let (mut pools, mut elapsed_s) = ([[0.0; 2]; 2], 0.0);
+        for number in 0..turns {
+            let alone = number % processes;
+            self.place(alone, number / processes)?;
+            std::thread::sleep(SETTLE);
+            let (before, start) = (self.totals()?, Instant::now());
+            std::thread::sleep(turn);
+            let (after, turn_s) = (self.totals()?, start.elapsed().as_secs_f64());
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
-            self.place(turn as usize)?;
-            std::thread::sleep(Duration::from_millis(self.plan.turn_ms));
+            for (process, (before, after)) in before.iter().zip(&after).enumerate() {
+                let pool = &mut pools[usize::from(process != alone)];
+                pool[0] += (after.work - before.work) as f64;
+                pool[1] += (after.lane_ns - before.lane_ns) as f64 / 1e9;
+            }
+            elapsed_s += turn_s;
         }
-        let (after, elapsed_s) = (self.totals()?, start.elapsed().as_secs_f64());
-        self.work.stop()?;
-        let per_s = |of: fn(&Totals) -> u64, scale: f64| {
-            let both = before.iter().zip(&after);
-            both.map(|(a, b)| (of(b) - of(a)) as f64 * scale / elapsed_s)
-                .collect()
-        };
-        Ok((per_s(|t| t.work, 1.0), per_s(|t| t.lane_ns, 1e-9)))
+        Ok(pools.map(|pool| pool.map(|total| total / elapsed_s)))
     }
 
-    /// Puts the pools on their cores of a turn.
-    fn place(&self, turn: usize) -> Result<()> {
-        let core = |number: usize| {
-            let lanes = self.machine.cores.iter().cycle().nth(number);
+    /// Puts process `alone` on `core` (0 or 1), in a pool for itself, and all others on the other one.
+    fn place(&self, alone: usize, core: usize) -> Result<()> {
+        let lanes = |core: usize| {
+            let lanes = self.machine.cores.iter().cycle().nth(core);
             lanes.map(Vec::as_slice).unwrap_or_default()
         };
-        for (pid, number) in self.work.pids().zip(0..) {
-            let place = if number == 0 { turn } else { turn + 1 };
-            pin(pid, core(place))?;
+        for (process, pid) in self.work.pids().enumerate() {
+            let shares = process != alone;
+            self.cgroups.add(POOLS[usize::from(shares)], pid)?;
+            pin(pid, lanes(core + usize::from(shares)))?;
         }
         Ok(())
     }

@@ -59,13 +59,15 @@ impl fmt::Display for Setup {
 /// What the measuring part tells.
 pub type Message = experiment::Message<Run>;
 
-/// One run, on two cores; the pools have changed places several times.
+/// One run, on two cores; pools and processes have changed places several times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Charge, and SMT.
     pub setup: Setup,
     /// From 0.
     pub repetition: u32,
+    /// Speed of a lane when 1, 2, ... lanes of its core work, as the scheduler was told: measured before.
+    pub thread_perf: Vec<f64>,
     /// The pool with one process, alone on its core.
     pub alone: PoolRun,
     /// The pool with a process for each lane of its core.

@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+/// Period of the pools and slice of their processes: an emulated wake-up or switch costs about a
+/// millisecond of work, the pool that shares has more of them, and they are not what is compared.
+const PERIOD_MS: u32 = 250;
+const SLICE_MS: u32 = 100;
+
 /// Everything the measuring part is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PoolsPlan {
@@ -17,12 +22,8 @@ pub struct PoolsPlan {
     pub repetitions: u32,
     /// Capacity limit of each pool, cores; lanes where raw time is charged.
     pub capacity_cores: f64,
-    /// Speed of a lane when 1, 2, ... lanes of its core work, by which MT1-equivalent time is charged.
-    pub thread_perf: Vec<f64>,
-    /// Turns of a run; after each the pools change cores. Even, so that the cores' speeds count alike.
-    pub turns: u32,
-    /// Length of a turn, ms.
-    pub turn_ms: u64,
+    /// Length of a run, ms; in it each process is the one alone on each core once.
+    pub run_ms: u64,
 }
 
 impl Default for PoolsPlan {
@@ -32,9 +33,7 @@ impl Default for PoolsPlan {
             seed: 1,
             repetitions: 5,
             capacity_cores: 0.4,
-            thread_perf: Vec::new(),
-            turns: 8,
-            turn_ms: 1_500,
+            run_ms: 12_000,
         }
     }
 }
@@ -45,22 +44,22 @@ impl PoolsPlan {
         rotated(Setup::ALL.to_vec(), repetition)
     }
 
-    /// Length of a run, ms.
-    pub fn run_ms(&self) -> u64 {
-        self.turn_ms.saturating_mul(self.turns.into())
-    }
-
-    /// The scheduler's configuration: two pools, the cgroups given by path.
-    pub(super) fn configuration(&self, setup: Setup, pools: &[String; 2]) -> String {
+    /// The scheduler's configuration: two pools, the cgroups given by path, and the speeds of lanes.
+    pub(super) fn configuration(
+        &self,
+        setup: Setup,
+        pools: &[String; 2],
+        thread_perf: &[f64],
+    ) -> String {
         let (capacity, charge) = (self.capacity_cores, setup.charge());
         let pool = |cgroup: &String| {
             format!(
-                "[[pool]]\ncgroup = \"{cgroup}\"\ncapacity_cores = {capacity}\ncharge = \"{charge}\"\n"
+                "[[pool]]\ncgroup = \"{cgroup}\"\ncapacity_cores = {capacity}\ncharge = \"{charge}\"\n\
+                 period_ms = {PERIOD_MS}\n"
             )
         };
-        let speeds = &self.thread_perf;
         pools.iter().map(pool).collect::<String>()
-            + &format!("[scheduler]\nthread_perf = {speeds:?}\n")
+            + &format!("[scheduler]\nthread_perf = {thread_perf:?}\nslice_ms = {SLICE_MS}\n")
     }
 }
 
@@ -79,22 +78,15 @@ impl Experiment for PoolsPlan {
                 self.capacity_cores
             ));
         }
-        if self.thread_perf.len() < 2 {
-            return wrong(
-                "MT1-equivalent time needs the speeds of lanes: give --thread-perf, for instance as \
-                 'sidelane calibrate' has found them"
-                    .into(),
-            );
-        }
-        if !(1_000..=600_000).contains(&self.run_ms()) {
-            return wrong(format!("runs of {} ms; give 1 to 600 s", self.run_ms()));
+        if !(1_000..=600_000).contains(&self.run_ms) {
+            return wrong(format!("runs of {} ms; give 1 to 600 s", self.run_ms));
         }
         Ok(())
     }
 
     fn seconds(&self, _lanes: usize) -> f64 {
         let runs = Setup::ALL.len() as f64 * f64::from(self.repetitions);
-        runs * (self.run_ms() as f64 / 1000.0 + 11.0)
+        runs * (self.run_ms as f64 / 1000.0 + 13.0)
     }
 
     fn measure(
@@ -111,13 +103,6 @@ impl Experiment for PoolsPlan {
 mod tests {
     use super::*;
 
-    fn plan() -> PoolsPlan {
-        PoolsPlan {
-            thread_perf: vec![1.0, 0.6],
-            ..PoolsPlan::default()
-        }
-    }
-
     #[test]
     fn the_configuration_is_one() {
         let pools = ["/x/alone".to_owned(), "/x/sharing".to_owned()];
@@ -126,19 +111,20 @@ mod tests {
             (Setup::Mt1, "mt1"),
             (Setup::Raw, "raw"),
         ] {
-            let text = plan().configuration(setup, &pools);
+            let text = PoolsPlan::default().configuration(setup, &pools, &[1.0, 0.6]);
             let pool = |name| {
                 format!("cgroup = \"/x/{name}\"\ncapacity_cores = 0.4\ncharge = \"{charge}\"\n")
             };
             assert!(text.contains(&pool("alone")) && text.contains(&pool("sharing")));
-            assert!(text.ends_with("thread_perf = [1.0, 0.6]\n"), "{text}");
+            let speeds = "[scheduler]\nthread_perf = [1.0, 0.6]\n";
+            assert!(text.contains(speeds), "{text}");
         }
     }
 
     #[test]
     fn nonsense_is_refused() {
         let refused = |change: fn(&mut PoolsPlan)| {
-            let mut plan = plan();
+            let mut plan = PoolsPlan::default();
             change(&mut plan);
             plan.validate().is_err()
         };
@@ -146,7 +132,6 @@ mod tests {
         assert!(refused(|plan| plan.repetitions = 0));
         assert!(refused(|plan| plan.capacity_cores = f64::NAN));
         assert!(refused(|plan| plan.capacity_cores = 1.0));
-        assert!(refused(|plan| plan.thread_perf.clear()));
-        assert!(refused(|plan| plan.turn_ms = 0));
+        assert!(refused(|plan| plan.run_ms = 0));
     }
 }

@@ -8,7 +8,8 @@ use std::fmt::Write;
 /// The table, for people.
 pub fn render(document: &Document) -> String {
     let mut text = format!(
-        "{}\nTwo pools of {} cores each; threadPerf {:?}; median (min … max) of {} repetitions\n\n",
+        "{}\nTwo pools of {} cores each; threadPerf {:.3?}, measured; median (min … max) of {} \
+         repetitions\n\n",
         document.measured.heading(document.emulated_smt),
         document.capacity_cores,
         document.thread_perf,
@@ -36,8 +37,8 @@ pub fn render(document: &Document) -> String {
     );
     document.rows.iter().for_each(|row| ratios(&mut text, row));
     text.push_str(
-        "\nWork is in units of what a core does whose first lane alone works. The pools change cores in \
-         turn.\n",
+        "\nWork is in units of what a core does whose first lane alone works. Processes and \
+         cores change in turn.\n",
     );
     text.push_str(reference::warning(document.measured.units_per_core_s));
     text

@@ -14,7 +14,8 @@ pub struct Document {
     /// The machine; its speed was measured before each run.
     #[serde(flatten)]
     pub measured: Measured,
-    /// Speed of a lane when 1, 2, ... lanes of its core work, as the scheduler was told.
+    /// Speed of a lane when 1, 2, ... lanes of its core work, measured with this work; the scheduler was
+    /// told so.
     pub thread_perf: Vec<f64>,
     /// Entitlement of each pool: cores, or lanes where raw time is charged.
     pub capacity_cores: f64,
@@ -55,7 +56,9 @@ impl Document {
         Ok(Document {
             emulated_smt,
             measured,
-            thread_perf: plan.thread_perf.clone(),
+            thread_perf: runs
+                .first()
+                .map_or(Vec::new(), |run| run.thread_perf.clone()),
             capacity_cores: plan.capacity_cores,
             repetitions: plan.repetitions,
             rows: rows.ok_or_else(|| Error::Incomplete("a figure is not a number".into()))?,
@@ -96,7 +99,6 @@ pub(super) mod tests {
     fn messages() -> (PoolsPlan, Vec<Message>) {
         let plan = PoolsPlan {
             repetitions: 2,
-            thread_perf: vec![1.0, 0.5],
             ..PoolsPlan::default()
         };
         let mut messages = vec![Message::Machine(MachineFacts {
@@ -118,6 +120,7 @@ pub(super) mod tests {
                 messages.push(Message::Run(Run {
                     setup,
                     repetition,
+                    thread_perf: vec![1.0, 0.5],
                     alone: pool(0.4, 0.4),
                     sharing: pool(lanes, work),
                 }));
