@@ -12,7 +12,7 @@ multiples of its 99th percentile alone. Sidelane lets batch stay beside requests
 allows. Printed are the latency, how often the objective was kept, and what batch got. Then the load
 doubles for a while, which is drawn. Where two lanes do no more than one (threadPerf 1, 1/2, as by
 default), batch cannot gain, whatever the objective: what it does beside a request delays that by as
-much. Emulating faster lanes takes more CPUs of the host.";
+much.";
 
 const EXAMPLES: &str = "Examples:
   sidelane demo objective                            about fifteen minutes

@@ -8,11 +8,11 @@ use std::fmt::Write;
 /// The table, for people.
 pub fn render(document: &Document) -> String {
     let mut text = format!(
-        "{}\nTwo pools of {} cores each; threadPerf {:.3?}, measured; median (min … max) of {} \
+        "{}\nthreadPerf {:.3?}, measured with this work\nTwo pools of {} cores each; median (min … max) of {} \
          repetitions\n\n",
         document.measured.heading(document.emulated_smt),
-        document.capacity_cores,
         document.thread_perf,
+        document.capacity_cores,
         document.repetitions
     );
     let _ = writeln!(text, "{:18}{:9}{:23} work, cores", "", "pool", "lanes used");
