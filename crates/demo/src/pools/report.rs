@@ -37,8 +37,8 @@ pub fn render(document: &Document) -> String {
     );
     document.rows.iter().for_each(|row| ratios(&mut text, row));
     text.push_str(
-        "\nWork is in units of what a core does whose first lane alone works. Processes and \
-         cores change in turn.\n",
+        "\nWork: in units of what a core does whose first lane alone works. Processes and cores change in \
+         turn.\n",
     );
     text.push_str(reference::warning(document.measured.units_per_core_s));
     text
