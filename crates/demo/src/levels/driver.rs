@@ -112,7 +112,7 @@ impl<'a> Driver<'a> {
             Level::Controlled => Some(Controller::start(
                 &self.sidelane,
                 setup,
-                &self.plan.control,
+                &self.plan.control_arguments(),
             )?),
         };
         std::thread::sleep(SETTLE);

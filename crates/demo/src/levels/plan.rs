@@ -22,7 +22,7 @@ pub struct LevelsPlan {
     pub settle_ms: u64,
     /// Mean demand of a request, ms of a whole core.
     pub mean_demand_ms: f64,
-    /// Arguments of `sidelane control`.
+    /// Arguments more for `sidelane control`.
     pub control: Vec<String>,
 }
 
@@ -78,14 +78,40 @@ impl Default for LevelsPlan {
             plateaus: [0.1, 0.6, 0.1].map(plateau).to_vec(),
             settle_ms: 5_000,
             mean_demand_ms: 8.0,
-            control: ["--interval", "0.5", "--window", "3", "--dwell", "1"]
-                .map(String::from)
-                .to_vec(),
+            control: Vec::new(),
         }
     }
 }
 
+/// The least interval of the controller, s.
+const INTERVAL_S: f64 = 0.5;
+/// So many requests' demands last an interval at least: else its load says little.
+const DEMANDS: f64 = 20.0;
+/// Intervals in a window.
+const INTERVALS: f64 = 6.0;
+
 impl LevelsPlan {
+    /// Length of the controller's interval, s.
+    fn interval_s(&self) -> f64 {
+        INTERVAL_S.max(DEMANDS * self.mean_demand_ms / 1000.0)
+    }
+
+    /// Arguments of `sidelane control`: its times are as short as the requests allow, instead of minutes.
+    pub(super) fn control_arguments(&self) -> Vec<String> {
+        let interval_s = self.interval_s();
+        let times = [
+            ("--interval", interval_s),
+            ("--window", INTERVALS * interval_s),
+            ("--dwell", 2.0 * interval_s),
+        ];
+        let times = times.map(|(name, s)| [name.to_owned(), s.to_string()]);
+        times
+            .into_iter()
+            .flatten()
+            .chain(self.control.clone())
+            .collect()
+    }
+
     /// Setups of a machine with so many lanes a core, in an order that rotates with each repetition.
     pub fn setups(&self, lanes: usize, repetition: u32) -> Vec<Setup> {
         let levels = || (1..=lanes).map(Level::Fixed).chain([Level::Controlled]);
@@ -117,6 +143,15 @@ impl Experiment for LevelsPlan {
         }
         if !(self.mean_demand_ms > 0.0 && self.mean_demand_ms <= 10_000.0) {
             return wrong(format!("a mean demand of {} ms", self.mean_demand_ms));
+        }
+        let window_s = INTERVALS * self.interval_s();
+        if (self.settle_ms as f64) < window_s * 1000.0 {
+            return wrong(format!(
+                "{} s of each plateau do not count, but the controller looks back {window_s} s, for requests of \
+                 {} ms; give a longer --settle",
+                self.settle_ms as f64 / 1000.0,
+                self.mean_demand_ms
+            ));
         }
         Ok(())
     }
@@ -157,6 +192,24 @@ mod tests {
     }
 
     #[test]
+    fn the_controller_looks_at_many_requests() {
+        let mut plan = LevelsPlan::default();
+        let short = ["--interval", "0.5", "--window", "3", "--dwell", "1"];
+        assert_eq!(plan.control_arguments(), short);
+        (plan.mean_demand_ms, plan.control) = (100.0, vec!["--published".into()]);
+        let long = [
+            "--interval",
+            "2",
+            "--window",
+            "12",
+            "--dwell",
+            "4",
+            "--published",
+        ];
+        assert_eq!(plan.control_arguments(), long);
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         let refused = |change: fn(&mut LevelsPlan)| {
             let mut plan = LevelsPlan::default();
@@ -167,6 +220,8 @@ mod tests {
         assert!(refused(|plan| plan.plateaus.clear()));
         assert!(refused(|plan| plan.plateaus[1].load = f64::NAN));
         assert!(refused(|plan| plan.settle_ms = 60_000));
+        assert!(refused(|plan| plan.settle_ms = 2_900));
+        assert!(refused(|plan| plan.mean_demand_ms = 100.0));
         assert!(refused(|plan| plan.mean_demand_ms = 0.0));
         assert!(refused(|plan| plan.repetitions = 0));
     }
