@@ -52,7 +52,7 @@ fn a_budget_gives_batch_more_than_none_and_less_than_no_limit_also_while_it_chan
     let fixed = batch_lanes(fixed);
     let off = batch_lanes_tuned(&["--borrow", "off"]);
     let none = batch_lanes_tuned(&["--borrow", "borrow-idle"]);
-    let dynamic = batch_lanes_tuned(&["--borrow", "dynamic", "--budget-ms", "30"]);
+    let dynamic = batch_lanes_tuned(&["--borrow", "dynamic", "--budget", "30"]);
     // 50 of 200 ms is a quarter of a sibling lane, 30 ms last for half of it; the host is noisy
     for (name, budget) in [("fixed", fixed), ("dynamic", dynamic)] {
         let share = (budget - none) / (off - none);
@@ -61,7 +61,7 @@ fn a_budget_gives_batch_more_than_none_and_less_than_no_limit_also_while_it_chan
             "{name}: batch got {share:.2} of what is lost by closing cores"
         );
     }
-    let endless = ["tune", "--borrow", "fixed", "--budget-ms", "0"];
+    let endless = ["tune", "--borrow", "fixed", "--budget", "0"];
     assert!(!sidelane(&endless).status.success());
     assert!(scheduler.stop().success(), "ejected");
 }
