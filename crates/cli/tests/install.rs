@@ -65,12 +65,10 @@ fn a_program_finds_the_installed_library_and_all_goes_again() {
     install(&built.path().join("sidelane"), to.path());
     let usr = to.path().join("usr");
     assert!(usr.join("share/man/man1/sidelane.1").is_file());
-    let unit = usr.join("lib/systemd/system/sidelane-control.service");
-    assert!(
-        fs::read_to_string(unit)
-            .unwrap()
-            .contains("=/usr/bin/sidelane")
-    );
+    for unit in ["sidelane.service", "sidelane-control.service"] {
+        let unit = fs::read_to_string(usr.join("lib/systemd/system").join(unit)).unwrap();
+        assert!(unit.contains("=/usr/bin/sidelane") && !unit.contains("@bindir@"));
+    }
 
     let source = to.path().join("probe.c");
     let text = "#include <sidelane.h>\nint main(void) { return sidelane_critical_beside(); }\n";

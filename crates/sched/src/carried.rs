@@ -3,6 +3,7 @@
 //! When lanes come or go the kernel asks for the scheduler to be loaded again. What an operator or
 //! `sidelane control` changed meanwhile stays, and what became of objectives is not learnt anew.
 
+use crate::Config;
 use crate::Error;
 use crate::bpf::{bytes_of, from_bytes, intf, zeroed};
 use crate::loader::load_error;
@@ -10,7 +11,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use std::collections::BTreeMap;
 
 /// Kept from one attachment to the next.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Carried {
     smt_level: Option<u32>,
     budget: Option<intf::budget>,
@@ -52,6 +53,33 @@ impl Carried {
         fresh.thread_perf = self.thread_perf.unwrap_or(fresh.thread_perf);
         fresh.trace = self.trace.unwrap_or(fresh.trace);
         fresh.vertical = self.vertical.unwrap_or(fresh.vertical);
+    }
+
+    /// Forgets what a changed configuration says anew.
+    pub fn give_way(&mut self, before: &Config, after: &Config) {
+        let lanes = intf::limits_MAX_LANES_PER_CORE; // whatever it is, for both
+        let [old, new] = [before, after].map(|config| config.scheduler.to_settings(lanes));
+        if old.smt_level != new.smt_level {
+            self.smt_level = None;
+        }
+        if bytes_of(&old.budget) != bytes_of(&new.budget) {
+            self.budget = None;
+        }
+        if old.thread_perf != new.thread_perf {
+            self.thread_perf = None;
+        }
+        if old.trace != new.trace {
+            self.trace = None;
+        }
+        if old.vertical != new.vertical {
+            self.vertical = None;
+        }
+        if before.pools != after.pools {
+            self.pools_ns.clear();
+        }
+        if before.rules != after.rules || bytes_of(&old.budget) != bytes_of(&new.budget) {
+            self.learnt_ns.clear(); // they go by the rules' numbers
+        }
     }
 
     /// Notes the budgets that were learnt: `sidelane_slo`.
@@ -109,5 +137,29 @@ mod tests {
         let mut last = settings(2, 0);
         carried.apply(&mut last);
         assert_eq!((last.smt_level, last.budget.budget_ns), (1, 0));
+    }
+
+    #[test]
+    fn a_changed_configuration_says_anew_only_what_it_changes() {
+        let [before, level, rules] = [
+            "[scheduler]\nsmt_level = 2",
+            "[scheduler]\nsmt_level = 1",
+            "[[rule]]\nclass = \"batch\"\nmatch = \"cgroup:/b\"\n[scheduler]\nsmt_level = 2",
+        ]
+        .map(|text| Config::parse(text).unwrap());
+        let tuned = Carried {
+            smt_level: Some(3),
+            trace: Some(1),
+            learnt_ns: vec![(0, 5)],
+            ..Carried::default()
+        };
+        let kept = |after: &Config| {
+            let mut carried = tuned.clone();
+            carried.give_way(&before, after);
+            (carried.smt_level, carried.trace, carried.learnt_ns.len())
+        };
+        assert_eq!(kept(&before), (Some(3), Some(1), 1));
+        assert_eq!(kept(&level), (None, Some(1), 1));
+        assert_eq!(kept(&rules), (Some(3), Some(1), 0));
     }
 }

@@ -39,7 +39,7 @@ pub use config::Config;
 pub use counters::{NoCounters, UseCounters};
 pub use error::Error;
 pub use exit_reason::ExitReason;
-pub use loader::{Event, run};
+pub use loader::{Event, Requests, run};
 pub use pairing::Pairing;
 pub use polarization::Polarization;
 pub use pool::{Charge, Pool};

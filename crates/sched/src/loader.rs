@@ -3,7 +3,10 @@
 //! Nothing is pinned: when this process ends, however it ends, the kernel drops the
 //! scheduler and its default one takes over.
 
+mod lifecycle;
 mod watch;
+
+pub use lifecycle::{Requests, run};
 
 use crate::bpf::{BpfSkel, BpfSkelBuilder, Plain, bytes_of, from_bytes, intf, zeroed};
 use crate::carried::Carried;
@@ -19,19 +22,14 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel, RingBuffer};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open};
 use sidelane_topology::Topology;
 use std::ffi::CStr;
-use std::fs;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often the loader looks for signals and for new cgroups.
 const POLL: Duration = Duration::from_millis(50);
-/// How often executables named by rules are looked up again.
-const RESOLVE_AGAIN: Duration = Duration::from_secs(1);
-
 /// What happens while the scheduler runs, for whoever tells the operator.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -51,6 +49,12 @@ pub enum Event {
     Degraded(String),
     /// The kernel detached it and asked for a restart; it is being loaded again.
     Restarting(ExitReason),
+    /// The configuration that was read again is another one; it is being loaded.
+    Reloading,
+    /// The configuration that was read again says what the one in force does.
+    Unchanged,
+    /// The configuration was read again and cannot be used; the one in force stays.
+    NotReloaded(String),
 }
 
 impl std::fmt::Display for Event {
@@ -76,36 +80,13 @@ impl std::fmt::Display for Event {
             }
             Event::Degraded(what) => write!(f, "warning: {what}"),
             Event::Restarting(reason) => write!(f, "attaching again: {reason}"),
+            Event::Reloading => write!(f, "attaching again: the configuration has changed"),
+            Event::Unchanged => write!(f, "the configuration is as before: nothing to reload"),
+            Event::NotReloaded(why) => write!(
+                f,
+                "warning: the configuration is not reloaded, what was in force stays: {why}"
+            ),
         }
-    }
-}
-
-/// Runs the scheduler until `stop` is set or the kernel detaches it for good.
-/// Restarts where the kernel asks for it (CPU hotplug, SMT control).
-///
-/// # Errors
-/// What prevented loading, or [`Error::Ejected`].
-pub fn run(
-    config: &Config,
-    stop: &AtomicBool,
-    on_event: &mut dyn FnMut(Event),
-) -> Result<ExitReason, Error> {
-    check_machine()?;
-    prepare_libbpf();
-    let mut carried = Carried::default();
-    loop {
-        let mut object = MaybeUninit::uninit();
-        let mut scheduler = Scheduler::attach(config, &carried, &mut object, on_event)?;
-        let reason = scheduler.serve(stop, on_event)?;
-        scheduler.hand_over(&mut carried);
-        drop(scheduler);
-        if !reason.is_graceful() {
-            return Err(Error::Ejected(reason));
-        }
-        if !reason.asks_for_restart() || stop.load(Ordering::Relaxed) {
-            return Ok(reason);
-        }
-        on_event(Event::Restarting(reason));
     }
 }
 
@@ -113,25 +94,6 @@ pub fn run(
 pub(crate) fn prepare_libbpf() {
     scx_utils::try_set_rlimit_infinity();
     hush_libbpf();
-}
-
-/// Fails early, with a remedy, where loading could not succeed.
-fn check_machine() -> Result<(), Error> {
-    let sched_ext = Path::new("/sys/kernel/sched_ext");
-    if !sched_ext.exists() {
-        return Err(Error::NoSchedExt);
-    }
-    if !nix::unistd::geteuid().is_root() {
-        return Err(Error::NotPrivileged);
-    }
-    let state = fs::read_to_string(sched_ext.join("state")).unwrap_or_default();
-    if state.trim() == "enabled" {
-        let name = fs::read_to_string(sched_ext.join("root/ops")).unwrap_or_default();
-        return Err(Error::OtherScheduler {
-            name: name.trim().to_owned(),
-        });
-    }
-    Ok(())
 }
 
 /// libbpf tells a lot; its warnings are kept for the one error that matters.
@@ -267,29 +229,6 @@ impl<'a> Scheduler<'a> {
 
     fn write_rules(&mut self, rules: &[intf::rule]) -> Result<(), Error> {
         fill(&self.skel.maps.rules, rules)
-    }
-
-    /// Waits; keeps rules current; returns when stopped or detached.
-    fn serve(
-        &mut self,
-        stop: &AtomicBool,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<ExitReason, Error> {
-        let mut resolved = Instant::now();
-        while !stop.load(Ordering::Relaxed) && !self.exited() {
-            self.wait();
-            self.take_cgroup_events(on_event)?;
-            if resolved.elapsed() >= RESOLVE_AGAIN {
-                resolved = Instant::now();
-                self.write_rules(&resolve::table(&self.config.rules)?)?;
-                let scheduler = &self.config.scheduler;
-                if scheduler.cgroup_weights || scheduler.cgroup_quotas {
-                    self.read_cgroups(on_event)?; // they may have changed
-                }
-            }
-        }
-        drop(self.link.take());
-        Ok(self.exit_reason())
     }
 
     fn wait(&self) {

@@ -2,7 +2,8 @@
 
 use super::Format;
 use crate::interrupt;
-use sidelane_sched::{Class, ClassRule, Config, Event, Rule};
+use sd_notify::NotifyState;
+use sidelane_sched::{Class, ClassRule, Config, Error, Event, Requests, Rule};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -20,7 +21,9 @@ batch. Tasks that no rule names are batch if they are SCHED_IDLE, SCHED_BATCH or
 more, else normal. A rule that matches nothing is no error: --check shows what each finds.
 
 Attaching needs root. Ctrl-C and SIGTERM detach the scheduler (exit code 0); the kernel's
-default one takes over. If the kernel ejects the scheduler, the exit code is 1.";
+default one takes over. If the kernel ejects the scheduler, the exit code is 1. SIGHUP reads the
+configuration again, unless this runs in a terminal: if it can be used and is another one, the
+scheduler is attached anew; what was tuned stays where the file says what it said.";
 
 /// Attach the scheduler and keep it until stopped (Ctrl-C); needs root.
 #[derive(clap::Args)]
@@ -52,35 +55,52 @@ pub struct Args {
 
 /// Runs `sidelane run`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut config = match &args.config {
-        Some(path) => Config::read(path)?,
-        None => Config::default(),
-    };
-    let classes = [
-        (Class::Critical, args.critical),
-        (Class::Normal, args.normal),
-        (Class::Batch, args.batch),
-    ];
-    let flags = classes.into_iter().flat_map(|(class, rules)| {
-        rules
-            .into_iter()
-            .map(move |rule| ClassRule::new(class, rule))
-    });
-    config.rules.splice(0..0, flags);
-    if let Some(thread_perf) = args.thread_perf {
-        config.scheduler.set_thread_perf(thread_perf)?;
-    }
     if args.check {
-        let check = sidelane_sched::check(&config, Path::new("/"))?;
+        let check = sidelane_sched::check(&args.config()?, Path::new("/"))?;
         args.format.print(|| check.to_string(), &check)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let stop = interrupt::flag()?;
-    let reason = sidelane_sched::run(&config, stop, &mut |event| tell(&event))?;
+    let signals = interrupt::signals()?;
+    let requests = Requests {
+        stop: &signals.stop,
+        reload: &signals.hangup,
+    };
+    let reason = sidelane_sched::run(&mut || args.config(), &requests, &mut |event| tell(&event))?;
     eprintln!("sidelane: detached: {reason}");
     Ok(ExitCode::SUCCESS)
 }
 
+impl Args {
+    /// What the file says now, and the flags.
+    fn config(&self) -> Result<Config, Error> {
+        let mut config = match &self.config {
+            Some(path) => Config::read(path)?,
+            None => Config::default(),
+        };
+        let classes = [
+            (Class::Critical, &self.critical),
+            (Class::Normal, &self.normal),
+            (Class::Batch, &self.batch),
+        ];
+        let flags = classes.into_iter().flat_map(|(class, rules)| {
+            let rules = rules.iter().cloned();
+            rules.map(move |rule| ClassRule::new(class, rule))
+        });
+        config.rules.splice(0..0, flags);
+        if let Some(thread_perf) = &self.thread_perf {
+            config.scheduler.set_thread_perf(thread_perf.clone())?;
+        }
+        Ok(config)
+    }
+}
+
 fn tell(event: &Event) {
     eprintln!("sidelane: {event}");
+    let text = event.to_string();
+    let mut states = vec![NotifyState::Status(&text)];
+    if let Event::Attached { .. } = event {
+        states.push(NotifyState::Ready);
+    }
+    // without a service manager nobody is told
+    let _ = sd_notify::notify(&states);
 }

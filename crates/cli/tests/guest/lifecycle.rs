@@ -140,6 +140,37 @@ fn a_malformed_configuration_changes_nothing() {
 
 #[test]
 #[ignore = "runs in the test bed"]
+fn a_hangup_has_the_configuration_read_again() {
+    let file = "/run/reread.toml";
+    fs::write(file, "[scheduler]\nslice_ms = 5\n").unwrap();
+    let mut scheduler = Scheduler::attach(&["--config", file]);
+    let load = load_every_lane();
+    assert!(sidelane(&["tune", "--trace", "on"]).status.success());
+    let hang_up = |scheduler: &mut Scheduler, text: &str, said: &str| {
+        fs::write(file, text).unwrap();
+        signal(scheduler.pid(), "HUP");
+        scheduler.await_line(said);
+    };
+    hang_up(&mut scheduler, "[scheduler]\nslice_ms = 5.0\n", "as before");
+    let wrong = "[scheduler]\nslice_ms = -1\n";
+    hang_up(&mut scheduler, wrong, "slice_ms");
+    let nobody = "[[rule]]\nclass = \"batch\"\nmatch = \"user:nobody-of-that-name\"\n";
+    hang_up(&mut scheduler, nobody, "nobody-of-that-name");
+    assert!(attached(), "it was detached for a mistake");
+
+    let other =
+        "[[rule]]\nclass = \"batch\"\nmatch = \"cgroup:/batch\"\n[scheduler]\nretain = true\n";
+    hang_up(&mut scheduler, other, "attaching again");
+    scheduler.await_line("1 class rules");
+    progresses(&load);
+    let tuned = sidelane(&["tune", "--format", "json"]).stdout;
+    let tuned: serde_json::Value = serde_json::from_slice(&tuned).unwrap();
+    assert_eq!(tuned["trace"], true, "the file does not say so: {tuned}");
+    assert!(scheduler.stop().success());
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
 fn a_second_scheduler_is_refused_by_name() {
     let scheduler = Scheduler::attach(&RULES);
     let output = sidelane(&["run"]);

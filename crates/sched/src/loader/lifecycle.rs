@@ -1,0 +1,175 @@
+//! From attachment to attachment: CPU hotplug, a configuration that is read again, the end.
+
+use super::{Event, Scheduler, prepare_libbpf};
+use crate::carried::Carried;
+use crate::config::Config;
+use crate::layout::Layout;
+use crate::pool_table::PoolTable;
+use crate::resolve;
+use crate::{Error, ExitReason};
+use sidelane_topology::Topology;
+use std::fs;
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often executables named by rules are looked up again.
+const RESOLVE_AGAIN: Duration = Duration::from_secs(1);
+
+/// What is asked of a running scheduler.
+pub struct Requests<'a> {
+    /// Detach and end.
+    pub stop: &'a AtomicBool,
+    /// Read the configuration again.
+    pub reload: &'a AtomicBool,
+}
+
+impl Requests<'_> {
+    fn stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// How an attachment ended.
+enum Ended {
+    /// It could not begin.
+    NotAttached(Error),
+    Detached(ExitReason),
+    /// For another configuration.
+    Changed(Config),
+}
+
+/// Runs the scheduler as `read` says until it is asked to stop or the kernel detaches it for good. Attaches
+/// it again where the kernel asks for it (CPU hotplug, SMT control), and when `read` is asked
+/// again and says something else.
+///
+/// # Errors
+/// What prevented loading, or [`Error::Ejected`]. A configuration that is read later is no error: without a mistake or not,
+/// the one in force stays until another one works.
+pub fn run(
+    read: &mut dyn FnMut() -> Result<Config, Error>,
+    requests: &Requests,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<ExitReason, Error> {
+    let mut config = read()?;
+    check_machine()?;
+    prepare_libbpf();
+    let mut carried = Carried::default();
+    let mut before = None;
+    loop {
+        let ended = Scheduler::live(&config, &mut carried, read, requests, on_event)?;
+        match (ended, before.take()) {
+            (Ended::NotAttached(error), None) => return Err(error),
+            (Ended::NotAttached(error), Some(kept)) => {
+                on_event(Event::NotReloaded(error.to_string()));
+                (config, carried) = kept;
+            }
+            (Ended::Changed(changed), _) => {
+                on_event(Event::Reloading);
+                let kept = carried.clone();
+                carried.give_way(&config, &changed);
+                before = Some((std::mem::replace(&mut config, changed), kept));
+            }
+            (Ended::Detached(reason), _) if !reason.is_graceful() => {
+                return Err(Error::Ejected(reason));
+            }
+            (Ended::Detached(reason), _) if !reason.asks_for_restart() || requests.stop() => {
+                return Ok(reason);
+            }
+            (Ended::Detached(reason), _) => on_event(Event::Restarting(reason)),
+        }
+    }
+}
+
+/// Fails early, with a remedy, where loading could not succeed.
+fn check_machine() -> Result<(), Error> {
+    let sched_ext = Path::new("/sys/kernel/sched_ext");
+    if !sched_ext.exists() {
+        return Err(Error::NoSchedExt);
+    }
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Error::NotPrivileged);
+    }
+    let state = fs::read_to_string(sched_ext.join("state")).unwrap_or_default();
+    if state.trim() == "enabled" {
+        let name = fs::read_to_string(sched_ext.join("root/ops")).unwrap_or_default();
+        return Err(Error::OtherScheduler {
+            name: name.trim().to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Looks up and counts everything that a configuration names, without loading anything.
+fn check_usable(config: &Config) -> Result<(), Error> {
+    let layout = Layout::new(&Topology::read(Path::new("/"))?)?;
+    resolve::table(&config.rules)?;
+    let quotas = config.scheduler.cgroup_quotas;
+    PoolTable::new(&config.pools, layout.capacity(), quotas).map(drop)
+}
+
+impl Scheduler<'_> {
+    /// An attachment from beginning to end; `carried` goes in and comes out.
+    fn live(
+        config: &Config,
+        carried: &mut Carried,
+        read: &mut dyn FnMut() -> Result<Config, Error>,
+        requests: &Requests,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Ended, Error> {
+        let mut object = MaybeUninit::uninit();
+        let mut scheduler = match Scheduler::attach(config, carried, &mut object, on_event) {
+            Ok(scheduler) => scheduler,
+            Err(error) => return Ok(Ended::NotAttached(error)),
+        };
+        let ended = scheduler.serve(read, requests, on_event)?;
+        scheduler.hand_over(carried);
+        Ok(ended)
+    }
+
+    /// Waits; keeps rules current; returns when stopped, detached, or differently configured.
+    fn serve(
+        &mut self,
+        read: &mut dyn FnMut() -> Result<Config, Error>,
+        requests: &Requests,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Ended, Error> {
+        let mut resolved = Instant::now();
+        while !requests.stop() && !self.exited() {
+            self.wait();
+            self.take_cgroup_events(on_event)?;
+            if resolved.elapsed() >= RESOLVE_AGAIN {
+                resolved = Instant::now();
+                self.write_rules(&resolve::table(&self.config.rules)?)?;
+                let scheduler = &self.config.scheduler;
+                if scheduler.cgroup_weights || scheduler.cgroup_quotas {
+                    self.read_cgroups(on_event)?; // they may have changed
+                }
+            }
+            if requests.reload.swap(false, Ordering::Relaxed)
+                && let Some(changed) = self.changed(read, on_event)
+            {
+                drop(self.link.take());
+                return Ok(Ended::Changed(changed));
+            }
+        }
+        drop(self.link.take());
+        Ok(Ended::Detached(self.exit_reason()))
+    }
+
+    /// The configuration as it is now, if it can be used and is not the one in force.
+    fn changed(
+        &self,
+        read: &mut dyn FnMut() -> Result<Config, Error>,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Option<Config> {
+        let config = read().and_then(|config| check_usable(&config).map(|()| config));
+        match config {
+            Ok(config) if config == *self.config => on_event(Event::Unchanged),
+            Ok(config) => return Some(config),
+            Err(error) => on_event(Event::NotReloaded(error.to_string())),
+        }
+        None
+    }
+}
