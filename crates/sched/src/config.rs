@@ -401,6 +401,7 @@ impl SchedulerConfig {
             retain_start_ns: ns(self.retention.start_ms),
             retain_min_ns: ns(self.retention.min_ms),
             retain_max_ns: ns(self.retention.max_ms),
+            retain_switches_ns: ns(self.retention.switches_ms),
             retain_period_ns: ns(self.retention.period_ms),
             vertical: self.polarization.native(),
             nr_pools: 0, // counts pools

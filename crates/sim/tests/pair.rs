@@ -52,10 +52,14 @@ struct Mix {
 
 impl Mix {
     fn new(cores: u32, mode: Mode, nr_io: usize, nr_cpu: usize) -> Mix {
+        Mix::with(cores, &mode.settings(), nr_io, nr_cpu)
+    }
+
+    fn with(cores: u32, settings: &Settings, nr_io: usize, nr_cpu: usize) -> Mix {
         let topology = Topology::regular(&Regular::one_package(cores, 2)).unwrap();
         let speeds = Interference::ThreadPerf(vec![1.0, 0.6]);
         let machine = Machine::new(&topology, speeds, Costs::default()).unwrap();
-        let mut sim = Simulation::new(machine, &Kind::Sidelane(mode.settings())).unwrap();
+        let mut sim = Simulation::new(machine, &Kind::Sidelane(settings.clone())).unwrap();
         let mut create = |name: &str, count: usize| -> Vec<TaskId> {
             let spec = TaskSpec::new(name, Class::Normal);
             (0..count).map(|_| sim.create(&spec).unwrap()).collect()
@@ -270,4 +274,30 @@ fn those_that_hardly_run_do_not_crowd_out_those_that_do_io() {
     println!("requests and computation without daemons {without:?}, with {with:?}");
     assert!(with.0 as f64 > 0.9 * without.0 as f64);
     assert!(with.1 > 0.9 * without.1);
+}
+
+#[test]
+fn while_computation_waits_a_lane_is_held_for_no_longer_than_it_pays() {
+    let run = |switches_ns, thread_perf: [f64; 2]| {
+        let settings = Settings {
+            retention: Some(Retention {
+                period_ns: 0, // the time-out stays
+                switches_ns,
+                ..Retention::default()
+            }),
+            thread_perf: thread_perf.to_vec(),
+            ..Mode::Pair.settings()
+        };
+        let mut mix = Mix::with(4, &settings, 8, 8);
+        let (requests, work_ms) = mix.measure(500 * MS, 2500 * MS);
+        let waited_ms = mix.sim.counters().held_waited_ns / MS;
+        println!("{switches_ns} ns, {thread_perf:?}: {requests}, {work_ms} ms, {waited_ms} ms");
+        (requests, work_ms, waited_ms)
+    };
+    let (unpaid, paid) = (run(100 * MS, [1.0, 0.6]), run(50_000, [1.0, 0.6]));
+    assert!(paid.2 * 2 < unpaid.2, "held while others waited");
+    assert!(paid.0 as f64 > 0.98 * unpaid.0 as f64, "requests");
+    assert!(paid.1 > 1.02 * unpaid.1, "computation");
+    // of a second lane that adds nothing nobody misses anything
+    assert_eq!(run(50_000, [1.0, 0.5]), run(100 * MS, [1.0, 0.5]));
 }

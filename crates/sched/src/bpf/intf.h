@@ -302,6 +302,7 @@ struct settings {
 	u64 retain_start_ns; /* the time-out, to begin with */
 	u64 retain_min_ns;
 	u64 retain_max_ns;
+	u64 retain_switches_ns; /* what two switches cost, as time of a lane alone on its core */
 	u64 retain_period_ns; /* after so long it may change; 0: it never does */
 	u64 pair_period_ns; /* so often it is looked who is I/O-bound */
 	u64 steal_patience_ns; /* 0: barriers are the same at any load (vector.bpf.h) */

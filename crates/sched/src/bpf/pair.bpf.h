@@ -6,8 +6,8 @@
  * or both compute at half speed; and who comes back from a device waits for slices to end.
  *
  * Monitor: each normal task has a retention rate, the share of a period, but for the time that it
- * waited for a lane, that it slept while its lane could have been held for it: each sleep up to the
- * time-out of the core. Also of tasks that seldom come back in time: what they wait for may itself
+ * waited for a lane, that it slept while its lane could have been held for it: each sleep up to
+ * settings.retain_max_ns, whatever the time-out of the core is now. Also of tasks that seldom come back in time: what they wait for may itself
  * wait for slices to end, until both are known as I/O-bound. A moving average; it is brought up to
  * date at the first event of each period.
  *
@@ -79,16 +79,15 @@ static __always_inline u32 pair_lane_side(const struct core_ctx *core, s32 cpu)
 /* @tctx woke: its lane could have been held for it for some of its sleep. */
 static __always_inline void pair_woke(struct task_ctx *tctx, u64 now_ns)
 {
-	struct core_ctx *core = core_ctx(tctx->core);
 	u64 slept_ns;
 
-	if (!fixed.pair || !core || !tctx->slept_ns || now_ns <= tctx->slept_ns)
+	if (!fixed.pair || !tctx->slept_ns || now_ns <= tctx->slept_ns)
 		return;
 	slept_ns = now_ns - tctx->slept_ns;
-	if (slept_ns < core->retain.now_ns)
+	if (slept_ns < settings.retain_max_ns)
 		tctx->rate_held_ns += slept_ns;
 	else
-		tctx->rate_held_ns += core->retain.now_ns;
+		tctx->rate_held_ns += settings.retain_max_ns;
 	tctx->holds++;
 }
 

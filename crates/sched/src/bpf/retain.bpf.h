@@ -12,6 +12,10 @@
  * normal work waits for the core, nothing is held beyond the slice. Critical work takes a held lane like an idle one, who waits beyond the
  * starvation bound does too, and a held lane does not count for the SMT level.
  *
+ * On the I/O lane of a core with sides (pair.bpf.h) computation that waits would make room at once: there a hold saves
+ * two switches and nothing else. While some waits, it ends when what the lane would have added to its core
+ * (threadPerf) is worth as much as these (settings.retain_switches_ns).
+ *
  * T follows Algorithm 1, a core at a time: for a period it is a tenth longer; if both the work of other
  * tasks (run time x speed of the lane) and the number of times that a task came back to its held lane are more
  * than in the period before, it stays so; else it is measured anew and a tenth less is tried. A group
@@ -23,7 +27,7 @@
  *
  * Source: vSMT-IO (USENIX ATC 2020), 4.2: long-term context retention, Algorithm 1. There the guest holds
  * the lane by MWAIT, so that the virtual CPU does not even leave; here the host's lane idles, and the
- * hypervisor's thread sleeps. There every halt is retained; here only of tasks that mostly come back in time.
+ * hypervisor's thread sleeps. There every halt is retained; here only of tasks that mostly come back in time, and no longer than it pays.
  * Speed-ups there are means over virtual CPUs, from instructions a cycle; here over a core's time.
  */
 #ifndef SIDELANE_RETAIN_BPF_H
@@ -41,6 +45,8 @@
 #define RETURNS_WEIGHT 8 /* earlier ones together weigh 7 of 8 */
 /* So often it is looked whether any normal task woke; for so long nothing is held after the last one. */
 #define RETAIN_REST_NS 20000000ULL
+/* What a second lane adds to its core where threadPerf is not known: by 1, 0.6. */
+#define RETAIN_ADDS_TYPICAL (SPEED_ONE / 5)
 
 /* Is the lane held for somebody? */
 static __always_inline bool lane_held(const struct lane_ctx *lane, u64 now_ns)
@@ -60,6 +66,33 @@ static __always_inline void retain_woke(struct task_ctx *tctx, u64 now_ns)
 	tctx->returns = (tctx->returns * (RETURNS_WEIGHT - 1) + soon) / RETURNS_WEIGHT;
 }
 
+/*
+ * What @busy lanes of a core and one more do beyond what the former do alone, of SPEED_ONE; as is typical
+ * where it is not known.
+ */
+static __always_inline u64 retain_adds(u32 busy)
+{
+	u32 with = settings.thread_perf[BOUNDED(busy, MAX_LANES_PER_CORE)];
+	u32 alone = busy ? settings.thread_perf[BOUNDED(busy - 1, MAX_LANES_PER_CORE)] : 0;
+
+	if (!with)
+		return RETAIN_ADDS_TYPICAL;
+	return with * (busy + 1) > alone * busy ? with * (busy + 1) - alone * busy : 0;
+}
+
+/* So long @lane, beside which the others run, is held at most for what two switches cost. */
+static __always_inline u64 retain_paid_ns(const struct lane_ctx *lane, u64 timeout_ns)
+{
+	u32 busy = lanes_busy(lane->core);
+	u64 adds = retain_adds(busy ? busy - 1 : 0); /* this lane still counts */
+	u64 paid_ns = settings.retain_switches_ns * SPEED_ONE / (adds ? adds : 1);
+
+	/* as seldom as the timer rings */
+	if (paid_ns < settings.retain_min_ns)
+		paid_ns = settings.retain_min_ns;
+	return paid_ns < timeout_ns ? paid_ns : timeout_ns;
+}
+
 /* @p sleeps on @lane, which is held for it if it is expected back. */
 static __always_inline void retain_begin(struct task_struct *p, struct task_ctx *tctx,
 					 struct lane_ctx *lane, u64 now_ns)
@@ -75,10 +108,12 @@ static __always_inline void retain_begin(struct task_struct *p, struct task_ctx 
 	if (vector_waiting(lane->core, CLASS_NORMAL) && timeout_ns > p->scx.slice &&
 	    !pair_may_extend(core, scx_bpf_task_cpu(p)))
 		timeout_ns = p->scx.slice;
+	lane->held_waited = waits_for(lane);
+	if (lane->held_waited && pair_may_extend(core, scx_bpf_task_cpu(p)))
+		timeout_ns = retain_paid_ns(lane, timeout_ns);
 	if (!timeout_ns)
 		return;
 	tctx->held_slice_ns = p->scx.slice;
-	lane->held_waited = waits_for(lane);
 	lane->held_until_ns = now_ns + timeout_ns;
 	lane->held_ns = now_ns;
 	/* a full barrier: the timer that rings seldom from now on sees this, or we that */

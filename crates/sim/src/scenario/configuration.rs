@@ -3,15 +3,13 @@
 use super::Configuration;
 use super::control::control;
 use super::error::Result;
+use super::io_bound::io_bound;
 use super::limits::{Limits, MS, time_ns};
 use super::pools;
 use super::reader::{Section, Shape, Value, alternatives, similar};
 use super::workload::{Context, name};
 use crate::simulation::Kind;
-use crate::{
-    Baseline, Behaviour, Budget, Charge, Interference, Machine, Pairing, Retention, Settings,
-    Workload,
-};
+use crate::{Baseline, Behaviour, Budget, Charge, Interference, Machine, Settings, Workload};
 use sidelane_model::Objective;
 
 const SETTING_KEYS: &[&str] = &[
@@ -32,7 +30,9 @@ const SETTING_KEYS: &[&str] = &[
     "keep_slice",
     "steal_patience_ms",
     "retain",
+    "retention",
     "pair",
+    "pairing",
     "pool_charge",
 ];
 /// Most lanes of a core that `smt` can leave.
@@ -69,7 +69,9 @@ pub(super) const CONFIGURATION: Shape = Shape {
         ("keep_slice", IN_SETTINGS),
         ("steal_patience_ms", IN_SETTINGS),
         ("retain", IN_SETTINGS),
+        ("retention", IN_SETTINGS),
         ("pair", IN_SETTINGS),
+        ("pairing", IN_SETTINGS),
         ("pool_charge", IN_SETTINGS),
     ],
 };
@@ -219,9 +221,7 @@ fn settings(value: Value, context: &Context, there: &Machine) -> Result<Settings
             "starvation_bound_ms" => settings.starvation_bound_ns = time(10.0, 10_000.0)?,
             "overdue_slice_ms" => settings.overdue_slice_ns = time(0.1, 100.0)?,
             "borrow" | "budget_ms" | "objective" => {} // together, above
-            "retain" => settings.retention = value.boolean()?.then(Retention::default),
-            "pair" => settings.pairing = value.boolean()?.then(Pairing::default),
-            "pool_charge" => {} // below
+            "retain" | "retention" | "pair" | "pairing" | "pool_charge" => {} // below
             "keep_slice" => settings.keep_slice = value.boolean()?,
             "steal_patience_ms" => settings.steal_patience_ns = time(0.0, 1000.0)?,
             "polarization" => {
@@ -237,13 +237,7 @@ fn settings(value: Value, context: &Context, there: &Machine) -> Result<Settings
             _ => settings.smt_level = Some(value.integer(0..=u32::MAX)?).filter(|level| *level > 0),
         }
     }
-    if let (Some(value), Some(_), None) =
-        (section.get("pair"), &settings.pairing, &settings.retention)
-    {
-        return Err(value.error(
-            "pair = true needs retain = true: tasks are paired by how long lanes are held for them",
-        ));
-    }
+    (settings.retention, settings.pairing) = io_bound(&section)?;
     let charge = section.get("pool_charge").map(pools::charge).transpose()?;
     Ok(with_pools(settings, context, there, charge))
 }

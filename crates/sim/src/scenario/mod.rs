@@ -6,6 +6,7 @@ mod control;
 mod cores;
 mod distribution;
 mod error;
+mod io_bound;
 mod limits;
 mod machine;
 mod parse;

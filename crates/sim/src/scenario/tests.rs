@@ -418,7 +418,8 @@ fn configurations_choose_workloads() {
     let more = "[[workload]]\nname = \"batch\"\nclass = \"batch\"\nbatch.tasks = 2\n\
                 [[configuration]]\nscheduler = \"fifo\"\nonly = [\"batch\"]\n\
                 [[configuration]]\nscheduler = \"sidelane\"\nwithout = []\nsettings.smt_level = 1\n\
-                settings.promote = false\nsettings.retain = true\nsettings.pair = true\n";
+                settings.promote = false\nsettings.retain = true\nsettings.pair = true\n\
+                settings.retention = { start_ms = 1, period_ms = 0 }\nsettings.pairing.uniform = 0\n";
     let scenario = parse(&format!("{SMALL}{more}"));
     let [fifo, sidelane] = &scenario.configurations[..] else {
         panic!("{:?}", scenario.configurations)
@@ -430,10 +431,55 @@ fn configurations_choose_workloads() {
     let settings = Settings {
         smt_level: Some(1),
         promote: false,
-        retention: Some(Retention::default()),
-        pairing: Some(Pairing::default()),
+        retention: Some(Retention {
+            start_ns: 1_000_000,
+            period_ns: 0,
+            ..Retention::default()
+        }),
+        pairing: Some(Pairing {
+            uniform: 0.0,
+            ..Pairing::default()
+        }),
         ..Settings::default()
     };
     assert_eq!(sidelane.scheduler, Kind::Sidelane(settings));
     assert_eq!(sidelane.workloads, [0, 1]);
+}
+
+#[test]
+fn retention_that_cannot_be_is_refused() {
+    let refused = |settings: &str| {
+        let text = format!("{SMALL}[[configuration]]\nscheduler = \"sidelane\"\n{settings}\n");
+        let read = |_: &str| Err(std::io::Error::other("none"));
+        Scenario::parse_with(&text, "t.toml", &read)
+            .map(drop)
+            .unwrap_err()
+            .to_string()
+    };
+    for (settings, said) in [
+        ("settings.retention.start_ms = 1", "retain = true"),
+        ("settings.pair = true", "needs retain"),
+        (
+            "settings = { retain = true, retention.max_ms = 1 }",
+            "between min_ms",
+        ),
+        (
+            "settings = { retain = true, retention.period_ms = 1 }",
+            "20",
+        ),
+        (
+            "settings = { retain = true, retention.timeout_ms = 1 }",
+            "timeout_ms",
+        ),
+        (
+            "settings = { retain = true, pairing.uniform = 0.1 }",
+            "pair = true",
+        ),
+    ] {
+        let error = refused(settings);
+        assert!(
+            error.contains(said) && error.contains("t.toml:"),
+            "{settings}: {error}"
+        );
+    }
 }

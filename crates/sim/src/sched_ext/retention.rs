@@ -14,6 +14,8 @@ pub struct Retention {
     pub max_ns: u64,
     /// After so long it may change; 0: it never does.
     pub period_ns: u64,
+    /// What switching to another task and back costs.
+    pub switches_ns: u64,
 }
 
 impl Default for Retention {
@@ -23,6 +25,7 @@ impl Default for Retention {
             min_ns: 200_000,
             max_ns: 10_000_000,
             period_ns: 40_000_000,
+            switches_ns: 50_000,
         }
     }
 }

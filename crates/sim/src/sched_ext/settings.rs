@@ -203,6 +203,7 @@ impl Settings {
             retain_start_ns: retention.start_ns,
             retain_min_ns: retention.min_ns,
             retain_max_ns: retention.max_ns,
+            retain_switches_ns: retention.switches_ns,
             retain_period_ns: retention.period_ns,
             vertical: u32::from(self.vertical),
             nr_pools: self.pools.len() as u32,

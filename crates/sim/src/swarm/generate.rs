@@ -193,7 +193,10 @@ fn settings(draws: &mut Draws, widest: u64) -> Settings {
             true => 0,
             false => settings.promote_after_ns,
         },
-        retention: (chance / 160).is_multiple_of(3).then(Retention::default),
+        retention: (chance / 160).is_multiple_of(3).then(|| Retention {
+            switches_ns: [50_000, 0, 100 * MS][(chance / 960 % 3) as usize],
+            ..Retention::default()
+        }),
         pairing: (chance / 480).is_multiple_of(2).then(|| Pairing {
             period_ns: 20 * MS, // some of them within what a seed simulates
             ..Pairing::default()
