@@ -116,6 +116,20 @@ impl CommonArgs {
         };
         Ok(Some(messages))
     }
+
+    /// Measures a plan and prints what is made of the messages, unless this is the measuring part.
+    pub(super) fn show<E: Experiment, D: serde::Serialize>(
+        &self,
+        plan: &E,
+        document: impl FnOnce(&[E::Message]) -> sidelane_demo::Result<D>,
+        render: impl FnOnce(&D) -> String,
+    ) -> anyhow::Result<ExitCode> {
+        if let Some(messages) = self.measure(plan)? {
+            let document = document(&messages)?;
+            self.format.print(|| render(&document), &document)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
 }
 
 /// Which machine is measured.

@@ -85,12 +85,9 @@ pub struct Args {
 /// Runs `sidelane demo io`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan();
-    let Some(messages) = args.common.measure(&plan)? else {
-        return Ok(ExitCode::SUCCESS);
-    };
-    let document = Document::new(&plan, &messages, !args.common.machine.native)?;
-    args.common.format.print(|| render(&document), &document)?;
-    Ok(ExitCode::SUCCESS)
+    let emulated = !args.common.machine.native;
+    let document = |messages: &[_]| Document::new(&plan, messages, emulated);
+    args.common.show(&plan, document, render)
 }
 
 impl Args {

@@ -59,12 +59,8 @@ fn run_seconds() -> f64 {
 pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     args.common.machine.default_thread_perf(&[1.0, 0.6]); // what the daemon takes as typical
     let plan = args.plan();
-    let Some(messages) = args.common.measure(&plan)? else {
-        return Ok(ExitCode::SUCCESS);
-    };
-    let document = Document::new(&plan, &messages)?;
-    args.common.format.print(|| render(&document), &document)?;
-    Ok(ExitCode::SUCCESS)
+    let document = |messages: &[_]| Document::new(&plan, messages);
+    args.common.show(&plan, document, render)
 }
 
 impl Args {

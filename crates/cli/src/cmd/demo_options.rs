@@ -48,12 +48,9 @@ pub struct Args {
 pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     args.common.machine.default_thread_perf(&[1.0, 0.63]); // the source's
     let plan = args.plan();
-    let Some(messages) = args.common.measure(&plan)? else {
-        return Ok(ExitCode::SUCCESS);
-    };
-    let document = Document::new(&plan, &messages, !args.common.machine.native)?;
-    args.common.format.print(|| render(&document), &document)?;
-    Ok(ExitCode::SUCCESS)
+    let emulated = !args.common.machine.native;
+    let document = |messages: &[_]| Document::new(&plan, messages, emulated);
+    args.common.show(&plan, document, render)
 }
 
 impl Args {
