@@ -62,7 +62,8 @@ impl Carried {
         if old.smt_level != new.smt_level {
             self.smt_level = None;
         }
-        if bytes_of(&old.budget) != bytes_of(&new.budget) {
+        let budget_changed = bytes_of(&old.budget) != bytes_of(&new.budget);
+        if budget_changed {
             self.budget = None;
         }
         if old.thread_perf != new.thread_perf {
@@ -77,7 +78,7 @@ impl Carried {
         if before.pools != after.pools {
             self.pools_ns.clear();
         }
-        if before.rules != after.rules || bytes_of(&old.budget) != bytes_of(&new.budget) {
+        if before.rules != after.rules || budget_changed {
             self.learnt_ns.clear(); // they go by the rules' numbers
         }
     }

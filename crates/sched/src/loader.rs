@@ -30,6 +30,7 @@ use std::time::Duration;
 
 /// How often the loader looks for signals and for new cgroups.
 const POLL: Duration = Duration::from_millis(50);
+
 /// What happens while the scheduler runs, for whoever tells the operator.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -152,13 +153,14 @@ impl<'a> Scheduler<'a> {
         object: &'a mut MaybeUninit<OpenObject>,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Self, Error> {
-        let topology = Topology::read(Path::new("/"))?;
-        let layout = Layout::new(&topology)?;
-        let rules = resolve::table(&config.rules)?;
+        let Found {
+            topology,
+            layout,
+            rules,
+            mut pools,
+        } = Found::by(config)?;
         let mut settings = settings(config, &layout, &rules);
         carried.apply(&mut settings);
-        let quotas = config.scheduler.cgroup_quotas;
-        let mut pools = PoolTable::new(&config.pools, layout.capacity(), quotas)?;
         pools.set_tuned(carried.pools_ns.clone());
         settings.nr_pools = pools.len() as u32;
         let counters = open_counters(config, &layout);
@@ -287,6 +289,30 @@ impl<'a> Scheduler<'a> {
             reason: text(&data.uei.reason),
             message: text(&data.uei.msg),
         }
+    }
+}
+
+/// What a configuration names on this machine, looked up and counted without loading anything.
+struct Found {
+    topology: Topology,
+    layout: Layout,
+    rules: Vec<intf::rule>,
+    pools: PoolTable,
+}
+
+impl Found {
+    fn by(config: &Config) -> Result<Found, Error> {
+        let topology = Topology::read(Path::new("/"))?;
+        let layout = Layout::new(&topology)?;
+        let rules = resolve::table(&config.rules)?;
+        let quotas = config.scheduler.cgroup_quotas;
+        let pools = PoolTable::new(&config.pools, layout.capacity(), quotas)?;
+        Ok(Found {
+            topology,
+            layout,
+            rules,
+            pools,
+        })
     }
 }
 

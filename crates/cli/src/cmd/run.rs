@@ -95,8 +95,8 @@ impl Args {
 }
 
 fn tell(event: &Event) {
-    eprintln!("sidelane: {event}");
     let text = event.to_string();
+    eprintln!("sidelane: {text}");
     let mut states = vec![NotifyState::Status(&text)];
     if let Event::Attached { .. } = event {
         states.push(NotifyState::Ready);

@@ -1,13 +1,10 @@
 //! From attachment to attachment: CPU hotplug, a configuration that is read again, the end.
 
-use super::{Event, Scheduler, prepare_libbpf};
+use super::{Event, Found, Scheduler, prepare_libbpf};
 use crate::carried::Carried;
 use crate::config::Config;
-use crate::layout::Layout;
-use crate::pool_table::PoolTable;
 use crate::resolve;
 use crate::{Error, ExitReason};
-use sidelane_topology::Topology;
 use std::fs;
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -45,8 +42,8 @@ enum Ended {
 /// again and says something else.
 ///
 /// # Errors
-/// What prevented loading, or [`Error::Ejected`]. A configuration that is read later is no error: without a mistake or not,
-/// the one in force stays until another one works.
+/// What prevented loading, or [`Error::Ejected`]. A configuration that is read again and cannot be used is none: the one
+/// before stays.
 pub fn run(
     read: &mut dyn FnMut() -> Result<Config, Error>,
     requests: &Requests,
@@ -99,14 +96,6 @@ fn check_machine() -> Result<(), Error> {
         });
     }
     Ok(())
-}
-
-/// Looks up and counts everything that a configuration names, without loading anything.
-fn check_usable(config: &Config) -> Result<(), Error> {
-    let layout = Layout::new(&Topology::read(Path::new("/"))?)?;
-    resolve::table(&config.rules)?;
-    let quotas = config.scheduler.cgroup_quotas;
-    PoolTable::new(&config.pools, layout.capacity(), quotas).map(drop)
 }
 
 impl Scheduler<'_> {
@@ -164,7 +153,7 @@ impl Scheduler<'_> {
         read: &mut dyn FnMut() -> Result<Config, Error>,
         on_event: &mut dyn FnMut(Event),
     ) -> Option<Config> {
-        let config = read().and_then(|config| check_usable(&config).map(|()| config));
+        let config = read().and_then(|config| Found::by(&config).map(|_| config));
         match config {
             Ok(config) if config == *self.config => on_event(Event::Unchanged),
             Ok(config) => return Some(config),
