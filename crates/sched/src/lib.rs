@@ -30,6 +30,7 @@ pub mod rules;
 pub mod running;
 pub mod signal;
 pub mod stats;
+mod task_storage;
 pub mod tune;
 
 pub use borrow::{Borrow, Budget};

@@ -4,6 +4,7 @@ use super::{Event, Found, Scheduler, prepare_libbpf};
 use crate::carried::Carried;
 use crate::config::Config;
 use crate::resolve;
+use crate::task_storage::TaskStorage;
 use crate::{Error, ExitReason};
 use std::fs;
 use std::mem::MaybeUninit;
@@ -53,9 +54,11 @@ pub fn run(
     check_machine()?;
     prepare_libbpf();
     let mut carried = Carried::default();
+    let mut storage = TaskStorage::default();
     let mut before = None;
     loop {
-        let ended = Scheduler::live(&config, &mut carried, read, requests, on_event)?;
+        let left = (&mut carried, &mut storage);
+        let ended = Scheduler::live(&config, left, read, requests, on_event)?;
         match (ended, before.take()) {
             (Ended::NotAttached(error), None) => return Err(error),
             (Ended::NotAttached(error), Some(kept)) => {
@@ -99,10 +102,10 @@ fn check_machine() -> Result<(), Error> {
 }
 
 impl Scheduler<'_> {
-    /// An attachment from beginning to end; `carried` goes in and comes out.
+    /// An attachment from beginning to end; what those before left goes in, what it leaves comes out.
     fn live(
         config: &Config,
-        carried: &mut Carried,
+        (carried, storage): (&mut Carried, &mut TaskStorage),
         read: &mut dyn FnMut() -> Result<Config, Error>,
         requests: &Requests,
         on_event: &mut dyn FnMut(Event),
@@ -112,7 +115,9 @@ impl Scheduler<'_> {
             Ok(scheduler) => scheduler,
             Err(error) => return Ok(Ended::NotAttached(error)),
         };
-        let ended = scheduler.serve(read, requests, on_event)?;
+        let ended = scheduler.serve(storage, read, requests, on_event);
+        storage.retire(TaskStorage::of(&scheduler.skel.maps.tasks));
+        let ended = ended?;
         scheduler.hand_over(carried);
         Ok(ended)
     }
@@ -120,6 +125,7 @@ impl Scheduler<'_> {
     /// Waits; keeps rules current; returns when stopped, detached, or differently configured.
     fn serve(
         &mut self,
+        storage: &mut TaskStorage,
         read: &mut dyn FnMut() -> Result<Config, Error>,
         requests: &Requests,
         on_event: &mut dyn FnMut(Event),
@@ -127,6 +133,7 @@ impl Scheduler<'_> {
         let mut resolved = Instant::now();
         while !requests.stop() && !self.exited() {
             self.wait();
+            storage.let_go();
             self.take_cgroup_events(on_event)?;
             if resolved.elapsed() >= RESOLVE_AGAIN {
                 resolved = Instant::now();

@@ -2,6 +2,7 @@
 
 use super::{Collector, Listener, Place, Settings, Wanted, tell};
 use crate::bpf::{from_bytes, intf};
+use crate::task_storage::TaskStorage;
 use crate::{Error, running};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use sidelane_metrics::export::{Server, text};
@@ -27,17 +28,20 @@ pub fn export(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
+    let mut storage = TaskStorage::default();
     while !stop.load(Ordering::Relaxed) {
         let mut place = Place::default();
         let mut readings = Readings::start(Collector::start(settings, &mut place)?)?;
         while !stop.load(Ordering::Relaxed) {
             let answered = server.answer(POLL, || readings.text());
             answered.map_err(|e| Error::Metrics(e.to_string()))?;
+            storage.let_go();
             if let Some(reason) = readings.collector.outdated() {
                 tell(&format!("the collector is started anew: {reason}"));
                 break;
             }
         }
+        storage.retire(readings.collector.into_storage());
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ use crate::Error;
 use crate::bpf::metrics::types::metrics_control;
 use crate::bpf::metrics::{MetricsSkel, MetricsSkelBuilder, OpenMetricsSkel};
 use crate::bpf::metrics_intf as intf;
+use crate::task_storage::TaskStorage;
 use crate::{cgroups, running};
 use instructions::Instructions;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -93,6 +94,8 @@ pub struct Collector<'a> {
     lanes: HashMap<u32, u64>,
     /// Ended tasks that were not listed, as told last.
     unlisted: u64,
+    /// The last field: after the object.
+    storage: TaskStorage,
 }
 
 impl<'a> Collector<'a> {
@@ -142,6 +145,7 @@ impl<'a> Collector<'a> {
         let instructions = (settings.counters)
             .then(|| Instructions::start(&topology))
             .and_then(|counted| counted.map_err(|e| messages.push(e.to_string())).ok());
+        let storage = TaskStorage::of(&skel.maps.metrics_tasks);
         Ok(Collector {
             _links: links.map_err(failed("attach"))?,
             task_reader,
@@ -164,6 +168,7 @@ impl<'a> Collector<'a> {
             tasks: reading::Tasks::new(),
             lanes: HashMap::new(),
             unlisted: 0,
+            storage,
         })
     }
 
@@ -200,6 +205,11 @@ impl<'a> Collector<'a> {
             notes: self.notes(),
             limits: self.limits.now(),
         })
+    }
+
+    /// Ends it, but not yet the storage of tasks.
+    fn into_storage(self) -> TaskStorage {
+        self.storage
     }
 
     /// Why it does not see all of the machine any more, by the last reading, and should be started anew.

@@ -2,6 +2,7 @@
 
 use super::{Collector, LANES_CAME, Place, Settings};
 use crate::Error;
+use crate::task_storage::TaskStorage;
 use sidelane_metrics::smt::SmtMetrics;
 use sidelane_metrics::snapshot::{Interval, RateSource, Snapshot, delta};
 
@@ -85,12 +86,14 @@ pub trait Listener {
 /// A collector cannot be started, the last interval cannot be read, or the listener fails.
 pub fn tell<L: Listener>(settings: &Settings, listener: &mut L) -> Result<(), L::Error> {
     let mut instead: Option<String> = None;
+    let mut storage = TaskStorage::default();
     loop {
         let mut place = Place::default();
         let mut watch = Watch::start(settings, &mut place)?;
         listener.begun(instead.as_deref())?;
         let reason = loop {
             let wanted = listener.wait()?;
+            storage.let_go();
             if wanted == Wanted::Nothing {
                 return Ok(());
             }
@@ -106,6 +109,7 @@ pub fn tell<L: Listener>(settings: &Settings, listener: &mut L) -> Result<(), L:
                 break reason.to_owned();
             }
         };
+        storage.retire(watch.collector.into_storage());
         instead = Some(reason);
     }
 }
