@@ -1,6 +1,6 @@
 //! The scheduler on a real kernel: boots the test bed and runs the tests of `guest` in it.
 //!
-//! `SIDELANE_TEST_KERNEL` names another kernel than the newest.
+//! `SIDELANE_TEST_KERNEL` names another kernel than the newest, and than the oldest.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod guest;
@@ -38,10 +38,15 @@ fn build_matmul() {
 
 /// Runs the guest tests whose names contain one of `filters` on an emulated machine.
 fn run_on(machine: &[&str], filters: &[&str]) {
+    run_with("newest", machine, filters);
+}
+
+/// The same with another kernel.
+fn run_with(kernel: &str, machine: &[&str], filters: &[&str]) {
     let _one = ONE_MACHINE.lock();
     build_matmul();
     let tests = std::env::current_exe().unwrap();
-    let kernel = std::env::var("SIDELANE_TEST_KERNEL").unwrap_or_else(|_| "newest".to_owned());
+    let kernel = std::env::var("SIDELANE_TEST_KERNEL").unwrap_or_else(|_| kernel.to_owned());
     let status = Command::new(env!("CARGO_BIN_EXE_sidelane"))
         .args(["testbed", "run", "--timeout", "2400", "--kernel", &kernel])
         .args(machine)
@@ -80,6 +85,18 @@ fn scheduler_on_two_cores_of_two_lanes() {
 #[test]
 fn scheduler_on_two_cores_of_four_lanes() {
     run_on(&["--cores", "2", "--lanes", "4"], &["guest::protection::"]);
+}
+
+/// What the verifiers of older kernels refuse shows at once; `make test-kernels` runs all.
+#[test]
+fn scheduler_on_the_oldest_kernel() {
+    let filters = [
+        "guest::lifecycle::attaches",
+        "guest::metrics::lanes_that",
+        "guest::pair::",
+        "guest::pools::a_pool",
+    ];
+    run_with("oldest", &["--cores", "2", "--lanes", "2"], &filters);
 }
 
 /// By `make test-vms`: the emulator's virtualization may end the whole machine.

@@ -8,6 +8,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 const CPUS: &str = "cpuset.cpus";
+const EFFECTIVE: &str = "cpuset.cpus.effective";
 const CONTROL: &str = "cgroup.subtree_control";
 
 /// How cpusets were before they were changed.
@@ -72,12 +73,26 @@ impl FoundCpusets {
     /// The kernel refuses.
     pub fn restore(&self) -> Result<()> {
         for (folder, cpus) in &self.cpus {
-            ignore_missing(write(&folder.join(CPUS), &format!("{cpus}\n")))?;
+            ignore_missing(restore_cpus(folder, cpus))?;
         }
         for folder in self.switched_on.iter().rev() {
             ignore_missing(write(&folder.join(CONTROL), "-cpuset"))?;
         }
         Ok(())
+    }
+}
+
+/// Before 7.0, kernels take no empty list where tasks are. Empty means the lanes of the cgroup above.
+fn restore_cpus(folder: &Path, cpus: &str) -> Result<()> {
+    let file = folder.join(CPUS);
+    match write(&file, &format!("{cpus}\n")) {
+        Err(Error::Io { source, .. })
+            if cpus.is_empty() && source.kind() == ErrorKind::StorageFull =>
+        {
+            let above = folder.parent().unwrap_or(folder).join(EFFECTIVE);
+            write(&file, &read(&above)?.unwrap_or_default())
+        }
+        other => other,
     }
 }
 

@@ -153,6 +153,13 @@ fn kernel_version() {
     tree.set(FILE, "7.0.0-rc1+")
         .expect("kernel", Verdict::Ok, "7.0.0-rc1+");
     tree.set(FILE, "10.1").expect("kernel", Verdict::Ok, "10.1");
+    tree.set(FILE, "6.13.2")
+        .expect("kernel", Verdict::Ok, "6.13.2");
+    for stuck in ["6.14.0", "6.19.14"] {
+        let check = tree.set(FILE, stuck).check("kernel");
+        assert_eq!(check.verdict, Verdict::Warning);
+        assert!(check.seen.contains("may hang"), "{check:?}");
+    }
     tree.set(FILE, "6.11.4")
         .expect("kernel", Verdict::Warning, "with sched_ext added");
     tree.set(FILE, "unheard of")

@@ -20,6 +20,8 @@ const LANE_TURN_MIN: Duration = Duration::from_micros(10);
 pub enum Kernel {
     /// The newest one that the distribution offers.
     Newest,
+    /// The oldest one.
+    Oldest,
     /// One of the distribution's, by the beginning of its version: `7.0`, `6.18.15`.
     Version(String),
     /// A kernel image of one's own. Its modules are looked for in `/lib/modules`, its configuration
@@ -28,10 +30,11 @@ pub enum Kernel {
 }
 
 impl From<&str> for Kernel {
-    /// A name with a slash is a path, `newest` the newest, anything else a version.
+    /// A name with a slash is a path, `newest` and `oldest` are these, anything else a version.
     fn from(text: &str) -> Self {
         match text {
             "newest" => Kernel::Newest,
+            "oldest" => Kernel::Oldest,
             path if path.contains('/') => Kernel::Path(path.into()),
             version => Kernel::Version(version.to_string()),
         }
@@ -198,6 +201,7 @@ mod tests {
     #[test]
     fn a_kernel_is_named_by_version_or_path() {
         assert_eq!(Kernel::from("newest"), Kernel::Newest);
+        assert_eq!(Kernel::from("oldest"), Kernel::Oldest);
         assert_eq!(Kernel::from("7.0"), Kernel::Version("7.0".into()));
         assert_eq!(Kernel::from("./vmlinuz"), Kernel::Path("./vmlinuz".into()));
     }

@@ -144,7 +144,7 @@ pub(super) struct MachineArgs {
     /// Speed of a lane when 1, 2, ... lanes of its core run [default: 1, 1/2, ... 1/T].
     #[arg(long, value_delimiter = ',', value_name = "1,X,...")]
     pub(super) thread_perf: Vec<f64>,
-    /// `newest`, a version, or the path of a kernel image.
+    /// `newest`, `oldest`, a version, or the path of a kernel image.
     #[arg(long, default_value = "newest", value_name = "VERSION|PATH")]
     kernel: String,
     /// Measure on this machine's own SMT instead (needs root).

@@ -122,7 +122,7 @@ struct MachineArgs {
     /// Speed of a lane when 1, 2, … lanes of its core run [default: 1,1/2,1/3,…].
     #[arg(long, value_delimiter = ',', value_name = "1,X,...")]
     thread_perf: Vec<f64>,
-    /// A version as in `7.0` or `6.18.15`, `newest`, or the path of a kernel image.
+    /// A version as in `7.0` or `6.18.15`, `newest`, `oldest`, or the path of a kernel image.
     #[arg(long, default_value = "newest", value_name = "VERSION|PATH")]
     kernel: String,
     /// Memory, MiB.

@@ -198,7 +198,7 @@ fn a_killed_service_ends_naps_and_the_next_one_restores_cpusets() {
     fs::write(critical.join("cpuset.cpus"), "0-2").unwrap();
     fs::write(batch.join("cpuset.cpus"), "\n").unwrap();
     let mut lanes = Lanes::start();
-    let _critical: Vec<_> = (0..2).map(|_| Load::spin_in("critical")).collect();
+    let at_work: Vec<_> = (0..2).map(|_| Load::spin_in("critical")).collect();
     let (after, outputs) = beside_batch(true, "3", || {
         lanes.0.kill().unwrap();
         lanes.0.wait().unwrap();
@@ -226,6 +226,7 @@ fn a_killed_service_ends_naps_and_the_next_one_restores_cpusets() {
         (cpus("critical"), cpus("batch")),
         ("0-2".into(), String::new())
     );
+    drop(at_work); // before 7.0 the kernel takes no empty list where tasks are
     fs::write(critical.join("cpuset.cpus"), "\n").unwrap();
     assert!(!fs::exists(SOCKET).unwrap());
 }
@@ -247,7 +248,8 @@ fn programs_find_the_signal_of_the_scheduler_too() {
 #[test]
 #[ignore = "runs in the test bed"]
 fn what_cannot_be_bound_is_refused_and_changes_nothing() {
-    let _ = (cgroup("critical"), cgroup("batch"));
+    let now = || (cpus("critical"), cpus("batch"));
+    let before = now();
     for (critical, batch, says) in [
         ("/critical", "/critical/", "have to be apart"),
         ("/none", "/batch", "no such cgroup"),
@@ -257,10 +259,7 @@ fn what_cannot_be_bound_is_refused_and_changes_nothing() {
         let said = text(&output.stderr);
         assert!(!output.status.success() && said.contains(says), "{said}");
     }
-    assert_eq!(
-        (cpus("critical"), cpus("batch")),
-        (String::new(), String::new())
-    );
+    assert_eq!(now(), before);
 }
 
 /// The demonstration on this very machine: one short run of each setup.

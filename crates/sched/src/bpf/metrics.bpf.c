@@ -2,7 +2,8 @@
 /*
  * Collects what SMT metrics are made of, on any scheduler, by tracing: time at each density
  * (density.bpf.h), what tasks and cgroups used (usage.bpf.h); beside Sidelane's scheduler, whose
- * classes it reads, also what they borrowed and kept idle (forced.bpf.h).
+ * classes it reads, also what they borrowed and kept idle (forced.bpf.h). Or by looking at all lanes
+ * now and then, from one of them, which costs the others nothing (metrics_sample).
  *
  * Source: z/VM for z13: thread density, MT1-equivalent time.
  * Does not: count instructions; the reader does.
@@ -31,7 +32,10 @@ static __always_inline void clocks_later(struct core_clocks *clocks, const struc
 	clocks->forced += passed(clocks->forced, now->forced);
 }
 
-/* On @lane @next follows @prev. NULL: nobody does. @runnable, @dead: what becomes of @prev. */
+/*
+ * On @lane @next follows @prev. NULL: nobody does, or nobody knows whom. @runnable, @dead: what
+ * becomes of @prev.
+ */
 static __always_inline void lane_switches(struct metrics_lane *lane, u32 cpu,
 					  struct task_struct *prev, struct task_struct *next,
 					  bool runnable, bool dead)
@@ -55,8 +59,12 @@ static __always_inline void lane_switches(struct metrics_lane *lane, u32 cpu,
 	lane->class = class;
 	now_ns = record ? record->at_ns : bpf_ktime_get_ns();
 	core_clocks_read(lane->core, cpu, now_ns);
-	if (began && prev->pid && prev->pid == lane->pid && lane->start_ns)
-		task_leaves(prev, lane, class_before, now_ns, runnable, dead);
+	if (began && lane->pid && lane->start_ns) {
+		if (!prev)
+			unknown_leaves(lane, class_before, now_ns);
+		else if (prev->pid == lane->pid)
+			task_leaves(prev, lane, class_before, now_ns, runnable, dead);
+	}
 	if (began && pid)
 		task_enters(next, lane, now_ns);
 	lane->start_ns = now_ns;
@@ -81,6 +89,18 @@ int BPF_PROG(metrics_switch, bool preempt, struct task_struct *prev, struct task
 	return 0;
 }
 
+/* Nothing runs on @lane, @cpu, any more, and nothing will. Its last switch was to be counted before. */
+static __always_inline void lane_ends(struct metrics_lane *lane, u32 cpu)
+{
+	lane->busy = 0;
+	lane->class = 0;
+	lane->pid = 0;
+	lane->start_ns = 0;
+	lane->online = 0;
+	fence(lane);
+	core_changed(lane->core, cpu * 2);
+}
+
 /*
  * A lane has gone offline: the kernel does not trace its last switch, from a thread of its own to
  * idle. It counts as if it were now, some moments later.
@@ -98,13 +118,53 @@ int BPF_PROG(metrics_offline, unsigned int cpu, int state, int step, int result)
 		lane_switches(lane, cpu, p, NULL, false, false);
 		bpf_task_release(p);
 	}
-	lane->busy = 0;
-	lane->class = 0;
-	lane->pid = 0;
-	lane->start_ns = 0;
-	lane->online = 0;
-	fence(lane);
-	core_changed(lane->core, cpu * 2);
+	lane_ends(lane, cpu);
+	return 0;
+}
+
+/* The sampler finds task @pid on @lane, another one than at its last look; 0: it idles. */
+static __always_inline void lane_looks(struct metrics_lane *lane, u32 cpu, u32 pid)
+{
+	struct task_struct *prev = lane->pid ? bpf_task_from_pid(lane->pid) : NULL;
+	struct task_struct *next = pid ? bpf_task_from_pid(pid) : NULL;
+
+	lane_switches(lane, cpu, prev, next, false, false);
+	if (prev)
+		bpf_task_release(prev);
+	if (next)
+		bpf_task_release(next);
+}
+
+/* One look at the lane @cpu, by the only one who writes of it. */
+VERIFIED_ONCE int lane_sample(u32 cpu)
+{
+	struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+	struct metrics_lane *lane = lane_of(cpu);
+	u32 pid;
+
+	if (!rq || !lane || lane->core == METRICS_NO_CORE)
+		return 0;
+	pid = BPF_CORE_READ(rq, online) ? BPF_CORE_READ(rq, curr, pid) : 0;
+	/* the first look begins what is counted, also on lanes that idle */
+	if (pid != lane->pid || !lane->start_ns)
+		lane_looks(lane, cpu, pid);
+	if (!BPF_CORE_READ(rq, online) && lane->online)
+		lane_ends(lane, cpu);
+	return 0;
+}
+
+/*
+ * In place of all tracing: what is found at a look is taken to have begun then, and to last until
+ * another look finds something else. Right on average, if nothing keeps step with the looks; waits and
+ * jobs are not seen.
+ */
+SEC("perf_event")
+int metrics_sample(void *ctx)
+{
+	u32 cpu;
+
+	bpf_for(cpu, 0, nr_lanes)
+		lane_sample(cpu);
 	return 0;
 }
 

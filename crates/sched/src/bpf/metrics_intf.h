@@ -78,7 +78,8 @@ struct metrics_lane {
 	u64 busy_ns; /* total */
 	struct core_clocks start; /* the core's when that task began */
 	struct core_clocks now; /* the same at a switch */
-	u64 pad[5];
+	u64 cgroup; /* of that task */
+	u64 pad[4];
 } __attribute__((aligned(64)));
 
 struct metrics_times {

@@ -315,6 +315,17 @@ static __always_inline void charge_both(struct metrics_task *task, struct metric
 		add_times(&task->times, charge);
 }
 
+/* What of @charge, for the time since @lane->start_ns, is for after @view; NULL: nothing. */
+static __always_inline void late_part(struct metrics_times *late,
+				      const struct metrics_times *charge, struct metrics_lane *lane,
+				      u32 class, u64 now_ns, const struct density_record *view)
+{
+	if (view && view->at_ns > lane->start_ns)
+		charge_for(late, class, view->at_ns, &view->clocks, now_ns, &lane->now, 0);
+	else if (view)
+		*late = *charge;
+}
+
 /* @p of @class leaves @lane at @now_ns, when the core's clocks show lane->now. */
 static __always_inline void task_leaves(struct task_struct *p, struct metrics_lane *lane, u32 class,
 					u64 now_ns, bool runnable, bool dead)
@@ -327,10 +338,7 @@ static __always_inline void task_leaves(struct task_struct *p, struct metrics_la
 
 	mt1_rest = charge_for(&charge, class, lane->start_ns, &lane->start, now_ns, &lane->now,
 			      task ? task->mt1_rest : 0);
-	if (view && view->at_ns > lane->start_ns)
-		charge_for(&late, class, view->at_ns, &view->clocks, now_ns, &lane->now, 0);
-	else if (view)
-		late = charge;
+	late_part(&late, &charge, lane, class, now_ns, view);
 	lane->busy_ns += charge.raw_ns;
 	charge_both(task, group, &charge, &late, view);
 	if (!task)
@@ -344,6 +352,19 @@ static __always_inline void task_leaves(struct task_struct *p, struct metrics_la
 		list_ended(p, task);
 }
 
+/* The task that ran on @lane leaves it, and is no more to be found: its cgroup is charged. */
+static __always_inline void unknown_leaves(struct metrics_lane *lane, u32 class, u64 now_ns)
+{
+	struct density_record *view = view_being_read(lane->core);
+	struct metrics_times charge = {}, late = {};
+
+	charge_for(&charge, class, lane->start_ns, &lane->start, now_ns, &lane->now, 0);
+	late_part(&late, &charge, lane, class, now_ns, view);
+	lane->busy_ns += charge.raw_ns;
+	charge_both(NULL, cgroup_of(lane->cgroup), &charge, &late, view);
+	__sync_fetch_and_add(&control.ended, 1);
+}
+
 /* @p begins to run on @lane. */
 static __always_inline void task_enters(struct task_struct *p, struct metrics_lane *lane,
 					u64 now_ns)
@@ -353,6 +374,7 @@ static __always_inline void task_enters(struct task_struct *p, struct metrics_la
 	struct metrics_times charge = {.runs = 1}, late = {.runs = 1};
 	struct metrics_task *task = task_of(p);
 
+	lane->cgroup = cgroup_id(p);
 	if (task) {
 		if (task->queued_ns)
 			charge.waiting_ns = counted_ns(task->queued_ns, now_ns);

@@ -6,6 +6,10 @@ use super::source::{Source, Unreadable};
 /// The first kernel with sched_ext.
 const KERNEL_MIN: (u32, u32) = (6, 12);
 
+/// The first kernel that may stop for ever when it frees storage of tasks while a CPU goes offline, and the first that no longer
+/// does (`task_storage`).
+const KERNELS_STUCK: std::ops::Range<(u32, u32)> = (6, 14)..(7, 0);
+
 /// The first kernel that counts BPF memory in cgroups instead of against the memlock limit.
 const KERNEL_WITHOUT_MEMLOCK: (u32, u32) = (5, 11);
 
@@ -45,6 +49,12 @@ pub(super) fn version(source: &Source) -> Result<Finding, Unreadable> {
         None => Finding::unknown(
             seen,
             "6.12 or later is needed; the release cannot be understood",
+        ),
+        Some(version) if KERNELS_STUCK.contains(&version) => Finding::warning(
+            format!(
+                "{seen}, which may hang if a lane goes offline just after a BPF program ended that has storage of tasks"
+            ),
+            "boot 7.0 or later, or wait a second after `kill -9` before lanes go offline; otherwise Sidelane avoids it",
         ),
         Some(version) if version >= KERNEL_MIN => Finding::ok(seen),
         Some(_) if source.readable(STATE)? => {

@@ -8,14 +8,16 @@ pub mod live;
 mod rates;
 mod reading;
 pub mod record;
+mod sampler;
 mod tables;
 mod watch;
 
+pub use sampler::SAMPLE_HZ;
 pub use watch::{Listener, Wanted, Watch, tell};
 
 use crate::Error;
 use crate::bpf::metrics::types::metrics_control;
-use crate::bpf::metrics::{MetricsSkel, MetricsSkelBuilder, OpenMetricsSkel};
+use crate::bpf::metrics::{MetricsProgs, MetricsSkel, MetricsSkelBuilder, OpenMetricsSkel};
 use crate::bpf::metrics_intf as intf;
 use crate::task_storage::TaskStorage;
 use crate::{cgroups, running};
@@ -24,6 +26,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, ProgramInput};
 use nix::time::{ClockId, clock_gettime};
 use reading::{CgroupTable, TaskTable};
+use sampler::Sampler;
 use sidelane_metrics::snapshot::{Notes, RateSource, Rates, Snapshot};
 use sidelane_topology::{CpuList, Topology};
 use std::collections::HashMap;
@@ -42,6 +45,9 @@ const SWITCH_MAX: Duration = Duration::from_millis(200);
 const SCHEDULER_TASKS: &[u8] = b"tasks";
 const _: () = assert!(std::mem::offset_of!(crate::bpf::types::task_ctx, class) == 0);
 
+/// Programs that tell what the others found.
+const READERS: [&str; 2] = ["metrics_read", "metrics_tasks_read"];
+
 /// Its contexts of cores: they tell whether batch has to stay away.
 const SCHEDULER_CORES: &[u8] = b"cores";
 
@@ -53,6 +59,8 @@ pub struct Settings {
     pub rates: Option<Rates>,
     /// Learn the rates from instructions where the machine counts them.
     pub counters: bool,
+    /// Look at all lanes so many times a second ([`SAMPLE_HZ`]) in place of tracing each switch.
+    pub sample_hz: Option<u32>,
 }
 
 /// Memory in which a [`Collector`] lives.
@@ -67,6 +75,7 @@ impl Default for Place {
 /// A running collector.
 pub struct Collector<'a> {
     _links: Vec<Link>,
+    sampler: Option<Sampler>,
     task_reader: Link,
     skel: MetricsSkel<'a>,
     topology: Topology,
@@ -116,7 +125,10 @@ impl<'a> Collector<'a> {
         // what the library of sched_ext adds for schedulers; kernels without sched_ext refuse it
         for mut program in open.open_object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            program.set_autoload(name.starts_with("metrics_"));
+            let reader = READERS.contains(&name.as_str());
+            let sampler = name == "metrics_sample";
+            let wanted = reader || sampler == settings.sample_hz.is_some();
+            program.set_autoload(wanted && name.starts_with("metrics_"));
         }
         tables.size(&mut open)?;
         let attached = running::enable_seq();
@@ -125,13 +137,13 @@ impl<'a> Collector<'a> {
         tables.fill(&skel)?;
         set_speeds(&mut skel, &rates.thread_perf);
         let progs = &skel.progs;
-        let tracers = [
-            &progs.metrics_switch,
-            &progs.metrics_wakeup,
-            &progs.metrics_wakeup_new,
-            &progs.metrics_offline,
-        ];
-        let links: Result<Vec<Link>, _> = tracers.map(|p| p.attach_trace()).into_iter().collect();
+        let (links, sampler) = match settings.sample_hz {
+            None => (trace(progs)?, None),
+            Some(hz) => {
+                let sampler = Sampler::start(&progs.metrics_sample, &topology, hz)?;
+                (Vec::new(), Some(sampler))
+            }
+        };
         let task_reader = progs.metrics_tasks_read.attach();
         let task_reader = task_reader.map_err(failed("attach"))?;
         crate::signal::lanes::switch_everywhere(&topology);
@@ -140,14 +152,15 @@ impl<'a> Collector<'a> {
             // SAFETY: one aligned word of a mapping that the kernel reads, too
             unsafe { std::ptr::write_volatile(&raw mut data.control.began_ns, begun_ns) };
         }
-        let mut messages = Vec::new();
+        let mut messages: Vec<_> = settings.sample_hz.map(Sampler::note).into_iter().collect();
         let cgroup_mount = cgroups::mount_point(Path::new("/")).ok().flatten();
         let instructions = (settings.counters)
             .then(|| Instructions::start(&topology))
             .and_then(|counted| counted.map_err(|e| messages.push(e.to_string())).ok());
         let storage = TaskStorage::of(&skel.maps.metrics_tasks);
         Ok(Collector {
-            _links: links.map_err(failed("attach"))?,
+            _links: links,
+            sampler,
             task_reader,
             skel,
             online: topology.online().clone(),
@@ -217,6 +230,10 @@ impl<'a> Collector<'a> {
         let known = self.topology.lanes().map(|lane| lane.cpu).collect();
         if !self.online.is_subset(&known) {
             return Some(LANES_CAME);
+        }
+        let sampler = self.sampler.as_ref();
+        if sampler.is_some_and(|sampler| !self.online.contains(sampler.cpu)) {
+            return Some("the lane from which it looked at the others went offline");
         }
         if running::enable_seq() != self.attached {
             return Some("a scheduler was attached, whose classes it does not know");
@@ -376,6 +393,18 @@ fn share_scheduler(
 }
 
 /// The error of a step.
+/// Attaches what traces switches.
+fn trace(progs: &MetricsProgs) -> Result<Vec<Link>, Error> {
+    let tracers = [
+        &progs.metrics_switch,
+        &progs.metrics_wakeup,
+        &progs.metrics_wakeup_new,
+        &progs.metrics_offline,
+    ];
+    let links: Result<_, _> = tracers.map(|p| p.attach_trace()).into_iter().collect();
+    links.map_err(failed("attach"))
+}
+
 fn failed<E: std::fmt::Display>(step: &'static str) -> impl Fn(E) -> Error {
     move |error| {
         let details = crate::loader::libbpf_warnings();

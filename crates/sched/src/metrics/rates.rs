@@ -44,7 +44,7 @@ mod tests {
                 source,
                 thread_perf: thread_perf.to_vec(),
             }),
-            counters: false,
+            ..Settings::default()
         };
         let assumed = rates(&Settings::default(), 2).unwrap();
         assert_eq!(assumed.source, RateSource::Assumed);

@@ -16,6 +16,7 @@ use crate::interrupt::Interrupt;
 use crate::spec::Kernel;
 use cache::{Locked, Offer};
 use release::Release;
+use std::fmt;
 
 /// The Debian suite that has kernels with sched_ext.
 pub const SUITE: &str = "trixie-backports";
@@ -33,13 +34,14 @@ pub struct Wanted<'a> {
 }
 
 /// Finds the kernel asked for, fetching it where it is not cached. What is cached needs no network;
-/// "newest" looks again once the list of what there is has grown old, and makes do with what is
-/// cached when it cannot.
+/// "newest" and "oldest" look again once the list of what there is has grown old, and make do with what is
+/// cached when they cannot.
 pub fn find(wanted: &Wanted) -> Result<Image> {
     let image = match wanted.kernel {
         Kernel::Path(path) => Image::at(path)?,
-        Kernel::Newest => find_release(wanted, None)?,
-        Kernel::Version(text) => find_release(wanted, Some(text))?,
+        Kernel::Newest => find_release(wanted, Choice::Newest)?,
+        Kernel::Oldest => find_release(wanted, Choice::Oldest)?,
+        Kernel::Version(text) => find_release(wanted, Choice::Called(text))?,
     };
     if image.config.is_none() {
         (wanted.notice)(&format!(
@@ -51,33 +53,62 @@ pub fn find(wanted: &Wanted) -> Result<Image> {
     Ok(image)
 }
 
-fn find_release(wanted: &Wanted, text: Option<&str>) -> Result<Image> {
+/// Which of the distribution's kernels.
+#[derive(Clone, Copy)]
+enum Choice<'a> {
+    Newest,
+    Oldest,
+    /// The newest whose version begins so.
+    Called(&'a str),
+}
+
+impl Choice<'_> {
+    /// The one of `releases`, newest first, of which `look` finds something.
+    fn find<T>(self, releases: Vec<Release>, look: impl Fn(&Release) -> Option<T>) -> Option<T> {
+        let mut releases = releases.iter();
+        match self {
+            Choice::Newest => releases.find_map(look),
+            Choice::Oldest => releases.rev().find_map(look),
+            Choice::Called(text) => releases.filter(|r| r.is_called(text)).find_map(look),
+        }
+    }
+
+    fn of(self, offer: &Offer) -> Option<Release> {
+        self.find(release::releases(&offer.packages), |r| Some(r.clone()))
+    }
+}
+
+impl fmt::Display for Choice<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Choice::Newest => "newest",
+            Choice::Oldest => "oldest",
+            Choice::Called(text) => text,
+        })
+    }
+}
+
+fn find_release(wanted: &Wanted, choice: Choice) -> Result<Image> {
     let cache = Cache::open()?;
     let complete = |release: &Release| {
         cache
             .kernel(release)
             .filter(|image| !wanted.modules || image.modules.is_some())
     };
-    let cached = |fits: &dyn Fn(&Release) -> bool| {
-        cache
-            .kernels()
-            .iter()
-            .filter(|r| fits(r))
-            .find_map(complete)
-    };
-    if let Some(text) = text
-        && let Some(image) = cached(&|release| release.is_exactly(text))
+    if let Choice::Called(text) = choice
+        && let Some(release) = cache.kernels().iter().find(|r| r.is_exactly(text))
+        && let Some(image) = complete(release)
     {
         return Ok(image);
     }
     if let Some((offer, true)) = cache.offer(SUITE)
-        && let Some(image) = newest(&offer, text).and_then(|release| complete(&release))
+        && let Some(image) = choice.of(&offer).and_then(|release| complete(&release))
     {
         return Ok(image);
     }
-    match fetch(&cache, wanted, text) {
+    match fetch(&cache, wanted, choice) {
         Err(Error::Kernel(why)) => {
-            let image = cached(&|release| text.is_none_or(|text| release.is_called(text)));
+            let image = choice.find(cache.kernels(), complete);
             let image = image.ok_or_else(|| Error::Kernel(why.clone()))?;
             (wanted.notice)(&format!("using the cached kernel {}: {why}", image.version));
             Ok(image)
@@ -86,12 +117,12 @@ fn find_release(wanted: &Wanted, text: Option<&str>) -> Result<Image> {
     }
 }
 
-/// Fetches the newest kernel that fits.
-fn fetch(cache: &Cache, wanted: &Wanted, text: Option<&str>) -> Result<Image> {
+/// Fetches it.
+fn fetch(cache: &Cache, wanted: &Wanted, choice: Choice) -> Result<Image> {
     let locked = cache.lock(wanted.interrupt)?;
     // Looked at under the lock: another run may have just read the list or fetched this kernel.
     if let Some((offer, true)) = cache.offer(SUITE) {
-        match fetch_from(cache, &locked, &offer, wanted, text) {
+        match fetch_from(cache, &locked, &offer, wanted, choice) {
             // The archive drops old packages: what failed by an older list may go by a new one.
             Err(Error::Kernel(_)) => {}
             other => return other,
@@ -99,7 +130,7 @@ fn fetch(cache: &Cache, wanted: &Wanted, text: Option<&str>) -> Result<Image> {
     }
     (wanted.notice)(&format!("looking for kernels in {SUITE}"));
     let offer = locked.refresh(SUITE)?;
-    fetch_from(cache, &locked, &offer, wanted, text)
+    fetch_from(cache, &locked, &offer, wanted, choice)
 }
 
 fn fetch_from(
@@ -107,12 +138,11 @@ fn fetch_from(
     locked: &Locked,
     offer: &Offer,
     wanted: &Wanted,
-    text: Option<&str>,
+    choice: Choice,
 ) -> Result<Image> {
-    let release = newest(offer, text).ok_or_else(|| {
-        let text = text.unwrap_or("newest");
+    let release = choice.of(offer).ok_or_else(|| {
         Error::Kernel(format!(
-            "{SUITE} has no kernel {text}; `sidelane testbed kernels` lists what there is"
+            "{SUITE} has no kernel {choice}; `sidelane testbed kernels` lists what there is"
         ))
     })?;
     let name = release.name();
@@ -130,9 +160,4 @@ fn fetch_from(
     cache
         .kernel(&release)
         .ok_or_else(|| Error::Kernel(format!("{name} vanished from the cache")))
-}
-
-fn newest(offer: &Offer, text: Option<&str>) -> Option<Release> {
-    let mut all = release::releases(&offer.packages).into_iter();
-    all.find(|release| text.is_none_or(|text| release.is_called(text)))
 }
