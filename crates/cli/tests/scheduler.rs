@@ -87,14 +87,15 @@ fn scheduler_on_two_cores_of_four_lanes() {
     run_on(&["--cores", "2", "--lanes", "4"], &["guest::protection::"]);
 }
 
-/// What the verifiers of older kernels refuse shows at once; `make test-kernels` runs all.
+/// What the verifiers of older kernels refuse shows at once; `make test-kernels` runs all. On the test bed
+/// that kernel, 6.16, finds no SMT to switch off.
 #[test]
 fn scheduler_on_the_oldest_kernel() {
     let filters = [
         "guest::lifecycle::attaches",
-        "guest::metrics::lanes_that",
+        "guest::lifecycle::lanes_go_offline",
         "guest::pair::",
-        "guest::pools::a_pool",
+        "guest::pools::a_quota",
     ];
     run_with("oldest", &["--cores", "2", "--lanes", "2"], &filters);
 }
