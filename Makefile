@@ -2,7 +2,7 @@
 
 SIDELANE := target/release/sidelane
 
-.PHONY: help demo build test lint test-kernels test-shapes test-vms swarm bench-simulator bench-model bench-collector check-prometheus check-dashboard install uninstall
+.PHONY: help demo build test lint test-kernels test-shapes test-demos test-vms swarm bench-simulator bench-model bench-collector check-prometheus check-dashboard install uninstall
 
 PREFIX ?= /usr/local
 
@@ -14,6 +14,7 @@ help:
 	@echo 'make uninstall     remove what was installed there'
 	@echo 'make test-kernels  run the scheduler tests on several kernel versions'
 	@echo 'make test-shapes   run some of them with 1, 4 and 8 lanes a core'
+	@echo 'make test-demos    demonstrations with pools and with batch that steps aside, checked'
 	@echo 'make test-vms      retention and pairing with virtual CPUs of KVM, emulated'
 	@echo 'make swarm         10,000 random machines, loads and faults, simulated'
 	@echo 'make bench-simulator  measure the simulator, also against others'
@@ -51,6 +52,10 @@ test-kernels:
 test-shapes:
 	@scripts/setup test
 	cargo test --locked -p sidelane-cli --test scheduler -- --ignored machine_of_
+
+test-demos:
+	@scripts/setup test
+	cargo test --locked -p sidelane-cli --test scheduler -- --ignored demonstrations_on
 
 test-vms:
 	@scripts/setup test

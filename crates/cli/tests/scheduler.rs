@@ -71,20 +71,29 @@ fn run_with(kernel: &str, machine: &[&str], filters: &[&str]) {
 
 #[test]
 fn scheduler_on_two_cores_of_two_lanes() {
-    // the budgets and lanes of this shape have tests of their own; virtual machines need KVM
+    // the budgets and lanes of this shape have tests of their own; virtual machines need KVM; demonstrations
+    // take their time
     let filters = [
         "guest::",
         "--skip",
         "guest::shapes::",
+        "--skip",
+        "guest::demos::",
         "--skip",
         "guest::vms::",
     ];
     run_on(&["--cores", "2", "--lanes", "2"], &filters);
 }
 
+/// What critical work gets and batch keeps; `make test-shapes` runs more of it.
 #[test]
 fn scheduler_on_two_cores_of_four_lanes() {
-    run_on(&["--cores", "2", "--lanes", "4"], &["guest::protection::"]);
+    let filters = [
+        "guest::protection::a_trace_shows",
+        "guest::protection::batch_leaves",
+        "guest::protection::every_critical",
+    ];
+    run_on(&["--cores", "2", "--lanes", "4"], &filters);
 }
 
 /// What the verifiers of older kernels refuse shows at once; `make test-kernels` runs all. On the test bed
@@ -93,11 +102,17 @@ fn scheduler_on_two_cores_of_four_lanes() {
 fn scheduler_on_the_oldest_kernel() {
     let filters = [
         "guest::lifecycle::attaches",
-        "guest::lifecycle::lanes_go_offline",
-        "guest::pair::",
-        "guest::pools::a_quota",
+        "guest::metrics::a_command_is_recorded",
+        "guest::metrics::looking_now_and_then",
     ];
     run_with("oldest", &["--cores", "2", "--lanes", "2"], &filters);
+}
+
+/// By `make test-demos`.
+#[test]
+#[ignore = "takes minutes"]
+fn demonstrations_on_two_cores_of_two_lanes() {
+    run_on(&["--cores", "2", "--lanes", "2"], &["guest::demos::"]);
 }
 
 /// By `make test-vms`: the emulator's virtualization may end the whole machine.
@@ -118,7 +133,8 @@ fn machine_of_two_cores_of_one_lane() {
 #[test]
 #[ignore = "takes minutes"]
 fn machine_of_two_cores_of_four_lanes() {
-    run_on(&["--cores", "2", "--lanes", "4"], &["guest::shapes::"]);
+    let filters = ["guest::shapes::", "guest::protection::"];
+    run_on(&["--cores", "2", "--lanes", "4"], &filters);
 }
 
 #[test]

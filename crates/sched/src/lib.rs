@@ -32,6 +32,7 @@ pub mod signal;
 pub mod stats;
 mod task_storage;
 pub mod tune;
+mod urgent;
 
 pub use borrow::{Borrow, Budget};
 pub use charge::{ChargeState, ChargedBy};

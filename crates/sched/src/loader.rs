@@ -17,6 +17,7 @@ use crate::layout::Layout;
 use crate::pool_table::PoolTable;
 use crate::resolve;
 use crate::signal;
+use crate::urgent::Urgent;
 use crate::{Error, ExitReason};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel, RingBuffer};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open};
@@ -153,6 +154,7 @@ impl<'a> Scheduler<'a> {
         object: &'a mut MaybeUninit<OpenObject>,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Self, Error> {
+        let urgent = Urgent::new();
         let Found {
             topology,
             layout,
@@ -193,6 +195,7 @@ impl<'a> Scheduler<'a> {
         let skel = &mut scheduler.skel;
         let link = scx_ops_attach!(skel, sidelane_ops).map_err(load_error("attach"))?;
         scheduler.link = Some(link);
+        drop(urgent); // before it starts threads
         scheduler.serve_signal(on_event);
         on_event(Event::Attached {
             cores: layout.cores.len(),

@@ -28,12 +28,6 @@ impl Arrangement {
     pub fn new(spec: &Spec, lanes: Vec<LaneThread>, main: u32) -> Result<Self> {
         let allowed = host::allowed_cpus()?;
         let cores = spec.total_cores();
-        if cores > allowed.len() {
-            (spec.notice)(&format!(
-                "{cores} emulated cores on {} host CPUs: cores that share one slow each other down",
-                allowed.len()
-            ));
-        }
         let mut arrangement = Arrangement {
             cpus: allowed.into_iter().take(cores).collect(),
             lanes,
@@ -47,9 +41,9 @@ impl Arrangement {
         Ok(arrangement)
     }
 
-    /// The lanes' threads.
-    pub fn tids(&self) -> Vec<i32> {
-        self.lanes.iter().map(|lane| lane.tid).collect()
+    /// The lanes' threads, in the order of the guest's CPU numbers.
+    pub fn lanes(&self) -> &[LaneThread] {
+        &self.lanes
     }
 
     /// Pins the lanes of each core to one host CPU.
@@ -71,9 +65,8 @@ impl Arrangement {
     pub fn set(&mut self, new: HostSettings) -> Result<()> {
         if new.slice != self.settings.slice {
             let length = new.slice.unwrap_or(Duration::ZERO);
-            self.tids()
-                .into_iter()
-                .try_for_each(|tid| threads::slice(tid, length))?;
+            let mut lanes = self.lanes.iter();
+            lanes.try_for_each(|lane| threads::slice(lane.tid, length))?;
         }
         if new.urgent_timers != self.settings.urgent_timers {
             if new.urgent_timers {

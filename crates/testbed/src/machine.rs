@@ -1,7 +1,7 @@
 //! A booted machine: run commands in it, stream their output, get their status.
 
 use crate::arrangement::Arrangement;
-use crate::belongings::{Keeper, Process};
+use crate::belongings::{Belongings, Keeper, Process};
 use crate::emulator::{self, Emulator};
 use crate::error::{During, Error, Result};
 use crate::host;
@@ -9,7 +9,7 @@ use crate::host_settings::HostSettings;
 use crate::kernel;
 use crate::link::{Event, Link};
 use crate::qemu::{self, Qemu};
-use crate::quota;
+use crate::quota::{LaneGroups, Shares};
 use crate::rootfs;
 use crate::spec::Spec;
 use crate::turns::Turns;
@@ -96,12 +96,10 @@ pub struct Machine {
 impl Machine {
     /// Checks the specification, finds the kernel, and boots. Comes back when commands can be run.
     pub fn boot(spec: &Spec) -> Result<Machine> {
-        let share = spec.validate()?;
+        let lane = spec.validate()?;
         host::check_architecture()?;
-        let quota = match share < 1.0 {
-            true => Some(quota::LaneGroups::find(Path::new("/"), &unique_name())?),
-            false => None,
-        };
+        let core = core_share(spec)?;
+        let quotas = find_quotas(spec, Shares { lane, core })?;
         let kernel = kernel::find(&kernel::Wanted {
             kernel: &spec.kernel,
             modules: !spec.modules.is_empty(),
@@ -114,12 +112,11 @@ impl Machine {
         machine.await_hello(start)?;
         machine.boot_time = start.elapsed();
         machine.arrangement.pin()?;
-        if let Some(place) = quota {
-            let lanes = machine.arrangement.tids();
-            machine
-                .keeper
-                .note(|all| place.belongings(lanes.len(), all))?;
-            place.apply(machine.qemu.pid(), &lanes, share)?;
+        if let Some((place, shares)) = quotas {
+            let lanes = machine.arrangement.lanes();
+            let note = |all: &mut Belongings| place.belongings(lanes, shares, all);
+            machine.keeper.note(note)?;
+            place.apply(machine.qemu.pid(), lanes, shares)?;
         }
         machine.arrangement.keep_awake(spec.keep_host_awake)?;
         Ok(machine)
@@ -296,6 +293,39 @@ impl Drop for Machine {
         self.qemu.kill();
         for left in self.keeper.remove() {
             (self.spec.notice)(&format!("could not remove {left}"));
+        }
+    }
+}
+
+/// What each core gets of a host CPU: all of one, or as much as every other core.
+fn core_share(spec: &Spec) -> Result<f64> {
+    let cpus = host::allowed_cpus()?.len().max(1);
+    Ok(1.0 / spec.total_cores().div_ceil(cpus) as f64)
+}
+
+/// Where quotas are to be set, and which; none where there is nothing to limit. A machine whose cores only
+/// share host CPUs does without where that is impossible, with a notice.
+fn find_quotas(spec: &Spec, shares: Shares) -> Result<Option<(LaneGroups, Shares)>> {
+    if !shares.limit() {
+        return Ok(None);
+    }
+    let place = LaneGroups::find(Path::new("/"), &unique_name());
+    let cores = spec.total_cores();
+    match place {
+        Err(Error::Unsupported(why)) if shares.lane >= 1.0 => {
+            (spec.notice)(&format!(
+                "{cores} emulated cores share the host's CPUs and slow each other down: {why}"
+            ));
+            Ok(None)
+        }
+        place => {
+            if shares.core < 1.0 {
+                (spec.notice)(&format!(
+                    "{cores} emulated cores share the host's CPUs: each gets {:.2} of one",
+                    shares.core
+                ));
+            }
+            Ok(Some((place?, shares)))
         }
     }
 }

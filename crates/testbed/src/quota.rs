@@ -1,4 +1,6 @@
-//! A CPU bandwidth quota for each lane's thread: cgroup version 1 or 2.
+//! CPU bandwidth quotas for the lanes' threads and for whole cores: cgroup version 1 or 2.
+//!
+//! Where several cores share a host CPU there is a group for each core, with the lanes' groups inside.
 //!
 //! Version 1: a group for the machine in this process's own group of the `cpu` controller, a group
 //! for each lane in it; threads go to `tasks`. Version 2: QEMU moves to a group of its own, in
@@ -7,6 +9,7 @@
 
 use crate::belongings::Belongings;
 use crate::error::{During, Error, Result};
+use crate::qemu::LaneThread;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +18,23 @@ const PERIOD_US: u64 = 5000;
 
 /// The least that the kernel takes as a quota, µs.
 const LEAST_US: u64 = 1000;
+
+/// What the lanes of a machine may use of the host's CPUs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shares {
+    /// Each lane, of what its core has: below 1 for a threadPerf that falls less than by taking turns.
+    pub lane: f64,
+    /// Each core, of a host CPU: below 1 where several cores share one, so that what one of them does
+    /// leaves the others' speed alone.
+    pub core: f64,
+}
+
+impl Shares {
+    /// Is anything to be limited?
+    pub fn limit(&self) -> bool {
+        self.lane < 1.0 || self.core < 1.0
+    }
+}
 
 /// The groups of a machine's lanes: where they will be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,49 +105,67 @@ impl LaneGroups {
     }
 
     /// All that [`LaneGroups::apply`] leaves, to be noted before.
-    pub fn belongings(&self, lanes: usize, to: &mut Belongings) {
-        to.cgroups.extend((0..lanes).map(|lane| self.lane(lane)));
+    pub fn belongings(&self, lanes: &[LaneThread], shares: Shares, to: &mut Belongings) {
+        let mut above: Vec<PathBuf> = Vec::new();
+        for (number, lane) in lanes.iter().enumerate() {
+            let core = self.above(lane.core, shares);
+            to.cgroups.push(core.join(format!("lane{number}")));
+            if core != self.group && !above.contains(&core) {
+                above.push(core);
+            }
+        }
+        to.cgroups.extend(above);
         to.cgroups.push(self.group.clone());
         if self.enable {
             to.restore.push((self.parent_switch(), "-cpu".into()));
         }
     }
 
-    /// Gives each thread a quota of `share` of a CPU. `process` is the one that they belong to.
-    pub fn apply(&self, process: u32, threads: &[i32], share: f64) -> Result<()> {
+    /// Gives each lane's thread, and each core, its quota. `process` is the one that they belong to.
+    pub fn apply(&self, process: u32, lanes: &[LaneThread], shares: Shares) -> Result<()> {
         if self.enable {
             write(&self.parent_switch(), "+cpu")?;
         }
         make(&self.group)?;
-        let (quota_us, period_us) = bandwidth_us(share);
         if self.version == Version::Two {
             write(&self.group.join("cgroup.procs"), &process.to_string())?;
         }
-        for (lane, thread) in threads.iter().enumerate() {
-            let group = self.lane(lane);
-            make(&group)?;
-            match self.version {
-                Version::One => {
-                    write(&group.join("cpu.cfs_period_us"), &period_us.to_string())?;
-                    write(&group.join("cpu.cfs_quota_us"), &quota_us.to_string())?;
-                    write(&group.join("tasks"), &thread.to_string())?;
-                }
-                Version::Two => {
-                    write(&group.join("cgroup.type"), "threaded")?;
-                    if lane == 0 {
-                        // Only a group with threaded ones inside may hand down and have processes.
-                        write(&self.group.join("cgroup.subtree_control"), "+cpu")?;
-                    }
-                    write(&group.join("cpu.max"), &format!("{quota_us} {period_us}"))?;
-                    write(&group.join("cgroup.threads"), &thread.to_string())?;
-                }
+        for (number, lane) in lanes.iter().enumerate() {
+            let core = self.above(lane.core, shares);
+            if core != self.group && !core.exists() {
+                self.add(&self.group, &core, shares.core)?;
             }
+            let group = core.join(format!("lane{number}"));
+            self.add(&core, &group, shares.lane * shares.core)?;
+            let threads = match self.version {
+                Version::One => "tasks",
+                Version::Two => "cgroup.threads",
+            };
+            write(&group.join(threads), &lane.tid.to_string())?;
         }
         Ok(())
     }
 
-    fn lane(&self, lane: usize) -> PathBuf {
-        self.group.join(format!("lane{lane}"))
+    /// Makes a group inside another, with a quota of `share` of a CPU.
+    fn add(&self, above: &Path, group: &Path, share: f64) -> Result<()> {
+        make(group)?;
+        let (quota_us, period_us) = bandwidth_us(share);
+        if self.version == Version::One {
+            write(&group.join("cpu.cfs_period_us"), &period_us.to_string())?;
+            return write(&group.join("cpu.cfs_quota_us"), &quota_us.to_string());
+        }
+        write(&group.join("cgroup.type"), "threaded")?;
+        // Only a group with threaded ones inside may hand down and have processes.
+        write(&above.join("cgroup.subtree_control"), "+cpu")?;
+        write(&group.join("cpu.max"), &format!("{quota_us} {period_us}"))
+    }
+
+    /// The group in which the lanes of a core are.
+    fn above(&self, core: usize, shares: Shares) -> PathBuf {
+        match shares.core < 1.0 {
+            true => self.group.join(format!("core{core}")),
+            false => self.group.clone(),
+        }
     }
 
     fn parent_switch(&self) -> PathBuf {
@@ -254,6 +292,19 @@ mod tests {
         root
     }
 
+    /// Lanes with these threads, two to a core.
+    fn lanes(tids: &[i32]) -> Vec<LaneThread> {
+        let lane = |(index, &tid)| LaneThread {
+            tid,
+            core: index / 2,
+        };
+        tids.iter().enumerate().map(lane).collect()
+    }
+
+    fn of_lanes(lane: f64) -> Shares {
+        Shares { lane, core: 1.0 }
+    }
+
     fn text(root: &Path, path: &str) -> String {
         fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
     }
@@ -269,7 +320,9 @@ mod tests {
             ("sys/fs/cgroup/cpu,cpuacct/mine/tasks", ""),
         ]);
         let place = LaneGroups::find(root.path(), "bed").unwrap();
-        place.apply(77, &[100, 101], 0.79).unwrap();
+        place
+            .apply(77, &lanes(&[100, 101]), of_lanes(0.79))
+            .unwrap();
         let at = |name: &str| {
             text(
                 root.path(),
@@ -280,7 +333,7 @@ mod tests {
         assert_eq!(at("cpu.cfs_quota_us"), "3950");
         assert_eq!(at("tasks"), "101");
         let mut belongings = Belongings::default();
-        place.belongings(2, &mut belongings);
+        place.belongings(&lanes(&[100, 101]), of_lanes(0.79), &mut belongings);
         assert_eq!(belongings.cgroups.len(), 3);
         assert!(belongings.cgroups[2].ends_with("mine/bed") && belongings.restore.is_empty());
     }
@@ -313,7 +366,7 @@ mod tests {
             ),
         ]);
         let place = LaneGroups::find(root.path(), "bed").unwrap();
-        place.apply(77, &[100, 101], 0.5).unwrap();
+        place.apply(77, &lanes(&[100, 101]), of_lanes(0.5)).unwrap();
         let at = |name: &str| text(root.path(), &format!("sys/fs/cgroup/bed/{name}"));
         assert_eq!(at("cgroup.procs"), "77");
         assert_eq!(at("cgroup.subtree_control"), "+cpu");
@@ -336,12 +389,53 @@ mod tests {
             ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu"),
         ]);
         let place = LaneGroups::find(root.path(), "bed").unwrap();
-        place.apply(77, &[100], 0.5).unwrap();
+        place.apply(77, &lanes(&[100]), of_lanes(0.5)).unwrap();
         let switch = root.path().join("sys/fs/cgroup/cgroup.subtree_control");
         assert_eq!(fs::read_to_string(&switch).unwrap(), "+cpu");
         let mut belongings = Belongings::default();
-        place.belongings(1, &mut belongings);
+        place.belongings(&lanes(&[100]), of_lanes(0.5), &mut belongings);
         assert_eq!(belongings.restore, [(switch, "-cpu".to_string())]);
+    }
+
+    #[test]
+    fn cores_that_share_a_cpu_have_groups_with_their_lanes_inside() {
+        let v1 = tree(&[
+            ("proc/self/mountinfo", V1_MOUNTS),
+            ("proc/self/cgroup", "3:cpu,cpuacct:/\n0::/unified\n"),
+            ("sys/fs/cgroup/cpu,cpuacct/tasks", ""),
+        ]);
+        let v2 = tree(&[
+            ("proc/self/mountinfo", V2_MOUNTS),
+            ("proc/self/cgroup", "0::/\n"),
+            ("sys/fs/cgroup/cgroup.subtree_control", "cpu"),
+            ("sys/fs/cgroup/cgroup.controllers", "cpu"),
+        ]);
+        let shares = Shares {
+            lane: 0.8,
+            core: 0.5,
+        };
+        let lanes = lanes(&[100, 101, 102, 103]);
+        let group = |root: &Path| {
+            let place = LaneGroups::find(root, "bed").unwrap();
+            place.apply(77, &lanes, shares).unwrap();
+            let mut belongings = Belongings::default();
+            place.belongings(&lanes, shares, &mut belongings);
+            assert_eq!(belongings.cgroups.len(), 7);
+            let inside = |group: &PathBuf| group.ends_with("bed/core1");
+            assert!(belongings.cgroups[4..].iter().any(inside));
+            assert!(belongings.cgroups[6].ends_with("bed"));
+            place.group
+        };
+        let of_v1 = group(v1.path());
+        assert_eq!(text(&of_v1, "core1/cpu.cfs_quota_us"), "2500");
+        assert_eq!(text(&of_v1, "core1/lane3/cpu.cfs_quota_us"), "2000");
+        assert_eq!(text(&of_v1, "core1/lane3/tasks"), "103");
+        let of_v2 = group(v2.path());
+        assert_eq!(text(&of_v2, "core0/cpu.max"), "2500 5000");
+        assert_eq!(text(&of_v2, "core0/cgroup.type"), "threaded");
+        assert_eq!(text(&of_v2, "core0/cgroup.subtree_control"), "+cpu");
+        assert_eq!(text(&of_v2, "core0/lane1/cpu.max"), "2000 5000");
+        assert_eq!(text(&of_v2, "core0/lane1/cgroup.threads"), "101");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What batch borrows, and what critical work forces its siblings to idle.
 
-use super::metrics::{FILE, Recorder, close, schedstat, stop, task};
+use super::metrics::{FILE, Recorder, close, stop, task};
 use super::support::*;
 use sidelane_metrics::snapshot::Interval;
 use std::time::Duration;
@@ -122,7 +122,7 @@ fn without_the_scheduler_it_is_unknown() {
     let recorder = Recorder::start();
     std::thread::sleep(Duration::from_millis(500));
     stop(std::slice::from_ref(&load));
-    let told = schedstat(&load);
+    let told = load.schedstat();
     let interval = recorder.stop();
     let usage = &task(&interval, &load).usage;
     assert!(usage.raw_ns > 0 && told.0 > 0);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const NOBODY: u32 = 65534;
 const SOCKET: &str = "/run/sidelane/signal.sock";
-const STATE: &str = "/run/sidelane/lanes.json";
+pub(super) const STATE: &str = "/run/sidelane/lanes.json";
 
 /// A running `sidelane lanes`; killed when dropped.
 pub(super) struct Lanes(Child);
@@ -77,7 +77,7 @@ pub(super) fn multiply(group: &'static str, instrumented: bool, seconds: &str) -
     command.spawn().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -260,40 +260,4 @@ fn what_cannot_be_bound_is_refused_and_changes_nothing() {
         assert!(!output.status.success() && said.contains(says), "{said}");
     }
     assert_eq!(now(), before);
-}
-
-/// The demonstration on this very machine: one short run of each setup.
-#[test]
-#[ignore = "runs in the test bed"]
-fn the_demonstration_measures_both_kinds_of_eviction() {
-    let output = sidelane(&[
-        "demo",
-        "lanes",
-        "--native",
-        "--repetitions=1",
-        "--seconds=2",
-        "--format=json",
-    ]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let rows = document["rows"].as_array().unwrap();
-    let names: Vec<_> = rows
-        .iter()
-        .map(|row| row["setup"].as_str().unwrap())
-        .collect();
-    assert_eq!(names, ["alone", "default", "lanes", "sidelane"]);
-    let median = |row: &serde_json::Value, figure: &str| row[figure]["median"].as_f64();
-    let shares: Vec<_> = rows.iter().map(|row| median(row, "batch_share")).collect();
-    let naps_per_s: Vec<_> = rows.iter().map(|row| median(row, "naps_per_s")).collect();
-    println!("batch shares {shares:?}, naps a second {naps_per_s:?}");
-    assert_eq!(shares[0], None);
-    assert!(
-        shares[1..].iter().all(|share| share.unwrap() > 0.0),
-        "{document}"
-    );
-    assert!(
-        naps_per_s[1] == Some(0.0) && naps_per_s[2].unwrap() > 0.0,
-        "{document}"
-    );
-    assert!(!fs::exists(STATE).unwrap() && !attached());
 }

@@ -17,10 +17,16 @@ pub struct Recorder(Child);
 impl Recorder {
     /// Starts it and waits until it collects.
     pub fn start() -> Recorder {
+        Recorder::start_with(&[])
+    }
+
+    /// The same with arguments more.
+    fn start_with(more: &[&str]) -> Recorder {
         let _ = fs::remove_file(FILE);
         let child = Command::new(SIDELANE)
             .args(["record", FILE, "--interval-ms", "250"])
             .args(["--thread-perf", "1,0.6,0.5,0.4"])
+            .args(more)
             .spawn()
             .unwrap();
         let recorder = Recorder(child);
@@ -99,17 +105,10 @@ pub fn stop(loads: &[Load]) {
         unsafe { libc::kill(load.pid().cast_signed(), libc::SIGSTOP) };
     }
     eventually("they have stopped", || {
-        let told: Vec<_> = loads.iter().map(schedstat).collect();
+        let told: Vec<_> = loads.iter().map(Load::schedstat).collect();
         std::thread::sleep(Duration::from_millis(100));
-        loads.iter().map(schedstat).eq(told)
+        loads.iter().map(Load::schedstat).eq(told)
     });
-}
-
-/// Time on lanes and time waiting, as the kernel counts them.
-pub fn schedstat(load: &Load) -> (u64, u64) {
-    let text = fs::read_to_string(format!("/proc/{}/schedstat", load.pid())).unwrap();
-    let mut words = text.split_whitespace().map(|word| word.parse().unwrap());
-    (words.next().unwrap(), words.next().unwrap())
 }
 
 /// Memory of a process.
@@ -162,10 +161,10 @@ fn check_load_once(cpus: &[usize], thread_perf: f64) {
     let interrupts_ns = interrupts_ns(cpus);
     let loads: Vec<Load> = cpus.iter().map(|&cpu| spin_on(cpu)).collect();
     // until it is bound to its lane, a load runs on another core
-    let unbound_ns: u64 = loads.iter().map(|load| schedstat(load).0).sum();
+    let unbound_ns: u64 = loads.iter().map(|load| load.ran_ns()).sum();
     std::thread::sleep(LOAD);
     stop(&loads);
-    let told: Vec<_> = loads.iter().map(schedstat).collect();
+    let told: Vec<_> = loads.iter().map(Load::schedstat).collect();
     // the kernel counts no task for them
     let interrupts_ns = self::interrupts_ns(cpus) - interrupts_ns;
     let interval = recorder.stop();
@@ -250,6 +249,43 @@ fn densities_and_times_with_the_scheduler() {
     let scheduler = Scheduler::attach(&[]);
     densities_and_times_are_as_expected();
     assert!(scheduler.stop().success());
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn looking_now_and_then_estimates_the_same() {
+    let recorder = Recorder::start_with(&["--sample"]);
+    let loads = [spin_on(0), spin_on(1)];
+    let pausing = Load::jobs(2_000, "0.02", &Traits::default());
+    std::thread::sleep(2 * LOAD);
+    stop(&loads);
+    let told: Vec<_> = loads.iter().map(|load| load.ran_ns()).collect();
+    let told_pausing = pausing.ran_ns();
+    let interval = recorder.stop();
+    println!("{:?}\n{:?}", interval.notes, interval.cores);
+    let raw_ns = |load: &Load| task(&interval, load).usage.raw_ns;
+    for (load, told_ns) in loads.iter().zip(&told) {
+        close("raw time", raw_ns(load), *told_ns, 0.05);
+        let mt1_ns = task(&interval, load).usage.mt1_ns;
+        // one that reads no topology takes lanes for cores
+        let speed = if interval.cores[0].lanes.len() > 1 {
+            6
+        } else {
+            10
+        };
+        close("MT1 time", mt1_ns, told_ns * speed / 10, 0.08);
+    }
+    // by some hundred looks
+    let (found, told) = (raw_ns(&pausing), told_pausing);
+    println!("one that pauses: {found} for {told}");
+    assert!((told / 2..told * 2).contains(&found));
+    // also of tasks that had ended at the next look
+    let work = interval.metrics().unwrap().mt1_ns as u64;
+    let groups: u64 = (interval.cgroups.iter()).map(|g| g.usage.mt1_ns).sum();
+    close("MT1 time of cgroups", groups, work, 0.01);
+    let report = sidelane(&["report", FILE]);
+    let text = String::from_utf8_lossy(&report.stdout).replace("\n  ", " ");
+    assert!(text.contains("Looked at the lanes 251 times"), "{text}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod agree;
 mod budget;
 mod control;
+mod demos;
 mod forced;
 mod jobs;
 mod lanes;

@@ -1,50 +1,10 @@
-//! Pools: what a cgroup may use of the cores, with SMT and without.
+//! Pools: what a cgroup may use of the cores.
 
 use super::support::*;
 use std::fs;
 use std::time::Duration;
 
 const SMT: &str = "/sys/devices/system/cpu/smt/control";
-
-#[test]
-#[ignore = "runs in the test bed"]
-fn an_entitlement_buys_the_same_work_with_smt_and_without() {
-    let output = sidelane(&[
-        "demo",
-        "pools",
-        "--native",
-        "--repetitions=1",
-        "--seconds=8",
-        "--format=json",
-    ]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert_eq!(fs::read_to_string(SMT).unwrap().trim(), "on");
-    let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    println!("{}", results["rows"]);
-    let row = |setup: &str| {
-        let rows = results["rows"].as_array().unwrap();
-        let row = rows.iter().find(|row| row["setup"] == setup).unwrap();
-        let figure = |name: &str| row[name]["median"].as_f64().unwrap();
-        ["alone_lanes", "sharing_lanes", "sharing_over_alone"].map(figure)
-    };
-    let limit = 0.36..0.44; // of 0.4
-    let [smt_off, mt1, raw] = ["smt-off", "mt1", "raw"].map(row);
-    for [alone, ..] in [smt_off, mt1, raw] {
-        assert!(limit.contains(&alone), "{alone}");
-    }
-    for [_, sharing, _] in [smt_off, raw] {
-        assert!(limit.contains(&sharing), "{sharing}");
-    }
-    assert!(
-        mt1[1] > 1.5 * mt1[0],
-        "its lanes are at half speed: {mt1:?}"
-    );
-    for [.., of_alone] in [smt_off, mt1] {
-        assert!((0.7..1.4).contains(&of_alone), "{of_alone}");
-    }
-    assert!(raw[2] < 0.75 * mt1[2], "{raw:?}, {mt1:?}");
-}
 
 /// How long tasks of the cgroups /light and /heavy ran within some seconds, by the kernel's account: as
 /// many in each.
@@ -54,7 +14,7 @@ fn two_cgroups(tasks: [usize; 2]) -> [f64; 2] {
     let _loads: Vec<Load> = names.into_iter().zip(tasks).flat_map(start).collect();
     std::thread::sleep(Duration::from_secs(2)); // until they all run
     let before = names.map(usage_ns);
-    std::thread::sleep(Duration::from_secs(8));
+    std::thread::sleep(Duration::from_secs(5));
     let used = names.map(usage_ns);
     [0, 1].map(|index| (used[index] - before[index]) as f64 / 1e9)
 }
@@ -94,7 +54,7 @@ fn a_quota_of_a_cgroup_holds_from_when_it_is_set_until_it_is_lifted() {
     let scheduler = Scheduler::attach(&["--config", path]);
     let limit = |text: &str| fs::write(cgroup("capped").join("cpu.max"), text).unwrap();
     let loads = [(); 3].map(|()| Load::spin_in("capped"));
-    let lanes = || busy_lanes("3")[1];
+    let lanes = || busy_lanes("2")[1];
     for (text, range) in [
         ("max 100000", 2.5..3.2),
         ("50000 100000", 0.4..0.65),

@@ -10,12 +10,13 @@ fn batch_never_starves() {
     let scheduler = Scheduler::attach(&RULES);
     let _critical: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("critical")).collect();
     let batch: Vec<_> = (0..3).map(|_| Load::spin_in("batch")).collect();
-    let before: Vec<_> = batch.iter().map(Load::ticks).collect();
+    // more than twice what the bound gives at a time: a tick
+    const LEAST_NS: u64 = 8_000_000;
+    let ran_ns = || batch.iter().map(Load::ran_ns);
+    let before: Vec<_> = ran_ns().collect();
     eventually("every batch task progresses", || {
-        batch
-            .iter()
-            .zip(&before)
-            .all(|(load, before)| load.ticks() > before + 2)
+        let mut pairs = ran_ns().zip(&before);
+        pairs.all(|(ran_ns, before)| ran_ns > before + LEAST_NS)
     });
     let rates = rates("3");
     assert!(rates["overdue"].as_f64().unwrap() > 0.0, "{rates}");
@@ -114,11 +115,11 @@ fn a_task_pinned_to_one_lane_stays_there() {
         Load::spin(&pinned("other")),
         Load::spin(&pinned("critical")),
     ];
-    let before = load.each_ref().map(Load::ticks);
+    const LEAST_NS: u64 = 8_000_000;
+    let before = load.each_ref().map(Load::ran_ns);
     eventually("all three progress on their one lane", || {
-        load.iter()
-            .zip(before)
-            .all(|(load, before)| load.ticks() > before + 3)
+        let mut pairs = load.iter().zip(before);
+        pairs.all(|(load, before)| load.ran_ns() > before + LEAST_NS)
     });
     let busy = busy_lanes("1").iter().sum::<f64>();
     assert!(busy < 1.3, "one lane is enough for them: {busy}");

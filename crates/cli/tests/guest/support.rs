@@ -250,6 +250,18 @@ impl Load {
         self.stat(11) + self.stat(12)
     }
 
+    /// Time on lanes and time waiting for one, as the kernel counts them, ns.
+    pub fn schedstat(&self) -> (u64, u64) {
+        let text = fs::read_to_string(format!("/proc/{}/schedstat", self.pid())).unwrap();
+        let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap());
+        (numbers.next().unwrap(), numbers.next().unwrap())
+    }
+
+    /// Time on lanes: much finer than ticks.
+    pub fn ran_ns(&self) -> u64 {
+        self.schedstat().0
+    }
+
     /// The CPU on which it ran last.
     pub fn cpu(&self) -> usize {
         self.stat(36) as usize

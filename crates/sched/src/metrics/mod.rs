@@ -20,6 +20,7 @@ use crate::bpf::metrics::types::metrics_control;
 use crate::bpf::metrics::{MetricsProgs, MetricsSkel, MetricsSkelBuilder, OpenMetricsSkel};
 use crate::bpf::metrics_intf as intf;
 use crate::task_storage::TaskStorage;
+use crate::urgent::Urgent;
 use crate::{cgroups, running};
 use instructions::Instructions;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -133,7 +134,9 @@ impl<'a> Collector<'a> {
         tables.size(&mut open)?;
         let attached = running::enable_seq();
         let classes = share_scheduler(&mut open, &mut tables)?;
+        let urgent = Urgent::new();
         let mut skel = open.load().map_err(failed("load"))?;
+        drop(urgent);
         tables.fill(&skel)?;
         set_speeds(&mut skel, &rates.thread_perf);
         let progs = &skel.progs;
