@@ -6,6 +6,7 @@ use crate::host;
 use crate::host_settings::HostSettings;
 use crate::qemu::LaneThread;
 use crate::spec::Spec;
+use crate::steady::Steady;
 use crate::threads;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ pub struct Arrangement {
     settings: HostSettings,
     spinners: Companions,
     metronome: Companions,
+    steady: Option<Steady>,
     notice: fn(&str),
 }
 
@@ -35,6 +37,7 @@ impl Arrangement {
             settings: HostSettings::default(),
             spinners: Companions::none(),
             metronome: Companions::none(),
+            steady: None,
             notice: spec.notice,
         };
         arrangement.set(spec.host)?;
@@ -58,6 +61,26 @@ impl Arrangement {
             self.spinners.keep_awake(&self.cpus)?;
         }
         Ok(())
+    }
+
+    /// Keeps the host CPUs, which idle now, at `share` of their speed from now on, or lets them be as fast as
+    /// they are.
+    pub fn keep_steady(&mut self, share: Option<f64>) -> Result<()> {
+        self.steady = None;
+        if let Some(share) = share {
+            self.steady = Some(Steady::start(&self.cpus, share)?);
+        }
+        Ok(())
+    }
+
+    /// Says how much of the time the host was slower than it was to be kept.
+    pub fn tell_steadiness(&self) {
+        if let Some(slow) = self.steady.as_ref().map(Steady::slow_share) {
+            (self.notice)(&format!(
+                "the host was slower than the steady speed for {:.1} % of the time",
+                slow * 100.0
+            ));
+        }
     }
 
     /// Changes how the host's scheduler treats the threads. What needs a privilege that is lacking

@@ -57,7 +57,7 @@ impl Companions {
     }
 
     /// Starts a thread on a CPU, in a class; fails where that does.
-    fn start(
+    pub(crate) fn start(
         &mut self,
         name: &str,
         cpu: usize,

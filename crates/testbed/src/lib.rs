@@ -29,6 +29,7 @@ pub mod quota;
 mod rootfs;
 pub mod smt;
 mod spec;
+pub mod steady;
 mod threads;
 mod turns;
 mod wire;

@@ -118,6 +118,7 @@ impl Machine {
             machine.keeper.note(note)?;
             place.apply(machine.qemu.pid(), lanes, shares)?;
         }
+        machine.arrangement.keep_steady(spec.steady)?;
         machine.arrangement.keep_awake(spec.keep_host_awake)?;
         Ok(machine)
     }
@@ -291,6 +292,7 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         self.qemu.kill();
+        self.arrangement.tell_steadiness();
         for left in self.keeper.remove() {
             (self.spec.notice)(&format!("could not remove {left}"));
         }

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::host_settings::HostSettings;
 use crate::interrupt::Interrupt;
 use crate::smt;
+use crate::steady;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -73,6 +74,9 @@ pub struct Spec {
     pub console_log: Option<PathBuf>,
     /// Keep the host CPUs awake with idle-class spinners while the machine runs: for measurements.
     pub keep_host_awake: bool,
+    /// Keep the host CPUs at this share of their speed ([`crate::steady::SHARES`]), so that neighbours of a virtual
+    /// machine are not seen; none leaves them as they are.
+    pub steady: Option<f64>,
     /// How long a lane runs before it yields to a busy sibling, at least 10 µs; none leaves that to
     /// the host's scheduler, which hands over on its tick. Where QEMU cannot be made to yield
     /// (before version 9.1), the host is made to choose anew every half millisecond instead.
@@ -104,6 +108,7 @@ impl Spec {
             console: false,
             console_log: None,
             keep_host_awake: false,
+            steady: None,
             lane_turn: Some(LANE_TURN),
             host: HostSettings::recommended(),
             interrupt: Interrupt::new()?,
@@ -149,6 +154,7 @@ impl Spec {
         if self.lane_turn.is_some_and(|turn| turn < LANE_TURN_MIN) {
             return bad("lanes cannot take turns shorter than 10 µs".into());
         }
+        self.steady.map_or(Ok(()), steady::check)?;
         for path in &self.add {
             if !path.exists() {
                 return bad(format!("--add {}: no such file", path.display()));

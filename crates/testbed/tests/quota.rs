@@ -8,7 +8,7 @@ mod common;
 use common::{shell, spec, turn};
 use sidelane_testbed::Machine;
 use sidelane_testbed::belongings::{Belongings, Process};
-use sidelane_testbed::quota::LaneGroups;
+use sidelane_testbed::quota::{LaneGroups, LaneThread, Shares};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -24,7 +24,8 @@ fn run_time_s(pid: u32) -> f64 {
         / 1e9
 }
 
-/// A busy process gets the share of a CPU that its quota allows, and nothing stays of its group.
+/// A busy process gets the share of a CPU that its quota and that of its core allow, and nothing stays of their
+/// groups.
 #[test]
 fn a_quota_holds_on_this_machine() {
     let name = format!("sidelane-test-{}", std::process::id());
@@ -37,8 +38,17 @@ fn a_quota_holds_on_this_machine() {
         process: Process::of(busy.id()),
         ..Belongings::default()
     };
-    place.belongings(1, &mut belongings);
-    let applied = place.apply(busy.id(), &[busy.id() as i32], 0.3);
+    let lanes = [LaneThread {
+        tid: busy.id() as i32,
+        core: 0,
+    }];
+    let shares = Shares {
+        lane: 0.6,
+        core: 0.5,
+    };
+    place.belongings(&lanes, shares, &mut belongings);
+    assert_eq!(belongings.cgroups.len(), 3);
+    let applied = place.apply(busy.id(), &lanes, shares);
     let (start, before) = (Instant::now(), run_time_s(busy.id()));
     std::thread::sleep(Duration::from_secs(2));
     let share = (run_time_s(busy.id()) - before) / start.elapsed().as_secs_f64();
@@ -49,7 +59,7 @@ fn a_quota_holds_on_this_machine() {
     assert!(left.is_empty(), "{left:?}");
     assert!(belongings.cgroups.iter().all(|group| !group.exists()));
     // Never more; less where others want the CPU too.
-    assert!((0.15..0.36).contains(&share), "a quota of 0.3 gave {share}");
+    assert!((0.15..0.36).contains(&share), "0.6 of 0.5 gave {share}");
 }
 
 #[test]

@@ -147,6 +147,9 @@ pub(super) struct MachineArgs {
     /// `newest`, `oldest`, a version, or the path of a kernel image.
     #[arg(long, default_value = "newest", value_name = "VERSION|PATH")]
     kernel: String,
+    /// Keep the host CPUs at this share of their speed, 0.2 to 0.9, whatever their neighbours do (needs root).
+    #[arg(long, value_name = "SHARE", conflicts_with = "native")]
+    steady: Option<f64>,
     /// Measure on this machine's own SMT instead (needs root).
     #[arg(long)]
     pub(super) native: bool,
@@ -186,6 +189,7 @@ impl MachineArgs {
         spec.cores = self.cores;
         spec.thread_perf = self.thread_perf()?;
         spec.kernel = Kernel::from(self.kernel.as_str());
+        spec.steady = self.steady;
         let interrupt = Interrupt::new()?;
         spec.interrupt = interrupt.clone();
         ctrlc::set_handler(move || interrupt.raise())?;

@@ -143,6 +143,9 @@ struct MachineArgs {
     /// Keep the host CPUs awake while the machine runs, as for a measurement.
     #[arg(long)]
     keep_awake: bool,
+    /// Keep the host CPUs at this share of their speed, 0.2 to 0.9, whatever their neighbours do.
+    #[arg(long, value_name = "SHARE")]
+    steady: Option<f64>,
     /// How long a lane runs before it yields to a busy sibling, ms; 0 leaves that to the host's
     /// tick.
     #[arg(long, value_name = "MS", default_value = "0.1", value_parser = milliseconds)]
@@ -171,6 +174,7 @@ impl MachineArgs {
         spec.console = self.console;
         spec.kernel_args = self.kernel_arg.clone();
         spec.keep_host_awake = self.keep_awake;
+        spec.steady = self.steady;
         spec.host.slice = Some(self.host_slice).filter(|length| !length.is_zero());
         spec.lane_turn = Some(self.lane_turn).filter(|turn| !turn.is_zero());
         spec.interrupt = interrupt;

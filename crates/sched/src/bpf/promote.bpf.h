@@ -33,8 +33,8 @@
 #include "types.bpf.h"
 #include "account.bpf.h"
 #include "borrow.bpf.h"
+#include "find.bpf.h"
 #include "jobs.bpf.h"
-#include "place.bpf.h"
 #include "trace.bpf.h"
 #include "vector.bpf.h"
 

@@ -145,6 +145,7 @@ impl Scheduler<'_> {
             }
             if requests.reload.swap(false, Ordering::Relaxed)
                 && let Some(changed) = self.changed(read, on_event)
+                && !self.exited()
             {
                 drop(self.link.take());
                 return Ok(Ended::Changed(changed));

@@ -94,6 +94,9 @@ pub struct Collector<'a> {
     /// The number of the last reading.
     reading: u32,
     messages: Vec<String>,
+    /// What the first interval is to say: a message from the second reading on, for what the first one has
+    /// was there before.
+    not_told: Option<String>,
     cgroup_mount: Option<PathBuf>,
     cgroup_paths: HashMap<u64, String>,
     cgroups: CgroupTable,
@@ -155,7 +158,7 @@ impl<'a> Collector<'a> {
             // SAFETY: one aligned word of a mapping that the kernel reads, too
             unsafe { std::ptr::write_volatile(&raw mut data.control.began_ns, begun_ns) };
         }
-        let mut messages: Vec<_> = settings.sample_hz.map(Sampler::note).into_iter().collect();
+        let mut messages = Vec::new();
         let cgroup_mount = cgroups::mount_point(Path::new("/")).ok().flatten();
         let instructions = (settings.counters)
             .then(|| Instructions::start(&topology))
@@ -177,6 +180,7 @@ impl<'a> Collector<'a> {
             inconsistent: 0,
             reading: 0,
             messages,
+            not_told: settings.sample_hz.map(Sampler::note),
             limits: limits::Limits::new(cgroup_mount.clone(), classes),
             cgroup_mount,
             cgroup_paths: HashMap::new(),
@@ -209,6 +213,8 @@ impl<'a> Collector<'a> {
             lane.busy_ns = *told;
         }
         self.count_instructions(&mut cores);
+        let notes = self.notes();
+        self.messages.extend(self.not_told.take());
         Ok(Snapshot {
             begun_ns: self.begun_ns,
             taken_ns,
@@ -218,7 +224,7 @@ impl<'a> Collector<'a> {
             cores,
             tasks: tasks.into_totals(&mut self.tasks),
             cgroups: self.cgroups.update(groups, &self.cgroup_paths),
-            notes: self.notes(),
+            notes,
             limits: self.limits.now(),
         })
     }
@@ -395,7 +401,6 @@ fn share_scheduler(
     Ok(true)
 }
 
-/// The error of a step.
 /// Attaches what traces switches.
 fn trace(progs: &MetricsProgs) -> Result<Vec<Link>, Error> {
     let tracers = [
@@ -408,6 +413,7 @@ fn trace(progs: &MetricsProgs) -> Result<Vec<Link>, Error> {
     links.map_err(failed("attach"))
 }
 
+/// The error of a step.
 fn failed<E: std::fmt::Display>(step: &'static str) -> impl Fn(E) -> Error {
     move |error| {
         let details = crate::loader::libbpf_warnings();

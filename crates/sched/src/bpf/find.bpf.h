@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which core or lane would do.
+ *
+ * Problem: who is placed, promoted or spread looks for the same things: a lane of a core in a certain
+ * state, a core of a certain kind, the idle lane that is fastest.
+ *
+ * Rule: the fastest core first, then the nearest; of a core's lanes the idlest, then the one of before; of
+ * idle lanes beside others the one with the highest capacity * threadPerf. A core that somebody has claimed,
+ * or that normal work was sent to, is passed over.
+ *
+ * Cost: one pass over a bitmap of all cores at worst; idle lanes and shared lanes: over the cores.
+ *
+ * Does not: decide in which order these are tried (place.bpf.h, promote.bpf.h, spread.bpf.h); take anything,
+ * but for claims.
+ */
+#ifndef SIDELANE_FIND_BPF_H
+#define SIDELANE_FIND_BPF_H
+
+#include "types.bpf.h"
+#include "account.bpf.h"
+#include "borrow.bpf.h"
+#include "vector.bpf.h"
+
+#define STATE(s) (1U << (s))
+#define ANY_STATE (STATE(NR_LANE_STATES) - 1)
+#define FREE_STATES (STATE(LANE_IDLE) | STATE(LANE_BATCH))
+#define FOR_BATCH STATE(NR_LANE_STATES) /* only lanes that batch may use */
+#define OVER_BATCH STATE(NR_LANE_STATES + 1) /* see pick_lane() */
+#define HELD_STATES (FREE_STATES | STATE(LANE_HELD)) /* free for critical work */
+
+/* Do so many lanes of @core_id run that a further one adds nothing (settings.batch_lanes)? */
+static __always_inline bool core_is_full(const struct core_ctx *core, u32 core_id)
+{
+	u32 spare = first_meant_for_batch(core);
+
+	return spare && lanes_busy(core_id) >= core->nr_lanes - spare;
+}
+
+/*
+ * A lane of @core_id that @p may use, in one of @states: idle before held before batch
+ * before normal before critical, then @prev. With OVER_BATCH batch comes first where an idle lane
+ * adds nothing.
+ */
+VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u32 states, s32 prev)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u32 i, best_rank = 0, batch_rank = 2 * LANE_BATCH;
+	s32 best = -1;
+
+	if (!core)
+		return -1;
+	if ((states & OVER_BATCH) && core_is_full(core, core_id))
+		batch_rank = 2 * LANE_IDLE + 1;
+	bpf_for(i, 0, core->nr_lanes) {
+		s32 cpu = core_lane(core, i);
+		struct lane_ctx *lane = lane_ctx(cpu);
+		u32 state, rank;
+
+		if (!lane || cpu < 0)
+			continue;
+		state = BOUNDED(lane->state, NR_LANE_STATES);
+		if ((states & FOR_BATCH) && i < first_meant_for_batch(core))
+			continue;
+		if (!(STATE(state) & states) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			continue;
+		rank = state == LANE_BATCH ? batch_rank : 2 * state;
+		if (state == LANE_HELD)
+			rank = 2 * LANE_IDLE - 1;
+		if (best >= 0 && (rank < best_rank || (rank == best_rank && cpu != prev)))
+			continue;
+		best = cpu;
+		best_rank = rank;
+	}
+	return best;
+}
+
+/* Claims a core for a waking critical task; false if another just did. */
+static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
+{
+	u64 claimed_ns = core->claim_ns;
+
+	if (core_claimed(core, now_ns))
+		return false;
+	return __sync_val_compare_and_swap(&core->claim_ns, claimed_ns, now_ns) == claimed_ns;
+}
+
+/*
+ * The best core of @set, of the first @end, for @p with a lane in one of @states: highest
+ * capacity, then nearest to @home. -1: none. Claimed cores are passed over, and those that no longer
+ * idle as soon as normal work arrives that was sent there.
+ */
+VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 states, u32 home,
+			    u32 end)
+{
+	struct core_ctx *own = core_ctx(home), *core;
+	u64 now_ns = scx_bpf_now();
+	u32 w, i, best_distance = NR_DISTANCES, best_capacity = 0;
+	s32 best = -1;
+
+	if (!own || set >= NR_CORE_SETS)
+		return -1;
+	bpf_for(w, 0, (nr_cores + 63) / 64) {
+		u64 *word = core_set_word(set, w);
+		u64 members = word ? *word : 0;
+
+		bpf_for(i, 0, 64) {
+			u32 id, distance;
+
+			if (!members)
+				break;
+			id = w * 64 + take_first(&members);
+			if (id >= end)
+				break;
+			core = core_ctx(id);
+			if (!core || core->capacity < best_capacity || core_claimed(core, now_ns) ||
+			    (set == CORES_IDLE && core_sent_normal(core, now_ns)))
+				continue;
+			distance = core_distance(own, core);
+			if (core->capacity == best_capacity && distance >= best_distance)
+				continue;
+			if (pick_lane(p, id, states, -1) < 0)
+				continue;
+			best = id;
+			best_capacity = core->capacity;
+			best_distance = distance;
+		}
+	}
+	return best;
+}
+
+static __always_inline u32 capacity_of(s32 core_id)
+{
+	struct core_ctx *core = core_id >= 0 ? core_ctx(core_id) : NULL;
+
+	return core ? core->capacity : 0;
+}
+
+/*
+ * Of the idle and the lent cores among the first @end the best; equal capacity: idle. Without
+ * either, an open core that has a lane in one of @states. -1: none.
+ */
+VERIFIED_ONCE s32 find_open_core(struct task_struct *p __arg_trusted, u32 states, u32 home, u32 end)
+{
+	struct core_ctx *own = core_ctx(home);
+	u64 now_ns = scx_bpf_now();
+	s32 idle, lent;
+
+	if (own && core_set_test(CORES_IDLE, home) && own->capacity >= capacity_of(0) &&
+	    !core_claimed(own, now_ns) && !core_sent_normal(own, now_ns) &&
+	    pick_lane(p, home, FREE_STATES, -1) >= 0)
+		return home;
+	idle = find_core(p, CORES_IDLE, FREE_STATES, home, end);
+	lent = find_core(p, CORES_LENT, FREE_STATES, home, end);
+	if (capacity_of(lent) > capacity_of(idle))
+		return lent;
+	return idle >= 0 ? idle : find_core(p, CORES_OPEN, states, home, end);
+}
+
+/*
+ * The fastest idle lane with what its core runs (lane_speed()), of the first @end cores, own core
+ * first: for batch of the cores in @set; -1: for others, of any.
+ */
+VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u32 home, s32 prev,
+				 u32 end)
+{
+	struct core_ctx *fastest = core_ctx(0);
+	u64 most = fastest ? lane_speed(fastest, 2) : 0, best_speed = 0;
+	s32 best = -1;
+	u32 i;
+
+	bpf_for(i, 0, end) {
+		u32 id = (home + i) % end;
+		struct core_ctx *core = core_ctx(id);
+		u64 speed;
+		s32 cpu;
+
+		if (!core || (set >= 0 && !core_set_test(set, id)))
+			continue;
+		cpu = pick_lane(p, id, STATE(LANE_IDLE) | (set >= 0 ? FOR_BATCH : 0), prev);
+		if (cpu < 0 || (set < 0 && !level_allows(id, cpu)))
+			continue;
+		speed = lane_speed(core, core->nr_lanes - lanes_in_state(id, LANE_IDLE) + 1);
+		if (speed <= best_speed)
+			continue;
+		best = cpu;
+		best_speed = speed;
+		if (speed >= most) /* whole idle cores were looked for before */
+			break;
+	}
+	return best;
+}
+
+/*
+ * Where @p waits if nothing better is found: its own core, else an allowed one; where some are
+ * parked, one of the first @end.
+ */
+VERIFIED_ONCE s32 fallback_lane(struct task_struct *p __arg_trusted, u32 home, s32 prev, u32 end)
+{
+	s32 cpu = pick_lane(p, home, ANY_STATE, prev);
+	u32 id;
+
+	if (cpu >= 0)
+		return cpu;
+	if (end < nr_cores) {
+		bpf_for(id, 0, end) {
+			cpu = pick_lane(p, id, ANY_STATE, -1);
+			if (cpu >= 0)
+				return cpu;
+		}
+	}
+	cpu = bpf_cpumask_any_distribute(p->cpus_ptr);
+	return cpu >= 0 && cpu < (s32)nr_lanes ? cpu : prev;
+}
+
+/*
+ * On cores of several speeds: the fastest idle lane beside critical work that is faster
+ * than @least (lane_speed()); -1: none, or it is not known how fast shared lanes are.
+ */
+VERIFIED_ONCE s32 find_shared_lane(struct task_struct *p __arg_trusted, u64 least, s32 prev,
+				   u64 now_ns)
+{
+	s32 best = -1;
+	u32 id;
+
+	if (!settings.thread_perf[1])
+		return -1;
+	bpf_for(id, 0, nr_cores) {
+		struct core_ctx *core = core_ctx(id);
+		u32 critical;
+		u64 speed;
+		s32 cpu;
+
+		/* those that follow are not faster */
+		if (!core || lane_speed(core, 2) <= least)
+			break;
+		critical = lanes_in_state(id, LANE_CRITICAL) + core_claimed(core, now_ns);
+		speed = lane_speed(core, critical + 1);
+		if (!critical || speed <= least)
+			continue;
+		cpu = pick_lane(p, id, STATE(LANE_IDLE), prev);
+		if (cpu < 0 || !level_allows(id, cpu))
+			continue;
+		best = cpu;
+		least = speed;
+	}
+	return best;
+}
+
+/* The same, if it is better than @id, the best core without critical work (-1: there is none). */
+static __always_inline s32 shared_lane_beyond(struct task_struct *p, s32 id, s32 prev, u64 now_ns)
+{
+	u32 slowest = capacity_of(nr_cores - 1), fastest = capacity_of(0);
+
+	if (slowest == fastest || (id >= 0 && capacity_of(id) == fastest))
+		return -1;
+	return find_shared_lane(p, (u64)capacity_of(id) * SPEED_ONE, prev, now_ns);
+}
+
+#endif /* SIDELANE_FIND_BPF_H */
