@@ -39,5 +39,5 @@ pub use error::{Error, Result};
 pub use host::standard_input;
 pub use host_settings::HostSettings;
 pub use interrupt::Interrupt;
-pub use machine::{Job, Machine, exit_code};
+pub use machine::{Job, Machine, can_be_steady, exit_code};
 pub use spec::{Kernel, Spec};

@@ -99,6 +99,12 @@ impl Machine {
         let lane = spec.validate()?;
         host::check_architecture()?;
         let core = core_share(spec)?;
+        if spec.steady.is_some() && (Shares { lane, core }).limit() {
+            return Err(Error::BadSpec(
+                "a steady host goes without quotas, which count the host's time and not its work: ask for                  --thread-perf 1,1/2,… and no more cores than the host has CPUs, or leave out --steady"
+                    .into(),
+            ));
+        }
         let quotas = find_quotas(spec, Shares { lane, core })?;
         let kernel = kernel::find(&kernel::Wanted {
             kernel: &spec.kernel,
@@ -297,6 +303,15 @@ impl Drop for Machine {
             (self.spec.notice)(&format!("could not remove {left}"));
         }
     }
+}
+
+/// Whether the host can be kept steady for this machine ([`Spec::steady`]).
+///
+/// # Errors
+/// The specification is wrong.
+pub fn can_be_steady(spec: &Spec) -> Result<bool> {
+    let (lane, core) = (spec.validate()?, core_share(spec)?);
+    Ok(nix::unistd::geteuid().is_root() && !(Shares { lane, core }).limit())
 }
 
 /// What each core gets of a host CPU: all of one, or as much as every other core.

@@ -75,7 +75,7 @@ pub struct Spec {
     /// Keep the host CPUs awake with idle-class spinners while the machine runs: for measurements.
     pub keep_host_awake: bool,
     /// Keep the host CPUs at this share of their speed ([`crate::steady::SHARES`]), so that neighbours of a virtual
-    /// machine are not seen; none leaves them as they are.
+    /// machine are not seen; none leaves them as they are. Needs privilege, and a machine without quotas.
     pub steady: Option<f64>,
     /// How long a lane runs before it yields to a busy sibling, at least 10 µs; none leaves that to
     /// the host's scheduler, which hands over on its tick. Where QEMU cannot be made to yield

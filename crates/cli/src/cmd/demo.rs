@@ -132,6 +132,9 @@ impl CommonArgs {
     }
 }
 
+/// To what share of its speed the host is kept by default.
+const STEADY: f64 = 0.9;
+
 /// Which machine is measured.
 #[derive(clap::Args)]
 pub(super) struct MachineArgs {
@@ -147,7 +150,8 @@ pub(super) struct MachineArgs {
     /// `newest`, `oldest`, a version, or the path of a kernel image.
     #[arg(long, default_value = "newest", value_name = "VERSION|PATH")]
     kernel: String,
-    /// Keep the host CPUs at this share of their speed, 0.2 to 0.9, whatever their neighbours do (needs root).
+    /// Keep the host CPUs at this share of their speed, 0.2 to 0.9, whatever their neighbours do; 0: do not
+    /// [default: 0.9 for root, where --thread-perf needs no quota].
     #[arg(long, value_name = "SHARE", conflicts_with = "native")]
     steady: Option<f64>,
     /// Measure on this machine's own SMT instead (needs root).
@@ -189,7 +193,10 @@ impl MachineArgs {
         spec.cores = self.cores;
         spec.thread_perf = self.thread_perf()?;
         spec.kernel = Kernel::from(self.kernel.as_str());
-        spec.steady = self.steady;
+        spec.steady = match self.steady {
+            Some(share) => Some(share).filter(|share| *share != 0.0),
+            None => sidelane_testbed::can_be_steady(&spec)?.then_some(STEADY),
+        };
         let interrupt = Interrupt::new()?;
         spec.interrupt = interrupt.clone();
         ctrlc::set_handler(move || interrupt.raise())?;
