@@ -96,16 +96,14 @@ pub struct Machine {
 impl Machine {
     /// Checks the specification, finds the kernel, and boots. Comes back when commands can be run.
     pub fn boot(spec: &Spec) -> Result<Machine> {
-        let lane = spec.validate()?;
+        let shares = shares(spec)?;
         host::check_architecture()?;
-        let core = core_share(spec)?;
-        if spec.steady.is_some() && (Shares { lane, core }).limit() {
-            return Err(Error::BadSpec(
-                "a steady host goes without quotas, which count the host's time and not its work: ask for                  --thread-perf 1,1/2,… and no more cores than the host has CPUs, or leave out --steady"
-                    .into(),
-            ));
+        if spec.steady.is_some() && shares.limit() {
+            let why = "a steady host goes without quotas, which count the host's time and not its work: ask for \
+                       --thread-perf 1,1/2,… and no more cores than the host has CPUs, or leave out --steady";
+            return Err(Error::BadSpec(why.into()));
         }
-        let quotas = find_quotas(spec, Shares { lane, core })?;
+        let quotas = find_quotas(spec, shares)?;
         let kernel = kernel::find(&kernel::Wanted {
             kernel: &spec.kernel,
             modules: !spec.modules.is_empty(),
@@ -310,14 +308,15 @@ impl Drop for Machine {
 /// # Errors
 /// The specification is wrong.
 pub fn can_be_steady(spec: &Spec) -> Result<bool> {
-    let (lane, core) = (spec.validate()?, core_share(spec)?);
-    Ok(nix::unistd::geteuid().is_root() && !(Shares { lane, core }).limit())
+    Ok(nix::unistd::geteuid().is_root() && !shares(spec)?.limit())
 }
 
-/// What each core gets of a host CPU: all of one, or as much as every other core.
-fn core_share(spec: &Spec) -> Result<f64> {
+/// What each lane gets of its core, and each core of a host CPU: all of one, or as much as every other core.
+fn shares(spec: &Spec) -> Result<Shares> {
+    let lane = spec.validate()?;
     let cpus = host::allowed_cpus()?.len().max(1);
-    Ok(1.0 / spec.total_cores().div_ceil(cpus) as f64)
+    let core = 1.0 / spec.total_cores().div_ceil(cpus) as f64;
+    Ok(Shares { lane, core })
 }
 
 /// Where quotas are to be set, and which; none where there is nothing to limit. A machine whose cores only

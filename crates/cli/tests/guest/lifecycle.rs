@@ -13,13 +13,7 @@ const RULES: [&str; 4] = ["--critical", "cgroup:/critical", "--batch", "cgroup:/
 
 /// Every process of the load gets on, be it by the starvation bound.
 fn progresses(load: &[Load]) {
-    const LEAST_NS: u64 = 2_000_000;
-    let ran_ns = || load.iter().map(Load::ran_ns);
-    let before: Vec<_> = ran_ns().collect();
-    eventually("all load progresses", || {
-        let mut pairs = ran_ns().zip(&before);
-        pairs.all(|(ran_ns, before)| ran_ns > before + LEAST_NS)
-    });
+    eventually_all_run(load, 2_000_000);
 }
 
 #[test]

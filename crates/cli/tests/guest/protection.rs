@@ -11,13 +11,7 @@ fn batch_never_starves() {
     let _critical: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("critical")).collect();
     let batch: Vec<_> = (0..3).map(|_| Load::spin_in("batch")).collect();
     // more than twice what the bound gives at a time: a tick
-    const LEAST_NS: u64 = 8_000_000;
-    let ran_ns = || batch.iter().map(Load::ran_ns);
-    let before: Vec<_> = ran_ns().collect();
-    eventually("every batch task progresses", || {
-        let mut pairs = ran_ns().zip(&before);
-        pairs.all(|(ran_ns, before)| ran_ns > before + LEAST_NS)
-    });
+    eventually_all_run(&batch, 8_000_000);
     let rates = rates("3");
     assert!(rates["overdue"].as_f64().unwrap() > 0.0, "{rates}");
     // the bound lends a small share, it does not divide the machine
@@ -115,12 +109,7 @@ fn a_task_pinned_to_one_lane_stays_there() {
         Load::spin(&pinned("other")),
         Load::spin(&pinned("critical")),
     ];
-    const LEAST_NS: u64 = 8_000_000;
-    let before = load.each_ref().map(Load::ran_ns);
-    eventually("all three progress on their one lane", || {
-        let mut pairs = load.iter().zip(before);
-        pairs.all(|(load, before)| load.ran_ns() > before + LEAST_NS)
-    });
+    eventually_all_run(&load, 8_000_000); // on their one lane
     let busy = busy_lanes("1").iter().sum::<f64>();
     assert!(busy < 1.3, "one lane is enough for them: {busy}");
     assert!(scheduler.stop().success());

@@ -22,6 +22,16 @@ pub fn eventually(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
+/// Waits until each of `load` has run for more than `least_ns` from now on.
+pub fn eventually_all_run(load: &[Load], least_ns: u64) {
+    let ran_ns = || load.iter().map(Load::ran_ns);
+    let before: Vec<_> = ran_ns().collect();
+    eventually("all load progresses", || {
+        let mut pairs = ran_ns().zip(&before);
+        pairs.all(|(ran_ns, before)| ran_ns > before + least_ns)
+    });
+}
+
 pub fn state() -> String {
     fs::read_to_string("/sys/kernel/sched_ext/state")
         .unwrap()
