@@ -6,8 +6,8 @@ use crate::host;
 use crate::host_settings::HostSettings;
 use crate::qemu::LaneThread;
 use crate::spec::Spec;
-use crate::steady::Steady;
-use crate::threads;
+use crate::steady::{self, Steady};
+use crate::threads::{self, RunTime};
 use std::time::Duration;
 
 /// A machine's threads and what accompanies them.
@@ -63,14 +63,24 @@ impl Arrangement {
         Ok(())
     }
 
-    /// Keeps the host CPUs, which idle now, at `share` of their speed from now on, or lets them be as fast as
-    /// they are.
-    pub fn keep_steady(&mut self, share: Option<f64>) -> Result<()> {
+    /// Keeps the host CPUs, which idle now and carry a core each, at `share` of their speed from now on, less by
+    /// `thread_perf`, or lets them be as fast as they are.
+    pub fn keep_steady(&mut self, share: Option<f64>, thread_perf: &[f64]) -> Result<()> {
         self.steady = None;
         if let Some(share) = share {
-            self.steady = Some(Steady::start(&self.cpus, share)?);
+            let numbered = self.cpus.iter().enumerate();
+            let cores: Result<Vec<_>> = numbered.map(|(core, &cpu)| self.core(core, cpu)).collect();
+            self.steady = Some(Steady::start(cores?, share, thread_perf)?);
         }
         Ok(())
+    }
+
+    fn core(&self, core: usize, cpu: usize) -> Result<steady::Core> {
+        let of_core = self.lanes.iter().filter(|lane| lane.core == core);
+        let lanes: Result<Vec<_>> = of_core
+            .map(|lane| RunTime::of(self.main as u32, lane.tid))
+            .collect();
+        Ok(steady::Core { cpu, lanes: lanes? })
     }
 
     /// Says how much of the time the host was slower than it was to be kept.

@@ -12,6 +12,7 @@ pub mod belongings;
 mod clock;
 mod companions;
 mod cpio;
+mod density;
 mod disturbance;
 mod emulator;
 mod error;

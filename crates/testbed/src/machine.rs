@@ -99,8 +99,8 @@ impl Machine {
         let shares = shares(spec)?;
         host::check_architecture()?;
         if spec.steady.is_some() && shares.limit() {
-            let why = "a steady host goes without quotas, which count the host's time and not its work: ask for \
-                       --thread-perf 1,1/2,… and no more cores than the host has CPUs, or leave out --steady";
+            let why = "a steady host carries one emulated core a CPU: ask for no more cores than the host has CPUs, \
+                       or leave out --steady";
             return Err(Error::BadSpec(why.into()));
         }
         let quotas = find_quotas(spec, shares)?;
@@ -122,7 +122,9 @@ impl Machine {
             machine.keeper.note(note)?;
             place.apply(machine.qemu.pid(), lanes, shares)?;
         }
-        machine.arrangement.keep_steady(spec.steady)?;
+        machine
+            .arrangement
+            .keep_steady(spec.steady, &spec.thread_perf)?;
         machine.arrangement.keep_awake(spec.keep_host_awake)?;
         Ok(machine)
     }
@@ -308,15 +310,20 @@ impl Drop for Machine {
 /// # Errors
 /// The specification is wrong.
 pub fn can_be_steady(spec: &Spec) -> Result<bool> {
-    Ok(nix::unistd::geteuid().is_root() && !shares(spec)?.limit())
+    Ok(nix::unistd::geteuid().is_root() && core_share(spec)? >= 1.0)
 }
 
-/// What each lane gets of its core, and each core of a host CPU: all of one, or as much as every other core.
+/// What quotas are to leave each lane of its core, and each core of a host CPU.
 fn shares(spec: &Spec) -> Result<Shares> {
     let lane = spec.validate()?;
-    let cpus = host::allowed_cpus()?.len().max(1);
-    let core = 1.0 / spec.total_cores().div_ceil(cpus) as f64;
+    let core = core_share(spec)?;
     Ok(Shares { lane, core })
+}
+
+/// What each core has of a host CPU: all of one, or as much as every other core.
+fn core_share(spec: &Spec) -> Result<f64> {
+    let cpus = host::allowed_cpus()?.len().max(1);
+    Ok(1.0 / spec.total_cores().div_ceil(cpus).max(1) as f64)
 }
 
 /// Where quotas are to be set, and which; none where there is nothing to limit. A machine whose cores only

@@ -6,7 +6,8 @@
 //! threadPerf\[n\] = min(q, 1/n) / q
 //!
 //! One number, q, thus shapes the whole vector. With two lanes every {1, x} with 0.5 ≤ x ≤ 1 can be
-//! had (q = 0.5 / x). With more lanes, choosing threadPerf\[T\] for all T lanes fixes the rest.
+//! had (q = 0.5 / x). With more lanes, choosing threadPerf\[T\] for all T lanes fixes the rest. A steady host
+//! ([`crate::steady`]) needs no quota, and gives any vector.
 
 use crate::error::{Error, Result};
 
@@ -25,10 +26,11 @@ pub fn deliverable(lanes: usize, share: f64) -> Vec<f64> {
         .collect()
 }
 
-/// The quota, as a share of a host CPU, that delivers the wanted threadPerf. Its length is the
-/// number of lanes of a core. Fails with the nearest deliverable vector when no quota does.
-pub fn quota_share(thread_perf: &[f64]) -> Result<f64> {
-    let lanes = thread_perf.len();
+/// Refuses what is no threadPerf. Gives its last number.
+///
+/// # Errors
+/// [`Error::BadSpec`]: nothing, a number that is not above 0, or a first one that is not 1.
+pub fn check(thread_perf: &[f64]) -> Result<f64> {
     let (Some(&first), Some(&last)) = (thread_perf.first(), thread_perf.last()) else {
         return Err(bad(
             "thread-perf is empty: give one number for each lane of a core",
@@ -43,6 +45,14 @@ pub fn quota_share(thread_perf: &[f64]) -> Result<f64> {
              alone, which is 1"
         )));
     }
+    Ok(last)
+}
+
+/// The quota, as a share of a host CPU, that delivers the wanted threadPerf. Its length is the
+/// number of lanes of a core. Fails with the nearest deliverable vector when no quota does.
+pub fn quota_share(thread_perf: &[f64]) -> Result<f64> {
+    let lanes = thread_perf.len();
+    let last = check(thread_perf)?;
     // With all lanes running the host CPU is shared out: 1/T = threadPerf[T] × q, where q is at
     // most 1.
     let share = (1.0 / (lanes as f64 * last)).clamp(1.0 / lanes as f64, 1.0);
@@ -55,9 +65,8 @@ pub fn quota_share(thread_perf: &[f64]) -> Result<f64> {
         return Ok(share);
     }
     Err(bad(format!(
-        "thread-perf {}: the emulation cannot deliver it; one quota q shapes all, threadPerf[n] = \
-         min(q, 1/n) / q. \
-         The nearest is {}",
+        "thread-perf {}: quotas cannot deliver it; one quota q shapes all, threadPerf[n] = min(q, 1/n) / q. \
+         The nearest is {}; a steady host (as root) delivers any",
         list(thread_perf),
         list(&nearest)
     )))

@@ -75,7 +75,8 @@ pub struct Spec {
     /// Keep the host CPUs awake with idle-class spinners while the machine runs: for measurements.
     pub keep_host_awake: bool,
     /// Keep the host CPUs at this share of their speed ([`crate::steady::SHARES`]), so that neighbours of a virtual
-    /// machine are not seen; none leaves them as they are. Needs privilege, and a machine without quotas.
+    /// machine are not seen; none leaves them as they are. Needs privilege, and a host CPU for each core. It makes
+    /// threadPerf, too, without quotas and of any shape.
     pub steady: Option<f64>,
     /// How long a lane runs before it yields to a busy sibling, at least 10 µs; none leaves that to
     /// the host's scheduler, which hands over on its tick. Where QEMU cannot be made to yield
@@ -132,7 +133,7 @@ impl Spec {
     }
 
     /// Checks everything that can be known without booting; gives each lane's quota as a share of a
-    /// host CPU.
+    /// host CPU: all of one where a steady host makes threadPerf.
     pub fn validate(&self) -> Result<f64> {
         let bad = |text: String| Err(Error::BadSpec(text));
         if self.sockets == 0 || self.cores == 0 {
@@ -154,7 +155,6 @@ impl Spec {
         if self.lane_turn.is_some_and(|turn| turn < LANE_TURN_MIN) {
             return bad("lanes cannot take turns shorter than 10 µs".into());
         }
-        self.steady.map_or(Ok(()), steady::check)?;
         for path in &self.add {
             if !path.exists() {
                 return bad(format!("--add {}: no such file", path.display()));
@@ -169,7 +169,14 @@ impl Spec {
                 ));
             }
         }
-        smt::quota_share(&self.thread_perf)
+        match self.steady {
+            None => smt::quota_share(&self.thread_perf),
+            Some(share) => {
+                smt::check(&self.thread_perf)?;
+                steady::check(share, &self.thread_perf)?;
+                Ok(1.0)
+            }
+        }
     }
 }
 

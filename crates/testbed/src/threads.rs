@@ -4,7 +4,43 @@ use crate::error::{During, Result};
 use crate::qemu::LaneThread;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
+
+/// Tells how long a thread ran.
+pub struct RunTime {
+    file: File,
+    /// At the last look, ns.
+    seen_ns: u64,
+}
+
+impl RunTime {
+    /// Of a thread of this process.
+    ///
+    /// # Errors
+    /// The thread is gone, or the kernel keeps no statistics.
+    pub fn of(process: u32, thread: i32) -> Result<RunTime> {
+        let path = format!("/proc/{process}/task/{thread}/schedstat");
+        let file = File::open(&path).during(|| format!("open {path}"))?;
+        let mut run_time = RunTime { file, seen_ns: 0 };
+        run_time.passed();
+        Ok(run_time)
+    }
+
+    /// How long it ran since this was called last, ns; 0 for a thread that ended.
+    pub fn passed(&mut self) -> u64 {
+        let mut text = [0; 64];
+        let length = self.file.read_at(&mut text, 0).unwrap_or(0);
+        let first = text[..length].split(|byte| *byte == b' ').next();
+        let first = first.and_then(|word| std::str::from_utf8(word).ok());
+        let Some(now_ns) = first.and_then(|word| word.parse().ok()) else {
+            return 0;
+        };
+        let before_ns = std::mem::replace(&mut self.seen_ns, now_ns);
+        now_ns.saturating_sub(before_ns)
+    }
+}
 
 /// Parameters of `sched_setattr` (the kernel's `struct sched_attr`, first version).
 #[repr(C)]
@@ -104,5 +140,19 @@ mod tests {
             nice(0)
         });
         assert_eq!(nice_after.join().unwrap(), 12);
+    }
+
+    #[test]
+    fn a_thread_that_works_is_seen_to() {
+        // SAFETY: a plain system call.
+        let thread = unsafe { libc::gettid() };
+        let mut run_time = RunTime::of(std::process::id(), thread).unwrap();
+        let begin = std::time::Instant::now();
+        while begin.elapsed() < Duration::from_millis(20) {}
+        // what is told is as old as the last tick
+        std::thread::sleep(Duration::from_millis(1));
+        let passed_ns = run_time.passed();
+        assert!(passed_ns > 0 && passed_ns < 1_000_000_000, "{passed_ns}");
+        assert!(RunTime::of(std::process::id(), -1).is_err());
     }
 }

@@ -11,9 +11,9 @@
  * A lane that idles asks the host for a shorter slice than one that runs, so that its waking
  * preempts a sibling at once (Linux 6.12 and later) and not at the next tick.
  *
- * Cost: an addition and a comparison for each translated block; every CHECK instructions a look
- * at whether a sibling runs, and then at the clock; a system call a turn, and one each time that a
- * lane falls idle or resumes.
+ * Cost: an addition and a comparison for each translated block that closes a loop, for no code runs
+ * long without (all blocks cost twice as much); every CHECK of those a look at whether a sibling runs,
+ * and then at the clock; a system call a turn, and one each time that a lane falls idle or resumes.
  *
  * QEMU's header is not needed to build this: what is used of its plug-in interface (version 3,
  * QEMU 9.1) is declared below.
@@ -43,6 +43,7 @@ typedef struct {
 	} system;
 } qemu_info_t;
 struct qemu_plugin_tb;
+struct qemu_plugin_insn;
 struct qemu_plugin_scoreboard;
 typedef struct {
 	struct qemu_plugin_scoreboard *score;
@@ -55,6 +56,8 @@ enum qemu_plugin_cond { QEMU_PLUGIN_COND_GE = 7 };
 typedef void (*vcpu_cb)(qemu_plugin_id_t, unsigned int);
 struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
+size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *, void *, size_t);
 void qemu_plugin_u64_set(qemu_plugin_u64, unsigned int, uint64_t);
 void qemu_plugin_register_vcpu_init_cb(qemu_plugin_id_t, vcpu_cb);
 void qemu_plugin_register_vcpu_idle_cb(qemu_plugin_id_t, vcpu_cb);
@@ -71,7 +74,8 @@ void qemu_plugin_register_vcpu_tb_exec_cond_cb(struct qemu_plugin_tb *,
 EXPORT int qemu_plugin_version = 3;
 
 #define MAX_LANES 256
-#define CHECK 5000 /* instructions */
+#define CHECK 2000 /* instructions of blocks that close loops */
+#define INSTRUCTION_BYTES 15 /* the longest of x86 */
 #define RUNNING_SLICE 10 /* turns */
 #define IDLE_SLICE 1
 #define CACHE_LINES 256 /* bytes: neighbours must not share a line, nor a pair of lines */
@@ -89,7 +93,7 @@ static struct lane lanes[MAX_LANES];
 static struct core cores[MAX_LANES];
 static unsigned int lanes_per_core = 1;
 static uint64_t turn_ns;
-/* For each lane, the instructions since its last look. */
+/* For each lane, the instructions of blocks that close loops since its last look. */
 static qemu_plugin_u64 executed;
 
 static uint64_t now_ns(void)
@@ -125,9 +129,49 @@ static void look(unsigned int number, void *unused)
 	}
 }
 
+static bool is_prefix(uint8_t byte)
+{
+	/* REX; operand size; repeat, as for bnd; segments, as for hints and notrack */
+	return (byte & 0xf0) == 0x40 || byte == 0x66 || byte == 0xf2 || byte == 0xf3 ||
+	       byte == 0x2e || byte == 0x3e;
+}
+
+/*
+ * Is this x86 instruction a jump back, or to anywhere? Of a jump with a distance, that comes last,
+ * with its sign in its last byte.
+ */
+static bool jumps_back(const uint8_t *code, size_t size)
+{
+	bool relative, indirect;
+	size_t i = 0;
+
+	while (i < size && is_prefix(code[i]))
+		i++;
+	if (i + 1 >= size)
+		return false;
+	relative = (code[i] & 0xf0) == 0x70 || /* Jcc, and with the longer distance */
+		   (code[i] == 0x0f && (code[i + 1] & 0xf0) == 0x80) ||
+		   (code[i] & 0xfc) == 0xe0 || /* LOOP, JCXZ */
+		   code[i] == 0xe9 || code[i] == 0xeb; /* JMP */
+	indirect = code[i] == 0xff && (code[i + 1] >> 3 & 7) == 4;
+	return relative ? code[size - 1] & 0x80 : indirect;
+}
+
+static bool closes_loop(const struct qemu_plugin_tb *block)
+{
+	size_t last = qemu_plugin_tb_n_insns(block) - 1;
+	uint8_t code[INSTRUCTION_BYTES];
+	size_t size;
+
+	size = qemu_plugin_insn_data(qemu_plugin_tb_get_insn(block, last), code, sizeof(code));
+	return jumps_back(code, size);
+}
+
 static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 {
 	(void)id;
+	if (!closes_loop(block))
+		return;
 	qemu_plugin_register_vcpu_tb_exec_cond_cb(block, look, QEMU_PLUGIN_CB_NO_REGS,
 						  QEMU_PLUGIN_COND_GE, executed, CHECK, NULL);
 	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(block, QEMU_PLUGIN_INLINE_ADD_U64,

@@ -151,7 +151,7 @@ pub(super) struct MachineArgs {
     #[arg(long, default_value = "newest", value_name = "VERSION|PATH")]
     kernel: String,
     /// Keep the host CPUs at this share of their speed, 0.2 to 0.9, whatever their neighbours do; 0: do not
-    /// [default: 0.9 for root, where --thread-perf needs no quota].
+    /// [default: 0.9 for root, with a host CPU for each core].
     #[arg(long, value_name = "SHARE", conflicts_with = "native")]
     steady: Option<f64>,
     /// Measure on this machine's own SMT instead (needs root).
