@@ -90,8 +90,7 @@ fn scheduler_on_two_cores_of_two_lanes() {
 fn scheduler_on_two_cores_of_four_lanes() {
     let filters = [
         "guest::protection::a_trace_shows",
-        "guest::protection::batch_leaves",
-        "guest::protection::every_critical",
+        "guest::protection::critical_work_has",
     ];
     run_on(&["--cores", "2", "--lanes", "4"], &filters);
 }

@@ -137,8 +137,7 @@ fn agree(of: &str, found: u64, expected: u64, share: f64, more_ns: u64) {
 #[ignore = "runs in the test bed"]
 fn all_shows_agree_with_the_kernel() {
     let length = std::env::var("SIDELANE_AGREE_S").map_or(5, |text| text.parse::<u64>().unwrap());
-    let rules = ["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"];
-    let scheduler = Scheduler::attach(&rules);
+    let scheduler = Scheduler::attach(&RULES);
     let exporter = Exporter::start();
     let recorder = Recorder::start();
     // begins before the load and ends after it

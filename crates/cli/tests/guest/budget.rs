@@ -2,8 +2,6 @@
 
 use super::support::*;
 
-const RULES: [&str; 4] = ["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"];
-
 /// A critical task that computes for about 200 ms at a time, and pauses for a moment.
 pub(super) fn long_jobs() -> Load {
     let now = "read now _ < /proc/uptime; now=${now%.*}${now#*.}";

@@ -123,8 +123,7 @@ fn load_switches_smt_on_and_off() {
 #[ignore = "runs in the test bed"]
 fn load_moves_the_scheduler_s_cap() {
     let before = online();
-    let scheduler =
-        Scheduler::attach(&["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"]);
+    let scheduler = Scheduler::attach(&RULES);
     // by default the model knows that the scheduler balances, which is never better with fewer lanes
     let control = Control::start(&["--actuator", "scheduler", "--model", "placed"]);
     control.await_level(1);

@@ -5,8 +5,6 @@ use super::support::*;
 use sidelane_metrics::snapshot::Interval;
 use std::time::Duration;
 
-const RULES: [&str; 4] = ["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"];
-
 /// Where a spinner runs.
 fn spin(cgroup: &'static str, cpu: Option<usize>) -> Load {
     Load::spin(&Traits {

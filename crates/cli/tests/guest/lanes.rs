@@ -234,8 +234,7 @@ fn a_killed_service_ends_naps_and_the_next_one_restores_cpusets() {
 #[test]
 #[ignore = "runs in the test bed"]
 fn programs_find_the_signal_of_the_scheduler_too() {
-    let scheduler =
-        Scheduler::attach(&["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"]);
+    let scheduler = Scheduler::attach(&RULES);
     let (_, batch) = beside_batch(true, "1.5", critical_rate);
     for output in &batch {
         println!("{}", text(&output.stderr).trim());

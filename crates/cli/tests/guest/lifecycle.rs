@@ -9,8 +9,6 @@ fn load_every_lane() -> Vec<Load> {
     (0..nr_cpus().div_ceil(2)).flat_map(spinners).collect()
 }
 
-const RULES: [&str; 4] = ["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"];
-
 /// Every process of the load gets on, be it by the starvation bound.
 fn progresses(load: &[Load]) {
     eventually_all_run(load, 2_000_000);
@@ -18,9 +16,17 @@ fn progresses(load: &[Load]) {
 
 #[test]
 #[ignore = "runs in the test bed"]
-fn attaches_and_detaches() {
+fn attaches_refuses_a_second_scheduler_and_detaches() {
     let scheduler = Scheduler::attach(&RULES);
     assert_eq!(state(), "enabled");
+    let output = sidelane(&["run"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("sidelane_") && said.contains("stop it first"),
+        "{said}"
+    );
+    assert!(attached());
     assert!(scheduler.stop().success());
     assert_eq!(state(), "disabled");
     assert_eq!(
@@ -97,7 +103,7 @@ fn a_killed_loader_leaves_the_default_scheduler() {
 
 #[test]
 #[ignore = "runs in the test bed"]
-fn lanes_go_offline_and_come_back_under_load() {
+fn lanes_go_offline_and_smt_goes_off_under_load() {
     let mut scheduler = Scheduler::attach(&RULES);
     let load = load_every_lane();
     let all = online();
@@ -115,24 +121,20 @@ fn lanes_go_offline_and_come_back_under_load() {
     scheduler.await_line("attaching again");
     scheduler.await_line(&format!("{} lanes", nr_cpus()));
     progresses(&load);
+    smt_goes_off_and_on(&mut scheduler, &load);
     assert!(scheduler.stop().success());
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
-fn smt_goes_off_and_on_under_load() {
-    let mut scheduler = Scheduler::attach(&RULES);
-    let load = load_every_lane();
+fn smt_goes_off_and_on(scheduler: &mut Scheduler, load: &[Load]) {
     let lanes = nr_cpus();
     fs::write("/sys/devices/system/cpu/smt/control", "off").unwrap();
     scheduler.await_line("attaching again");
     scheduler.await_line("2 cores, 2 lanes");
-    progresses(&load);
+    progresses(load);
     fs::write("/sys/devices/system/cpu/smt/control", "on").unwrap();
     scheduler.await_line("attaching again");
     scheduler.await_line(&format!("2 cores, {lanes} lanes"));
-    progresses(&load);
-    assert!(scheduler.stop().success());
+    progresses(load);
 }
 
 #[test]
@@ -202,20 +204,5 @@ fn a_hangup_has_the_configuration_read_again() {
     let tuned = sidelane(&["tune", "--format", "json"]).stdout;
     let tuned: serde_json::Value = serde_json::from_slice(&tuned).unwrap();
     assert_eq!(tuned["trace"], true, "the file does not say so: {tuned}");
-    assert!(scheduler.stop().success());
-}
-
-#[test]
-#[ignore = "runs in the test bed"]
-fn a_second_scheduler_is_refused_by_name() {
-    let scheduler = Scheduler::attach(&RULES);
-    let output = sidelane(&["run"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(
-        said.contains("sidelane_") && said.contains("stop it first"),
-        "{said}"
-    );
-    assert!(attached());
     assert!(scheduler.stop().success());
 }

@@ -248,6 +248,7 @@ fn densities_and_times_with_the_kernel_s_scheduler() {
 fn densities_and_times_with_the_scheduler() {
     let scheduler = Scheduler::attach(&[]);
     densities_and_times_are_as_expected();
+    stat_has_the_metrics_too();
     assert!(scheduler.stop().success());
 }
 
@@ -315,10 +316,7 @@ fn classes_and_jobs_of_the_scheduler_make_throughput() {
     assert!(scheduler.stop().success());
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn stat_has_the_metrics_too() {
-    let scheduler = Scheduler::attach(&[]);
     let _load = [spin_on(0), spin_on(1)];
     let output = sidelane(&["stat", "1", "1", "--format", "json"]);
     assert!(output.status.success(), "{output:?}");
@@ -337,7 +335,6 @@ fn stat_has_the_metrics_too() {
     assert!(text.lines().all(|line| line.len() <= 100), "{text}");
     let text = sidelane(&["stat", "0.2", "1", "--no-smt"]);
     assert!(!String::from_utf8_lossy(&text.stdout).contains("density"));
-    assert!(scheduler.stop().success());
 }
 
 #[test]

@@ -12,9 +12,9 @@ fn two_cgroups(tasks: [usize; 2]) -> [f64; 2] {
     let start = |(name, many): (&'static str, usize)| (0..many).map(move |_| Load::spin_in(name));
     let names = ["light", "heavy"];
     let _loads: Vec<Load> = names.into_iter().zip(tasks).flat_map(start).collect();
-    std::thread::sleep(Duration::from_secs(2)); // until they all run
+    std::thread::sleep(Duration::from_secs(1)); // until they all run
     let before = names.map(usage_ns);
-    std::thread::sleep(Duration::from_secs(5));
+    std::thread::sleep(Duration::from_secs(4));
     let used = names.map(usage_ns);
     [0, 1].map(|index| (used[index] - before[index]) as f64 / 1e9)
 }
@@ -33,7 +33,6 @@ fn weights_of_cgroups_count_whatever_the_number_of_their_tasks() {
     let many = 2 * nr_cpus();
     for (weight, range) in [("300", 2.6..3.4), ("100", 0.85..1.15)] {
         fs::write(cgroup("heavy").join("cpu.weight"), weight).unwrap();
-        std::thread::sleep(Duration::from_secs(2));
         let [light, heavy] = two_cgroups([2 * many, many]);
         let ratio = heavy / light;
         println!(
@@ -62,13 +61,13 @@ fn a_quota_of_a_cgroup_holds_from_when_it_is_set_until_it_is_lifted() {
         ("max 100000", 2.5..3.2),
     ] {
         limit(text);
-        std::thread::sleep(Duration::from_secs(2));
+        std::thread::sleep(Duration::from_secs(1));
         let lanes = lanes();
         println!("cpu.max = {text}: {lanes:.2} lanes");
         assert!(range.contains(&lanes), "{text}: {lanes}");
     }
     limit("20000 100000");
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(1));
     let pool = &rates("2")["pools"][0];
     assert_eq!(pool["cgroup"], "/capped", "{pool}");
     assert!(

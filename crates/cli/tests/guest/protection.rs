@@ -2,12 +2,19 @@
 
 use super::support::*;
 
-const RULES: [&str; 4] = ["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"];
-
+/// Under one scheduler, for it takes seconds to attach here.
 #[test]
 #[ignore = "runs in the test bed"]
-fn batch_never_starves() {
+fn critical_work_has_its_cores_and_batch_goes_on() {
     let scheduler = Scheduler::attach(&RULES);
+    batch_never_starves();
+    batch_leaves_closed_cores_and_comes_back();
+    every_critical_wake_up_evicts_batch();
+    a_task_pinned_to_one_lane_stays_there();
+    assert!(scheduler.stop().success(), "ejected");
+}
+
+fn batch_never_starves() {
     let _critical: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("critical")).collect();
     let batch: Vec<_> = (0..3).map(|_| Load::spin_in("batch")).collect();
     // more than twice what the bound gives at a time: a tick
@@ -17,13 +24,9 @@ fn batch_never_starves() {
     // the bound lends a small share, it does not divide the machine
     let busy = [0, 2].map(|class| rates["busy_lanes"][class].as_f64().unwrap());
     assert!(busy[0] > 4.0 * busy[1], "{rates}");
-    assert!(scheduler.stop().success(), "ejected");
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn batch_leaves_closed_cores_and_comes_back() {
-    let scheduler = Scheduler::attach(&RULES);
     let batch: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("batch")).collect();
     let all = busy_lanes("2")[2];
     assert!(
@@ -48,8 +51,6 @@ fn batch_leaves_closed_cores_and_comes_back() {
         again > 0.9 * nr_cpus() as f64,
         "the core opens again: {again}"
     );
-    drop(batch);
-    assert!(scheduler.stop().success());
 }
 
 #[test]
@@ -78,10 +79,7 @@ fn batch_uses_no_lanes_that_add_nothing() {
     assert!(scheduler.stop().success());
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn every_critical_wake_up_evicts_batch() {
-    let scheduler = Scheduler::attach(&RULES);
     let _batch: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("batch")).collect();
     let _critical = Load::critical_jobs(3000, "0.02");
     let rates = rates("3");
@@ -91,13 +89,9 @@ fn every_critical_wake_up_evicts_batch() {
         rates["evictions"].as_f64().unwrap() >= taken,
         "all lanes of the core: {rates}"
     );
-    assert!(scheduler.stop().success());
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_task_pinned_to_one_lane_stays_there() {
-    let scheduler = Scheduler::attach(&RULES);
     let last = nr_cpus() - 1;
     let pinned = |group| Traits {
         cgroup: Some(group),
@@ -112,7 +106,6 @@ fn a_task_pinned_to_one_lane_stays_there() {
     eventually_all_run(&load, 8_000_000); // on their one lane
     let busy = busy_lanes("1").iter().sum::<f64>();
     assert!(busy < 1.3, "one lane is enough for them: {busy}");
-    assert!(scheduler.stop().success());
 }
 
 /// Traces the demo's computing server beside a compressor for each lane, on this very machine: the

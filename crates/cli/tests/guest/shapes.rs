@@ -7,8 +7,6 @@ use super::support::*;
 use std::collections::BTreeSet;
 use std::fs;
 
-const RULES: [&str; 4] = ["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"];
-
 /// The core of a lane.
 fn core_of(cpu: usize) -> usize {
     let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/core_id");

@@ -10,6 +10,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 pub const SIDELANE: &str = "/usr/bin/sidelane";
+/// What most tests want: the cgroups /critical and /batch are that.
+pub const RULES: [&str; 4] = ["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"];
 /// Emulated, and beside other work on the host: generous.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 

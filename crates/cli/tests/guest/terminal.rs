@@ -102,8 +102,7 @@ fn take_terminal() -> std::io::Result<()> {
 #[test]
 #[ignore = "runs in the test bed"]
 fn top_draws_sorts_and_leaves_the_terminal_as_it_was() {
-    let scheduler =
-        Scheduler::attach(&["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"]);
+    let scheduler = Scheduler::attach(&RULES);
     let _critical = Load::critical_jobs(2_000, "0.02");
     let _batch: Vec<Load> = (0..3).map(|_| Load::spin_in("batch")).collect();
     let _normal = Load::spin_in("web");
