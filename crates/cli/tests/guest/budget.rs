@@ -27,7 +27,7 @@ pub(super) fn attach(settings: &str) -> (Scheduler, Vec<Load>) {
 
 /// Lanes busy with batch beside a task with long jobs.
 pub(super) fn batch_lanes(what: &str) -> f64 {
-    let [critical, _, batch] = busy_lanes("3");
+    let [critical, _, batch] = busy_lanes("2");
     println!("{what}: {critical:.2} lanes run critical work, {batch:.2} batch");
     assert!(critical > 0.7, "the critical task computes: {critical}");
     batch

@@ -16,7 +16,7 @@ fn computation_makes_room_for_io_bound_work_and_nobody_starves() {
         .map(|_| Load::spin(&Traits::default()))
         .collect();
     let before: Vec<_> = computing.iter().map(Load::ticks).collect();
-    let rates = rates("4");
+    let rates = rates("3");
     println!(
         "room made {} times a second, {} changed places, {} lanes held",
         rates["hand_backs"], rates["swaps"], rates["held_lanes"]
