@@ -51,6 +51,7 @@ fn batch_leaves_closed_cores_and_comes_back() {
         again > 0.9 * nr_cpus() as f64,
         "the core opens again: {again}"
     );
+    drop(batch);
 }
 
 #[test]
