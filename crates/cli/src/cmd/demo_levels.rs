@@ -10,7 +10,7 @@ machine, with the kernel's default scheduler and with Sidelane's: at each SMT le
 'sidelane control', which sets the level through sysfs or through the scheduler's cap.";
 
 const EXAMPLES: &str = "Examples:
-  sidelane demo levels                               about five minutes
+  sidelane demo levels                               about a quarter of an hour
   sidelane demo levels --loads 0.1,0.9,0.1 --repetitions 5 --format json";
 
 /// Show what controlling the SMT level does while a server's load rises and falls.
