@@ -12,6 +12,7 @@ use crate::qemu::{self, Qemu};
 use crate::quota::{LaneGroups, Shares};
 use crate::rootfs;
 use crate::spec::Spec;
+use crate::steady;
 use crate::turns::Turns;
 use crate::wire::{self, Frame};
 use std::ffi::{OsStr, OsString};
@@ -305,12 +306,13 @@ impl Drop for Machine {
     }
 }
 
-/// Whether the host can be kept steady for this machine ([`Spec::steady`]).
+/// Whether the host can be kept at this share of its speed for this machine ([`Spec::steady`]).
 ///
 /// # Errors
-/// The specification is wrong.
-pub fn can_be_steady(spec: &Spec) -> Result<bool> {
-    Ok(nix::unistd::geteuid().is_root() && core_share(spec)? >= 1.0)
+/// The host's CPUs cannot be told.
+pub fn can_be_steady(spec: &Spec, share: f64) -> Result<bool> {
+    let possible = steady::check(share, &spec.thread_perf).is_ok();
+    Ok(nix::unistd::geteuid().is_root() && core_share(spec)? >= 1.0 && possible)
 }
 
 /// What quotas are to leave each lane of its core, and each core of a host CPU.

@@ -195,7 +195,7 @@ impl MachineArgs {
         spec.kernel = Kernel::from(self.kernel.as_str());
         spec.steady = match self.steady {
             Some(share) => Some(share).filter(|share| *share != 0.0),
-            None => sidelane_testbed::can_be_steady(&spec)?.then_some(STEADY),
+            None => sidelane_testbed::can_be_steady(&spec, STEADY)?.then_some(STEADY),
         };
         let interrupt = Interrupt::new()?;
         spec.interrupt = interrupt.clone();
