@@ -35,37 +35,22 @@ impl Densities {
         for (unmatched, ran) in self.unmatched.iter_mut().zip(ran) {
             *unmatched += ran;
         }
-        let running = |ran: &&f64| **ran > 0.0;
-        let density = ran.iter().filter(running).count();
+        let running: Vec<usize> = (0..ran.len()).filter(|&lane| ran[lane] > 0.0).collect();
+        let density = running.len();
         if density > 0 {
-            self.match_running(ran, density, by_density);
+            // what all of them have in common
+            let unmatched = running.iter().map(|&lane| self.unmatched[lane]);
+            let common = unmatched.fold(f64::INFINITY, f64::min);
+            by_density[density - 1] += common * density as f64;
+            for lane in running {
+                self.unmatched[lane] -= common;
+            }
         }
         // what is older than this look ran without those that it could have been matched with
         for (unmatched, ran) in self.unmatched.iter_mut().zip(ran) {
             let old = (*unmatched - ran).max(0.0);
             by_density[density.saturating_sub(2)] += old;
             *unmatched -= old;
-        }
-    }
-
-    /// What all the lanes that ran since the last look have in common.
-    fn match_running(&mut self, ran: &[f64], density: usize, by_density: &mut [f64]) {
-        let of_running = self
-            .unmatched
-            .iter()
-            .zip(ran)
-            .filter(|(_, ran)| **ran > 0.0);
-        let common = of_running
-            .map(|(unmatched, _)| *unmatched)
-            .fold(f64::INFINITY, f64::min);
-        by_density[density - 1] += common * density as f64;
-        for (unmatched, _) in self
-            .unmatched
-            .iter_mut()
-            .zip(ran)
-            .filter(|(_, ran)| **ran > 0.0)
-        {
-            *unmatched -= common;
         }
     }
 }

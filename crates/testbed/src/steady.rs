@@ -150,7 +150,7 @@ impl Steady {
             // not all at once: a thread that may run anywhere then finds a CPU
             let offset = PERIOD * number as u32 / cpus.len() as u32;
             let body =
-                move |stop: &AtomicBool| Keeper::new(core, wanted).keep(offset, &counts, stop);
+                move |stop: &AtomicBool| Taker::new(core, wanted).keep(offset, &counts, stop);
             threads.start("steady", cpu, || threads::real_time(0), body)?;
         }
         Ok(Steady {
@@ -183,7 +183,7 @@ fn slowest(cpus: &[usize]) -> Result<f64> {
 }
 
 /// Takes what a core owes.
-struct Keeper {
+struct Taker {
     lanes: Vec<RunTime>,
     /// By the number of lanes running, turns a nanosecond.
     wanted: Vec<f64>,
@@ -194,10 +194,10 @@ struct Keeper {
     owed: f64,
 }
 
-impl Keeper {
-    fn new(core: Core, wanted: Vec<f64>) -> Keeper {
+impl Taker {
+    fn new(core: Core, wanted: Vec<f64>) -> Taker {
         let mut work = Work::new();
-        Keeper {
+        Taker {
             densities: Densities::new(core.lanes.len()),
             lanes: core.lanes,
             wanted,

@@ -12,7 +12,7 @@
  * preempts a sibling at once (Linux 6.12 and later) and not at the next tick.
  *
  * Cost: an addition and a comparison for each translated block that closes a loop, for no code runs
- * long without (all blocks cost twice as much); every CHECK of those a look at whether a sibling runs,
+ * long without (in all blocks they took a quarter of the speed); every CHECK of those a look at whether a sibling runs,
  * and then at the clock; a system call a turn, and one each time that a lane falls idle or resumes.
  *
  * QEMU's header is not needed to build this: what is used of its plug-in interface (version 3,
