@@ -12,6 +12,7 @@ use crate::machine::{Cgroups, Machine, SmtSwitch};
 use crate::message::{Calibration, MachineFacts, Message, Run, TraceRun};
 use crate::plan::{Configuration, Plan, Workload};
 use crate::redis::Redis;
+use crate::reference::Mix;
 use crate::scheduler::Scheduler;
 use crate::sys::cpu_time_ns;
 use crate::tracefs::Recording;
@@ -101,7 +102,7 @@ impl<'a> Driver<'a> {
             cgroups.add("critical", started.pid())?;
             redis = Some(started);
         }
-        let calibration = calibrate(plan, &machine, redis.as_mut())?;
+        let calibration = calibrate(plan, &machine, &batch, redis.as_mut())?;
         observer.message(Message::Calibration(calibration))?;
         if let Some(redis) = &redis {
             redis.pause()?;
@@ -141,7 +142,9 @@ impl<'a> Driver<'a> {
     /// with it.
     fn calibrate_demand(&mut self) -> Result<()> {
         self.go_on()?;
-        self.calibration.units_per_core_s = reference::steady_compute_speed(&self.machine)?;
+        let mix = mix_of(self.plan);
+        let speed = reference::steady_mixed_speed(&self.machine, &self.batch, mix)?;
+        self.calibration.units_per_core_s = speed;
         self.calibration.mean_units = self.calibration.units_per_core_s * mean_demand_s(self.plan);
         Ok(())
     }
@@ -149,7 +152,7 @@ impl<'a> Driver<'a> {
     fn take_reference(&mut self) -> Result<()> {
         self.go_on()?;
         let length = Duration::from_millis(self.plan.reference_ms);
-        let reference = reference::measure(&self.machine, &self.batch, length)?;
+        let reference = reference::measure(&self.machine, &self.batch, length, mix_of(self.plan))?;
         self.observer.message(Message::Reference(reference))
     }
 
@@ -329,13 +332,27 @@ pub(crate) fn facts(machine: &Machine) -> Result<MachineFacts> {
     })
 }
 
+/// What one core does all along: the computing server's requests, and batch between them.
+fn mix_of(plan: &Plan) -> Mix {
+    Mix {
+        load: plan.compute.load,
+        mean_demand_s: mean_demand_s(plan),
+        seed: plan.seed,
+    }
+}
+
 fn mean_demand_s(plan: &Plan) -> f64 {
     plan.compute.mean_demand_ms / 1000.0
 }
 
 /// Finds how many units of work make the mean demand, and the rates that make the loads asked for.
-fn calibrate(plan: &Plan, machine: &Machine, redis: Option<&mut Redis>) -> Result<Calibration> {
-    let units_per_core_s = reference::steady_compute_speed(machine)?;
+fn calibrate(
+    plan: &Plan,
+    machine: &Machine,
+    batch: &Batch,
+    redis: Option<&mut Redis>,
+) -> Result<Calibration> {
+    let units_per_core_s = reference::steady_mixed_speed(machine, batch, mix_of(plan))?;
     let mean_s = mean_demand_s(plan);
     let redis_service_ns = redis.map_or(Ok(0.0), |redis| redis.calibrate(plan.seed))?;
     let redis_rate_per_s = if redis_service_ns > 0.0 {

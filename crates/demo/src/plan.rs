@@ -130,8 +130,7 @@ pub struct Plan {
     pub compute: ComputePlan,
     /// The redis server.
     pub redis: RedisPlan,
-    /// Length of the reference measurement of batch work before each configuration, ms; that of the
-    /// computing server's work takes a third of it.
+    /// Length of the measurement of a core's speed before each configuration, ms.
     pub reference_ms: u64,
     /// Pause after each change of the configuration, ms.
     pub settle_ms: u64,
@@ -180,7 +179,7 @@ impl Default for Plan {
                 run_ms: 1500,
                 load: 0.3,
             },
-            reference_ms: 700,
+            reference_ms: 930,
             settle_ms: 150,
             trace_ms: Some(4000),
             thread_perf: Vec::new(),
@@ -246,7 +245,7 @@ impl Experiment for Plan {
                 Workload::Redis => self.redis.run_ms,
             })
             .sum();
-        let configuration_ms = run_ms + self.reference_ms * 4 / 3 + 3 * self.settle_ms;
+        let configuration_ms = run_ms + self.reference_ms + 3 * self.settle_ms;
         let count = u64::from(self.repetitions) * self.configurations.len() as u64;
         (count * configuration_ms + 2 * self.trace_ms.unwrap_or(0)) as f64 / 1000.0
     }

@@ -1,11 +1,14 @@
 //! How fast one whole core is now: at batch work, and at the computing server's work.
 //!
-//! All cores are busy while it is measured, each with one thread on its first lane: as they are
-//! when batch fills what critical work leaves, and unlike what a machine does that is otherwise
-//! asleep and clocks one core up.
+//! All cores are busy while it is measured, each on its first lane alone: as they are when batch
+//! fills what critical work leaves, and unlike what a machine does that is otherwise asleep and
+//! clocks one core up. What the other cores do counts, too: cores share caches, and those of an
+//! emulated machine may be two lanes of a host's core. So [`measure`] lets the cores do both works in
+//! the proportion of the experiment.
 
+use crate::arrivals;
 use crate::batch::Batch;
-use crate::clock::now_ns;
+use crate::clock::{now_ns, sleep_until_ns};
 use crate::error::{During, Error, Result};
 use crate::machine::Machine;
 use crate::message::Reference;
@@ -23,6 +26,8 @@ const CHUNK_UNITS: u64 = 200;
 /// Of each measurement of a median, and their number.
 const MEASUREMENT: Duration = Duration::from_millis(200);
 const MEASUREMENTS: usize = 5;
+/// A measurement of both works together: some requests long.
+const MIXED_MEASUREMENT: Duration = Duration::from_millis(400);
 /// From this ratio of the fastest to the slowest measurement on, results come with a warning. Neighbours
 /// of a virtual machine alone make it 1.3 to 1.8.
 const UNSTEADY: f64 = 2.0;
@@ -37,13 +42,73 @@ pub fn warning(speed: Spread) -> &'static str {
     }
 }
 
-/// Measures batch work for `length` and the server's work, on which less depends, for a third of that.
-/// Batch must be stopped, and is again afterwards.
-pub fn measure(machine: &Machine, batch: &Batch, length: Duration) -> Result<Reference> {
+/// Both works, as an experiment mixes them.
+#[derive(Debug, Clone, Copy)]
+pub struct Mix {
+    /// Part of a core's time that the server's work takes, within (0, 1).
+    pub load: f64,
+    /// Mean length of its requests, s of a whole core; they and the gaps between them are exponential.
+    pub mean_demand_s: f64,
+    /// Start of the random numbers.
+    pub seed: u64,
+}
+
+/// Measures both works together for `length`: on each core requests come, and batch has the lane while
+/// there is none. Batch must be stopped, and is again afterwards.
+///
+/// # Errors
+/// What fails, and [`Error::Incomplete`] where `length` was too short for one request.
+pub fn measure(machine: &Machine, batch: &Batch, length: Duration, mix: Mix) -> Result<Reference> {
+    let lanes = machine.first_lanes();
+    batch.pin_each(&lanes)?;
+    batch.resume(lanes.len())?;
+    std::thread::sleep(WARM_UP);
+    let (before, start_ns) = (batch.work_done()?, now_ns()?);
+    let served = on_each(&lanes, |lane| serve(lane, start_ns, length, mix));
+    let (after, end_ns) = (batch.work_done()?, now_ns()?);
+    batch.stop()?;
+    batch.unpin(&machine.lanes())?;
+    let served = served?;
+    let units: u64 = served.iter().map(|served| served.units).sum();
+    let busy_ns: u64 = served.iter().map(|served| served.busy_ns).sum();
+    let batch_ns = ((end_ns - start_ns) * lanes.len() as u64).saturating_sub(busy_ns);
+    if busy_ns == 0 || batch_ns == 0 {
+        return Err(Error::Incomplete("no speed of a core".into()));
+    }
     Ok(Reference {
-        batch_bytes_per_core_s: batch_speed(machine, batch, length)?,
-        units_per_core_s: compute_speed(machine, length / 3)?,
+        batch_bytes_per_core_s: (after - before) as f64 * 1e9 / batch_ns as f64,
+        units_per_core_s: units as f64 * 1e9 / busy_ns as f64,
     })
+}
+
+/// The server's speed in that mix, as the median of several measurements: one alone may meet a moment at
+/// which the host does something else.
+pub fn steady_mixed_speed(machine: &Machine, batch: &Batch, mix: Mix) -> Result<f64> {
+    median_of(|| Ok(measure(machine, batch, MIXED_MEASUREMENT, mix)?.units_per_core_s))
+}
+
+/// What the requests of one lane did.
+struct Served {
+    units: u64,
+    busy_ns: u64,
+}
+
+/// Computes on one lane whenever a request is there, until `length` after `start_ns`.
+fn serve(lane: u32, start_ns: u64, length: Duration, mix: Mix) -> Result<Served> {
+    pin(Pid::from_raw(0), &[lane])?;
+    let length_ns = length.as_nanos() as u64;
+    let (mut units, mut busy_ns) = (0, 0);
+    let seed = mix.seed.wrapping_add(lane.into());
+    for arrival in arrivals::schedule(mix.load / mix.mean_demand_s, length_ns, seed) {
+        sleep_until_ns(start_ns + arrival.at_ns)?;
+        let demand_ns = (arrival.demand * mix.mean_demand_s * 1e9) as u64;
+        let begin_ns = now_ns()?;
+        let until_ns = (begin_ns + demand_ns).min(start_ns + length_ns);
+        let (computed, end_ns) = compute_until(until_ns, lane.into())?;
+        units += computed;
+        busy_ns += end_ns.saturating_sub(begin_ns);
+    }
+    Ok(Served { units, busy_ns })
 }
 
 /// Work a second of one batch process that has a core to itself. Batch must be stopped, and is again
@@ -94,19 +159,20 @@ pub(crate) fn batch_thread_perf(machine: &Machine, batch: &Batch) -> Result<Vec<
 
 /// Units of work a second of one thread that has a core to itself.
 fn compute_speed(machine: &Machine, length: Duration) -> Result<f64> {
-    let speeds: Result<Vec<f64>> = std::thread::scope(|scope| {
-        let start = |lane| {
+    let speeds = on_each(&machine.first_lanes(), |lane| units_per_s(lane, length))?;
+    Ok(speeds.iter().sum::<f64>() / speeds.len() as f64)
+}
+
+/// Does something in a thread for each of these lanes, all at once.
+fn on_each<T: Send>(lanes: &[u32], work: impl Fn(u32) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let start = |&lane: &u32| {
             let thread = std::thread::Builder::new().name("reference".into());
-            let work = move || units_per_s(lane, length);
-            thread
-                .spawn_scoped(scope, work)
-                .during(|| "starting a thread".into())
+            let started = thread.spawn_scoped(scope, move || work(lane));
+            started.during(|| "starting a thread".into())
         };
-        let threads = machine
-            .first_lanes()
-            .into_iter()
-            .map(start)
-            .collect::<Result<Vec<_>>>()?;
+        let threads = lanes.iter().map(start).collect::<Result<Vec<_>>>()?;
         let panicked = || Error::Process {
             who: "the reference work",
             reason: "panicked".into(),
@@ -115,16 +181,17 @@ fn compute_speed(machine: &Machine, length: Duration) -> Result<f64> {
             .into_iter()
             .map(|thread| thread.join().map_err(|_| panicked())?)
             .collect()
-    });
-    let speeds = speeds?;
-    Ok(speeds.iter().sum::<f64>() / speeds.len() as f64)
+    })
 }
 
-/// The same, about a second long, as the median of several measurements: one alone may meet a moment at
-/// which the host does something else.
+/// The same, about a second long, as the median of several measurements.
 pub fn steady_compute_speed(machine: &Machine) -> Result<f64> {
-    let measured = (0..MEASUREMENTS)
-        .map(|_| compute_speed(machine, MEASUREMENT))
+    median_of(|| compute_speed(machine, MEASUREMENT))
+}
+
+fn median_of(measurement: impl FnMut() -> Result<f64>) -> Result<f64> {
+    let measured = std::iter::repeat_with(measurement)
+        .take(MEASUREMENTS)
         .collect::<Result<Vec<f64>>>()?;
     let middle = Spread::of(&measured).map(|speeds| speeds.median);
     middle.ok_or_else(|| Error::Incomplete("no speed of a core".into()))
@@ -133,26 +200,25 @@ pub fn steady_compute_speed(machine: &Machine) -> Result<f64> {
 /// Computes on one lane for a time; units of work a second.
 fn units_per_s(lane: u32, length: Duration) -> Result<f64> {
     pin(Pid::from_raw(0), &[lane])?;
-    let warm_until_ns = now_ns()? + WARM_UP.as_nanos() as u64;
-    while now_ns()? < warm_until_ns {
-        std::hint::black_box(pricing::price_option(
-            CHUNK_UNITS,
-            pricing::START_PRICE,
-            lane.into(),
-        ));
-    }
+    compute_until(now_ns()? + WARM_UP.as_nanos() as u64, lane.into())?;
     let start_ns = now_ns()?;
-    let (mut end_ns, mut units) = (start_ns, 0);
-    while end_ns - start_ns < length.as_nanos() as u64 {
+    let (units, end_ns) = compute_until(start_ns + length.as_nanos() as u64, lane.into())?;
+    Ok(units as f64 * 1e9 / (end_ns - start_ns) as f64)
+}
+
+/// Computes until a moment; the units of work, and when it was done.
+fn compute_until(until_ns: u64, seed: u64) -> Result<(u64, u64)> {
+    let (mut end_ns, mut units) = (now_ns()?, 0);
+    while end_ns < until_ns {
         std::hint::black_box(pricing::price_option(
             CHUNK_UNITS,
             pricing::START_PRICE,
-            units,
+            seed.wrapping_add(units),
         ));
         units += CHUNK_UNITS;
         end_ns = now_ns()?;
     }
-    Ok(units as f64 * 1e9 / (end_ns - start_ns) as f64)
+    Ok((units, end_ns))
 }
 
 #[cfg(test)]
@@ -176,7 +242,12 @@ mod tests {
     fn both_speeds_are_found_and_batch_stops_again() {
         let machine = Machine::of(&Topology::read(Path::new("/")).unwrap());
         let batch = Batch::start(machine.lane_count(), 1).unwrap();
-        let reference = measure(&machine, &batch, Duration::from_millis(100)).unwrap();
+        let mix = Mix {
+            load: 0.24,
+            mean_demand_s: 0.008,
+            seed: 1,
+        };
+        let reference = measure(&machine, &batch, Duration::from_millis(200), mix).unwrap();
         // Loose bounds: a gzip of 0.1 … 10,000 MB/s, a path in 10 ns … 100 µs.
         assert!(
             (1e5..1e10).contains(&reference.batch_bytes_per_core_s),
