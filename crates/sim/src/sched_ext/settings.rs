@@ -123,7 +123,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             slice_ns: 10 * MS,
-            batch_slice_ns: 10 * MS,
+            batch_slice_ns: 50 * MS,
             normal_bound_ns: 20 * MS,
             starvation_bound_ns: 1000 * MS,
             overdue_slice_ns: MS,
