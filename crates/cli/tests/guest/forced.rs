@@ -75,18 +75,14 @@ fn a_closed_core_s_lane_idles_or_is_borrowed() {
     let raw_ns = task(&interval, &critical).usage.raw_ns;
     let (_, forced_ns) = company(&interval);
     assert!(forced_ns > raw_ns * 4 / 10, "{forced_ns} of {raw_ns}");
-    assert!(scheduler.stop().success());
+    without_a_limit_all_is_borrowed_and_nothing_idles(&critical);
+    the_scheduler_goes_and_nobody_knows_any_more(scheduler, &critical);
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
-fn without_a_limit_all_is_borrowed_and_nothing_idles() {
-    let config = "/tmp/forced.toml";
-    std::fs::write(config, "[scheduler]\nborrow = \"off\"\n").unwrap();
-    let scheduler = Scheduler::attach(&[&["--config", config][..], &RULES].concat());
-    let critical = spin("critical", Some(0));
-    let interval = record(&critical, &[None; 4]);
-    let raw_ns = task(&interval, &critical).usage.raw_ns;
+fn without_a_limit_all_is_borrowed_and_nothing_idles(critical: &Load) {
+    assert!(sidelane(&["tune", "--borrow", "off"]).status.success());
+    let interval = record(critical, &[None; 4]);
+    let raw_ns = task(&interval, critical).usage.raw_ns;
     let (borrowed_ns, forced_ns) = company(&interval);
     // the recorder, too, runs on the sibling
     let both_ns = interval.cores[0].by_density_ns[1];
@@ -96,13 +92,14 @@ fn without_a_limit_all_is_borrowed_and_nothing_idles() {
         "{borrowed_ns} of {both_ns}"
     );
     assert!(forced_ns < raw_ns / 100, "{forced_ns} of {raw_ns}");
+}
 
-    // the scheduler goes: nobody knows any more
+fn the_scheduler_goes_and_nobody_knows_any_more(scheduler: Scheduler, critical: &Load) {
     let recorder = Recorder::start();
     assert!(scheduler.stop().success());
     std::thread::sleep(Duration::from_millis(1500));
     let interval = recorder.stop();
-    let usage = &task(&interval, &critical).usage;
+    let usage = &task(&interval, critical).usage;
     assert_eq!((usage.borrowed_ns, usage.forced_idle_ns), (None, None));
     let text = sidelane(&["report", FILE]).stdout;
     let text = String::from_utf8_lossy(&text);

@@ -85,8 +85,9 @@ fn attaches_with_all_mechanisms_at_once() {
 
 #[test]
 #[ignore = "runs in the test bed"]
-fn a_killed_loader_leaves_the_default_scheduler() {
+fn short_processes_come_and_go_and_a_killed_loader_leaves_the_default_scheduler() {
     let scheduler = Scheduler::attach(&RULES);
+    five_hundred_short_processes_come_and_go();
     let load = load_every_lane();
     progresses(&load);
     signal(scheduler.pid(), "KILL");
@@ -137,10 +138,7 @@ fn smt_goes_off_and_on(scheduler: &mut Scheduler, load: &[Load]) {
     progresses(load);
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn five_hundred_short_processes_come_and_go() {
-    let _scheduler = Scheduler::attach(&RULES);
     // One critical task leaves other cores to batch; one on each core would leave it the starvation bound.
     let batch = (1..nr_cpus()).map(|_| Load::spin_in("batch"));
     let _load: Vec<Load> = batch.chain([Load::spin_in("critical")]).collect();

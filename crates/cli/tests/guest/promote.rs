@@ -4,7 +4,6 @@ use super::support::*;
 use std::fs;
 use std::time::Duration;
 
-const RULES: [&str; 2] = ["--critical", "cgroup:/critical"];
 const TRACING: &str = "/sys/kernel/tracing";
 
 /// The core of the lane on which a task ran last; two lanes a core, numbered core after core.
@@ -12,10 +11,17 @@ fn core_of(load: &Load) -> usize {
     load.cpu() / 2
 }
 
+/// Under one scheduler, for it takes seconds to attach here.
 #[test]
 #[ignore = "runs in the test bed"]
-fn one_of_two_gets_the_core_that_falls_free() {
+fn critical_work_moves_to_a_core_that_falls_free_and_a_trace_tells() {
     let scheduler = Scheduler::attach(&RULES);
+    one_of_two_gets_the_core_that_falls_free();
+    promotions_and_evictions_are_traced_where_that_is_wanted();
+    assert!(scheduler.stop().success(), "ejected");
+}
+
+fn one_of_two_gets_the_core_that_falls_free() {
     let mut spinners: Vec<Load> = (0..3).map(|_| Load::spin_in("critical")).collect();
     // All of them run, on three lanes of two cores: one has a core of its own.
     let before: Vec<_> = spinners.iter().map(Load::ticks).collect();
@@ -39,7 +45,6 @@ fn one_of_two_gets_the_core_that_falls_free() {
     assert!(spinners.iter().any(|load| core_of(load) == free));
     let rates = watched.join().unwrap();
     assert!(rates["promotions"].as_f64().unwrap() > 0.0, "{rates}");
-    assert!(scheduler.stop().success(), "ejected");
 }
 
 fn trace(on: &str) {
@@ -94,10 +99,7 @@ fn come_and_go(word: &str) -> Option<String> {
     None
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn promotions_and_evictions_are_traced_where_that_is_wanted() {
-    let scheduler = Scheduler::attach(&[&RULES[..], &["--batch", "cgroup:/batch"]].concat());
     let _ = fs::write(
         format!("{TRACING}/events/bpf_trace/bpf_trace_printk/enable"),
         "1",
@@ -125,5 +127,4 @@ fn promotions_and_evictions_are_traced_where_that_is_wanted() {
         );
     }
     assert_eq!(traced(""), [""; 0]);
-    assert!(scheduler.stop().success(), "ejected");
 }
