@@ -43,7 +43,9 @@ pub(crate) fn measure(
 ) -> Result<()> {
     let mut driver = Driver::set_up(plan, sidelane, stop, observer)?;
     for repetition in 0..plan.repetitions {
-        driver.calibrate_demand()?;
+        if repetition > 0 {
+            driver.calibrate_demand()?;
+        }
         for configuration in plan.order(repetition) {
             driver.take_reference()?;
             driver.measure_configuration(configuration, repetition)?;

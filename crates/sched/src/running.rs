@@ -56,8 +56,10 @@ pub(crate) fn map(name: &[u8], value_size: usize) -> Result<MapHandle, Error> {
 ///
 /// They are those of one attached scheduler: once [`is_attached`] says no, or after it was loaded
 /// again, they have to be opened anew.
+#[derive(Debug)]
 pub struct Tuning {
     settings: NonNull<intf::settings>,
+    enable_seq: u64,
 }
 
 // SAFETY: the mapping belongs to the process, and is reached by atomic operations only
@@ -70,6 +72,7 @@ impl Tuning {
     /// [`Error::NotPrivileged`], [`Error::NotRunning`], or [`Error::Running`].
     pub fn open() -> Result<Tuning, Error> {
         use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+        let enable_seq = enable_seq();
         let map = map(SETTINGS, size_of::<intf::settings>())?;
         let size = NonZeroUsize::new(size_of::<intf::settings>()).unwrap_or(NonZeroUsize::MIN);
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
@@ -78,7 +81,14 @@ impl Tuning {
             .map_err(|e| Error::Running(format!("its settings cannot be mapped: {e}")))?;
         Ok(Tuning {
             settings: address.cast(),
+            enable_seq,
         })
+    }
+
+    /// Are these still the settings of the scheduler that is attached? Much less work than to find them:
+    /// that is a walk over all maps of the kernel. False, too, where the kernel does not count attaches.
+    pub fn is_current(&self) -> bool {
+        self.enable_seq != 0 && self.enable_seq == enable_seq() && is_attached()
     }
 
     /// Lanes of a core that critical and normal work may keep busy.

@@ -17,7 +17,7 @@ fn idle_ticks() -> Vec<u64> {
 
 /// Share of some seconds in which the lanes of other cores than the first idled.
 fn others_idled() -> f64 {
-    const SECONDS: u64 = 4;
+    const SECONDS: u64 = 2;
     let first = first_core();
     let before = idle_ticks();
     std::thread::sleep(Duration::from_secs(SECONDS));

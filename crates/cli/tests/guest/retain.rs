@@ -14,7 +14,7 @@ fn lanes_are_held_where_that_is_wanted_and_nobody_starves() {
         let scheduler = Scheduler::attach(&args);
         let _batch: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("batch")).collect();
         let _normal = Load::jobs(100, "0.001", &Traits::default());
-        let rates = rates("3");
+        let rates = rates("2");
         let [held, back, failed] =
             ["held_lanes", "retentions", "retentions_failed"].map(|name| figure(&rates, name));
         println!(

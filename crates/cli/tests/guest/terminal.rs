@@ -112,7 +112,7 @@ fn top_draws_sorts_and_leaves_the_terminal_as_it_was() {
     top.press("F");
     top.shows("FORCED▾");
     // the next intervals, with what has settled by then
-    std::thread::sleep(Duration::from_secs(4));
+    std::thread::sleep(Duration::from_secs(3));
     {
         let shown = top.shown.lock().unwrap();
         println!("{}", shown.screen().contents());

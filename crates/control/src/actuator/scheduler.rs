@@ -8,6 +8,7 @@ use sidelane_sched::running::Tuning;
 #[derive(Debug)]
 pub struct SchedulerCap {
     found: u32,
+    tuning: Tuning,
 }
 
 impl SchedulerCap {
@@ -16,8 +17,19 @@ impl SchedulerCap {
     /// # Errors
     /// None runs, or it cannot be reached.
     pub fn open() -> Result<SchedulerCap> {
-        let found = Tuning::open()?.smt_level();
-        Ok(SchedulerCap { found })
+        let tuning = Tuning::open()?;
+        Ok(SchedulerCap {
+            found: tuning.smt_level(),
+            tuning,
+        })
+    }
+
+    /// It may have been stopped and started meanwhile, and after hotplug it was.
+    fn tuning(&mut self) -> Result<&Tuning> {
+        if !self.tuning.is_current() {
+            self.tuning = Tuning::open()?;
+        }
+        Ok(&self.tuning)
     }
 
     /// Sets the cap to what it was. Nothing to do if the scheduler has gone.
@@ -41,13 +53,12 @@ impl Actuator for SchedulerCap {
         Some(Found::Scheduler { level: self.found })
     }
 
-    // Opened each time: it may have been stopped and started meanwhile, and after hotplug it was.
     fn level(&mut self) -> Result<usize> {
-        Ok(Tuning::open()?.smt_level() as usize)
+        Ok(self.tuning()?.smt_level() as usize)
     }
 
     fn set(&mut self, level: usize) -> Result<Vec<String>> {
-        Tuning::open()?.set_smt_level(u32::try_from(level).unwrap_or(u32::MAX));
+        self.tuning()?.set_smt_level(u32::try_from(level).unwrap_or(u32::MAX));
         Ok(Vec::new())
     }
 }
