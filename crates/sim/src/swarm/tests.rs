@@ -18,6 +18,8 @@ fn watch(classes: &[Class]) -> Watch {
     let machine = Machine::new(&topology, speeds, Costs::default()).unwrap();
     let settings = Settings {
         smt_level: Some(2),
+        slice_ns: 10 * MS,
+        batch_slice_ns: 10 * MS,
         starvation_bound_ns: 50 * MS,
         ..Settings::default()
     };
