@@ -88,7 +88,7 @@ static __always_inline bool keep_running(struct task_struct *prev, u32 core_id)
 	class = task_class(tctx);
 	if (class == CLASS_BATCH && !borrow_allowed(core_id))
 		return false;
-	scx_bpf_task_set_slice(prev, settings.slice_ns[class]);
+	scx_bpf_task_set_slice(prev, slice_of(tctx));
 	return true;
 }
 

@@ -53,8 +53,7 @@ static __always_inline void throttle_hold(struct task_struct *p, struct task_ctx
 	tctx->held_vtime = p->scx.dsq_vtime;
 	tctx->held = woke ? HELD_WOKE : HELD_LEFT;
 	throttle_begins(pool, now_ns);
-	scx_bpf_dsq_insert_vtime(p, HELD_ID(pool), settings.slice_ns[task_class(tctx)],
-				 tctx->held_ns, enq_flags);
+	scx_bpf_dsq_insert_vtime(p, HELD_ID(pool), slice_of(tctx), tctx->held_ns, enq_flags);
 }
 
 /* @p goes somewhere else now: it has its virtual time back. */

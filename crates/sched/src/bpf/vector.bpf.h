@@ -125,11 +125,19 @@ static __always_inline u64 vtime_of(const struct task_struct *p, bool woke)
 	return woke || !fixed.cgroup_weights ? vtime_within(p->scx.dsq_vtime) : p->scx.dsq_vtime;
 }
 
+/* A whole slice of @tctx. Batch of a pool takes turns within its periods, as normal work does. */
+static __always_inline u64 slice_of(const struct task_ctx *tctx)
+{
+	u32 class = task_class(tctx);
+
+	return settings.slice_ns[class == CLASS_BATCH && tctx->pool ? CLASS_NORMAL : class];
+}
+
 /* @p sleeps: notes what is left of its slice, if it is to go on with that. */
 static __always_inline void slice_ends(const struct task_struct *p, struct task_ctx *tctx,
 				       u64 now_ns)
 {
-	u64 left_ns = p->scx.slice, slice_ns = settings.slice_ns[task_class(tctx)];
+	u64 left_ns = p->scx.slice, slice_ns = slice_of(tctx);
 
 	tctx->slept_ns = now_ns;
 	tctx->slice_left_ns = settings.keep_slice && left_ns * 2 > slice_ns && left_ns < slice_ns
@@ -137,10 +145,10 @@ static __always_inline void slice_ends(const struct task_struct *p, struct task_
 				      : 0;
 }
 
-/* The slice with which a task of @class begins to wait, whether it has woken or not. */
-static __always_inline u64 slice_begins(struct task_ctx *tctx, u32 class, u64 now_ns)
+/* The slice with which a task begins to wait, whether it has woken or not. */
+static __always_inline u64 slice_begins(struct task_ctx *tctx, u64 now_ns)
 {
-	u64 left_ns = tctx->slice_left_ns, slice_ns = settings.slice_ns[class];
+	u64 left_ns = tctx->slice_left_ns, slice_ns = slice_of(tctx);
 
 	tctx->slice_left_ns = 0;
 	return left_ns && left_ns < slice_ns && now_ns < tctx->slept_ns + slice_ns ? left_ns
@@ -178,7 +186,7 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 					  bool woke, u64 enq_flags)
 {
 	u32 class = task_class(tctx);
-	u64 now_ns = scx_bpf_now(), slice_ns = slice_begins(tctx, class, now_ns);
+	u64 now_ns = scx_bpf_now(), slice_ns = slice_begins(tctx, now_ns);
 
 	vector_enter(tctx, core, now_ns);
 	if (class == CLASS_NORMAL)
