@@ -58,7 +58,8 @@ impl Actuator for SchedulerCap {
     }
 
     fn set(&mut self, level: usize) -> Result<Vec<String>> {
-        self.tuning()?.set_smt_level(u32::try_from(level).unwrap_or(u32::MAX));
+        self.tuning()?
+            .set_smt_level(u32::try_from(level).unwrap_or(u32::MAX));
         Ok(Vec::new())
     }
 }
