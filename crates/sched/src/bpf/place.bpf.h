@@ -319,8 +319,7 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 	tctx->queued_ns = scx_bpf_now();
 	if (class == CLASS_NORMAL)
 		scx_bpf_task_set_dsq_vtime(p, vtime_of(p, true));
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, tctx->queued_ns),
-			   SCX_ENQ_PREEMPT);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, tctx->queued_ns), SCX_ENQ_PREEMPT);
 }
 
 /* Chooses a lane for @p, which ran on @prev last; @waker as below. Returns its CPU, or -1. */
