@@ -338,7 +338,6 @@ pub(crate) fn facts(machine: &Machine) -> Result<MachineFacts> {
 fn mix_of(plan: &Plan) -> Mix {
     Mix {
         load: plan.compute.load,
-        mean_demand_s: mean_demand_s(plan),
         seed: plan.seed,
     }
 }

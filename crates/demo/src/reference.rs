@@ -6,7 +6,7 @@
 //! emulated machine may be two lanes of a host's core. So [`measure`] lets the cores do both works in
 //! the proportion of the experiment.
 
-use crate::arrivals;
+use crate::arrivals::{self, Arrival};
 use crate::batch::Batch;
 use crate::clock::{now_ns, sleep_until_ns};
 use crate::error::{During, Error, Result};
@@ -26,6 +26,9 @@ const CHUNK_UNITS: u64 = 200;
 /// Of each measurement of a median, and their number.
 const MEASUREMENT: Duration = Duration::from_millis(200);
 const MEASUREMENTS: usize = 5;
+/// Requests of [`measure`] on the mean, and the loads among which it has time for both works.
+const MIX_DEMAND: Duration = Duration::from_millis(8);
+const MIX_LOADS: std::ops::RangeInclusive<f64> = 0.1..=0.5;
 /// A measurement of both works together: some requests long.
 const MIXED_MEASUREMENT: Duration = Duration::from_millis(400);
 /// From this ratio of the fastest to the slowest measurement on, results come with a warning. Neighbours
@@ -45,10 +48,9 @@ pub fn warning(speed: Spread) -> &'static str {
 /// Both works, as an experiment mixes them.
 #[derive(Debug, Clone, Copy)]
 pub struct Mix {
-    /// Part of a core's time that the server's work takes, within (0, 1).
+    /// Part of a core's time that the server's work takes, within (0, 1). So much that only one of them could
+    /// be measured is taken for [`MIX_LOADS`].
     pub load: f64,
-    /// Mean length of its requests, s of a whole core; they and the gaps between them are exponential.
-    pub mean_demand_s: f64,
     /// Start of the random numbers.
     pub seed: u64,
 }
@@ -57,28 +59,40 @@ pub struct Mix {
 /// there is none. Batch must be stopped, and is again afterwards.
 ///
 /// # Errors
-/// What fails, and [`Error::Incomplete`] where `length` was too short for one request.
+/// What fails, and [`Error::Incomplete`] where only one of them ran.
 pub fn measure(machine: &Machine, batch: &Batch, length: Duration, mix: Mix) -> Result<Reference> {
+    let lanes = machine.first_lanes();
+    let serve_all = |start_ns| on_each(&lanes, |lane| serve(lane, start_ns, length, mix));
+    let (served, work, elapsed_ns) = beside_batch(machine, batch, serve_all)?;
+    let units: u64 = served.iter().map(|served| served.units).sum();
+    let busy_ns: u64 = served.iter().map(|served| served.busy_ns).sum();
+    let batch_ns = (elapsed_ns * lanes.len() as u64).saturating_sub(busy_ns);
+    if busy_ns == 0 || batch_ns == 0 {
+        return Err(Error::Incomplete("no speed of a core".into()));
+    }
+    Ok(Reference {
+        batch_bytes_per_core_s: work as f64 * 1e9 / batch_ns as f64,
+        units_per_core_s: units as f64 * 1e9 / busy_ns as f64,
+    })
+}
+
+/// Lets batch run, a process on the first lane of each core, while `action` lasts, which is told when it
+/// begins: what it returns, the work that batch did, and for how long, ns.
+fn beside_batch<T>(
+    machine: &Machine,
+    batch: &Batch,
+    action: impl FnOnce(u64) -> Result<T>,
+) -> Result<(T, u64, u64)> {
     let lanes = machine.first_lanes();
     batch.pin_each(&lanes)?;
     batch.resume(lanes.len())?;
     std::thread::sleep(WARM_UP);
     let (before, start_ns) = (batch.work_done()?, now_ns()?);
-    let served = on_each(&lanes, |lane| serve(lane, start_ns, length, mix));
+    let done = action(start_ns);
     let (after, end_ns) = (batch.work_done()?, now_ns()?);
     batch.stop()?;
     batch.unpin(&machine.lanes())?;
-    let served = served?;
-    let units: u64 = served.iter().map(|served| served.units).sum();
-    let busy_ns: u64 = served.iter().map(|served| served.busy_ns).sum();
-    let batch_ns = ((end_ns - start_ns) * lanes.len() as u64).saturating_sub(busy_ns);
-    if busy_ns == 0 || batch_ns == 0 {
-        return Err(Error::Incomplete("no speed of a core".into()));
-    }
-    Ok(Reference {
-        batch_bytes_per_core_s: (after - before) as f64 * 1e9 / batch_ns as f64,
-        units_per_core_s: units as f64 * 1e9 / busy_ns as f64,
-    })
+    Ok((done?, after - before, end_ns - start_ns))
 }
 
 /// The server's speed in that mix, as the median of several measurements: one alone may meet a moment at
@@ -97,12 +111,19 @@ struct Served {
 fn serve(lane: u32, start_ns: u64, length: Duration, mix: Mix) -> Result<Served> {
     pin(Pid::from_raw(0), &[lane])?;
     let length_ns = length.as_nanos() as u64;
+    let rate_per_s =
+        mix.load.clamp(*MIX_LOADS.start(), *MIX_LOADS.end()) / MIX_DEMAND.as_secs_f64();
+    let schedule = arrivals::schedule(rate_per_s, length_ns, mix.seed.wrapping_add(lane.into()));
+    // one at least
+    let first = Arrival {
+        at_ns: 0,
+        demand: 1.0,
+    };
     let (mut units, mut busy_ns) = (0, 0);
-    let seed = mix.seed.wrapping_add(lane.into());
-    for arrival in arrivals::schedule(mix.load / mix.mean_demand_s, length_ns, seed) {
+    for arrival in std::iter::once(first).chain(schedule) {
         sleep_until_ns(start_ns + arrival.at_ns)?;
-        let demand_ns = (arrival.demand * mix.mean_demand_s * 1e9) as u64;
         let begin_ns = now_ns()?;
+        let demand_ns = (arrival.demand * MIX_DEMAND.as_nanos() as f64) as u64;
         let until_ns = (begin_ns + demand_ns).min(start_ns + length_ns);
         let (computed, end_ns) = compute_until(until_ns, lane.into())?;
         units += computed;
@@ -114,17 +135,12 @@ fn serve(lane: u32, start_ns: u64, length: Duration, mix: Mix) -> Result<Served>
 /// Work a second of one batch process that has a core to itself. Batch must be stopped, and is again
 /// afterwards.
 pub(crate) fn batch_speed(machine: &Machine, batch: &Batch, length: Duration) -> Result<f64> {
-    let lanes = machine.first_lanes();
-    batch.pin_each(&lanes)?;
-    batch.resume(lanes.len())?;
-    std::thread::sleep(WARM_UP);
-    let (before, start_ns) = (batch.work_done()?, now_ns()?);
-    std::thread::sleep(length);
-    let (after, end_ns) = (batch.work_done()?, now_ns()?);
-    batch.stop()?;
-    batch.unpin(&machine.lanes())?;
-    let seconds = (end_ns - start_ns) as f64 / 1e9;
-    Ok((after - before) as f64 / seconds / lanes.len() as f64)
+    let sleep = |_| {
+        std::thread::sleep(length);
+        Ok(())
+    };
+    let ((), work, elapsed_ns) = beside_batch(machine, batch, sleep)?;
+    Ok(work as f64 * 1e9 / elapsed_ns as f64 / machine.first_lanes().len() as f64)
 }
 
 /// Speed of a lane when 1, 2, ... lanes of the first core do batch's work, over that when it is alone: the
@@ -184,7 +200,8 @@ fn on_each<T: Send>(lanes: &[u32], work: impl Fn(u32) -> Result<T> + Sync) -> Re
     })
 }
 
-/// The same, about a second long, as the median of several measurements.
+/// Units of work a second of one thread that has a core to itself, as the median of about a second of
+/// measurements.
 pub fn steady_compute_speed(machine: &Machine) -> Result<f64> {
     median_of(|| compute_speed(machine, MEASUREMENT))
 }
@@ -242,21 +259,19 @@ mod tests {
     fn both_speeds_are_found_and_batch_stops_again() {
         let machine = Machine::of(&Topology::read(Path::new("/")).unwrap());
         let batch = Batch::start(machine.lane_count(), 1).unwrap();
-        let mix = Mix {
-            load: 0.24,
-            mean_demand_s: 0.008,
-            seed: 1,
-        };
-        let reference = measure(&machine, &batch, Duration::from_millis(200), mix).unwrap();
-        // Loose bounds: a gzip of 0.1 … 10,000 MB/s, a path in 10 ns … 100 µs.
-        assert!(
-            (1e5..1e10).contains(&reference.batch_bytes_per_core_s),
-            "{reference:?}"
-        );
-        assert!(
-            (1e4..1e8).contains(&reference.units_per_core_s),
-            "{reference:?}"
-        );
+        for load in [0.001, 0.24, 0.999] {
+            let mix = Mix { load, seed: 1 };
+            let reference = measure(&machine, &batch, Duration::from_millis(200), mix).unwrap();
+            // Loose bounds: a gzip of 0.1 … 10,000 MB/s, a path in 10 ns … 100 µs.
+            assert!(
+                (1e5..1e10).contains(&reference.batch_bytes_per_core_s),
+                "{load}: {reference:?}"
+            );
+            assert!(
+                (1e4..1e8).contains(&reference.units_per_core_s),
+                "{load}: {reference:?}"
+            );
+        }
         let bytes = batch.work_done().unwrap();
         std::thread::sleep(Duration::from_millis(30));
         assert_eq!(batch.work_done().unwrap(), bytes);
