@@ -294,12 +294,16 @@ static __always_inline void idle_check(struct lane_ctx *lane, s32 cpu)
 /*
  * Work that waits while a lane idles: a wake-up and a lane that falls idle can miss
  * each other. The tick of a busy lane sends idle lanes to look: its siblings, and
- * those of all cores with room: which of them may use it, only they find out.
+ * those of all cores with room: which of them may use it, only they find out. And critical work
+ * may wait for the lane of a waker that does not sleep: @p leaves it then.
  */
-static __always_inline void missed_check(struct lane_ctx *lane)
+static __always_inline void missed_check(struct task_struct *p, const struct task_ctx *tctx,
+					 struct lane_ctx *lane)
 {
 	bool urgent;
 
+	if (tctx->class != CLASS_CRITICAL && vector_waiting(lane->core, CLASS_CRITICAL))
+		scx_bpf_task_set_slice(p, 0);
 	urgent = vector_waits(CLASS_CRITICAL) || vector_waits(CLASS_NORMAL);
 	if (urgent && lanes_in_state(lane->core, LANE_IDLE))
 		core_kick_idle(lane->core, CLASS_NORMAL, -1);

@@ -193,7 +193,7 @@ void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)
 	promote_check(p, lane, now_ns);
 	borrow_check(p, lane, cpu, now_ns);
 	overdue_check(p, lane, now_ns);
-	missed_check(lane);
+	missed_check(p, tctx, lane);
 }
 
 void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)

@@ -30,7 +30,8 @@
  *
  * A task that wakes for an idle lane, or for this CPU while it runs a lower class, goes
  * there directly. Otherwise it waits in the core's vector, and whichever lane is first
- * takes it.
+ * takes it. For one on a waker's lane nobody is woken if the waker runs only for a moment each time: a
+ * sibling that came to look would slow it down. If it does not sleep all the same, its tick ends that.
  *
  * Two wakers at the same time: the first claims the core (a time stamp, until the
  * task runs, valid for ARRIVAL_NS), the second goes on. A claimed core is closed. An idle
@@ -69,8 +70,7 @@ static __always_inline void count_placed(u32 core_id)
 
 /*
  * The waker's lane, if its core has no critical work and is as fast as any; -1
- * otherwise. A waker that is about to sleep leaves its lane within moments, and
- * the siblings may take the task from the vector before.
+ * otherwise. A waker that is about to sleep leaves its lane within moments.
  */
 static __always_inline s32 lane_of_waker(struct task_struct *p, s32 waker, u64 now_ns)
 {
@@ -217,6 +217,16 @@ VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s3
 	return cpu >= 0 ? cpu : fallback_lane(p, home, prev, end);
 }
 
+/* Is the lane @cpu, of @core_id, one of those for batch, and may @p use it? */
+static __always_inline bool fits_batch(struct task_struct *p, u32 core_id, s32 cpu)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	struct lane_ctx *lane = lane_ctx(cpu);
+
+	return core && lane && lane->core == core_id &&
+	       lane->index >= first_meant_for_batch(core) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
 VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32 prev, u32 end)
 {
 	u32 idle = STATE(LANE_IDLE) | FOR_BATCH;
@@ -232,6 +242,8 @@ VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32
 		if (cpu >= 0)
 			return cpu;
 	}
+	if (fits_batch(p, home, prev)) /* as when something better takes its lane */
+		return prev;
 	cpu = pick_lane(p, home, ANY_STATE | FOR_BATCH, prev);
 	return cpu >= 0 ? cpu : fallback_lane(p, home, prev, end);
 }
@@ -257,15 +269,15 @@ static __always_inline bool parked_leaves(struct task_struct *p, u32 class, u32 
 }
 
 /*
- * Batch @p is about to wait in the vector of @core_id. If it may use none of the lanes for batch
- * there, batch may use all until it runs.
+ * Batch @p is about to wait in the vector of @core_id, for which the lane @cpu was chosen. If it may
+ * use none of the lanes for batch there, batch may use all until it runs.
  */
-VERIFIED_ONCE int batch_enters(struct task_struct *p __arg_trusted, u32 core_id)
+VERIFIED_ONCE int batch_enters(struct task_struct *p __arg_trusted, u32 core_id, s32 cpu)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	struct task_ctx *tctx = task_ctx(p);
 
-	if (!core || !tctx || !first_meant_for_batch(core) ||
+	if (!core || !tctx || !first_meant_for_batch(core) || fits_batch(p, core_id, cpu) ||
 	    pick_lane(p, core_id, ANY_STATE | FOR_BATCH, -1) >= 0)
 		return 0;
 	tctx->in_vector = IN_VECTOR_UNFIT;
@@ -274,18 +286,37 @@ VERIFIED_ONCE int batch_enters(struct task_struct *p __arg_trusted, u32 core_id)
 	return 0;
 }
 
-/* Sees to it that somebody looks at the vector that @p was put into for @cpu. */
+/* A waker is believed that it is about to sleep if it runs for less than this each time. */
+#define YIELDS_WITHIN_NS 2000000ULL
+
+/* The current task, which says that it is about to sleep: will it? */
+static __always_inline bool waker_is_brief(void)
+{
+	struct task_struct *waker = bpf_get_current_task_btf();
+	struct task_ctx *tctx = waker ? task_ctx(waker) : NULL;
+
+	return tctx && tctx->class != CLASS_BATCH && tctx->burst_mean_ns < YIELDS_WITHIN_NS;
+}
+
+/*
+ * Sees to it that somebody looks at the vector that @p was put into for @cpu, on which its waker is
+ * about to sleep if it @yields.
+ */
 static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ctx *lane, s32 cpu,
-				     bool waker_yields)
+				     bool yields)
 {
 	u32 state = lane->state;
 
+	if (yields && waker_is_brief())
+		return;
+	/* whichever is sooner, unless nobody else can */
+	yields = yields && lanes_in_state(lane->core, LANE_IDLE);
 	if (state == LANE_IDLE || pair_uses_held(tctx, lane, cpu))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	else if (pair_makes_room(tctx, lane) && !waker_yields) {
+	else if (pair_makes_room(tctx, lane) && !yields) {
 		count(hand_backs);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	} else if (state < LANE_IDLE && state > tctx->class && !waker_yields)
+	} else if (state < LANE_IDLE && state > tctx->class && !yields)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
 	else if (tctx->class != CLASS_BATCH || borrow_allowed(lane->core))
 		core_kick_idle(lane->core, tctx->class,
@@ -408,7 +439,7 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 	else
 		vector_insert(p, tctx, lane->core, waking, enq_flags);
 	if (tctx->class == CLASS_BATCH)
-		batch_enters(p, lane->core);
+		batch_enters(p, lane->core, cpu);
 	if (tctx->class == CLASS_CRITICAL) {
 		critical_sent(tctx, lane->core, now_ns);
 		core_close(lane->core, now_ns);

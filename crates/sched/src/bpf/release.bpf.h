@@ -100,7 +100,7 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 		class = task_class(tctx);
 		release_begins(tctx, lane->core, now_ns);
 		if (class == CLASS_BATCH)
-			batch_enters(p, lane->core);
+			batch_enters(p, lane->core, cpu);
 		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_begins(tctx, now_ns));
 		if (tctx->held == HELD_WOKE || !fixed.cgroup_weights)
 			tctx->held_vtime = vtime_within(tctx->held_vtime);

@@ -1,0 +1,103 @@
+//! What becomes of a critical task whose waker says that it is about to sleep.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use sidelane_sim::*;
+use sidelane_topology::{Builder, CoreSpec};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+/// Between two ticks, in the simulator.
+const TICK_NS: u64 = 4 * MS;
+/// When the waker wakes the critical task: not at a tick.
+const WOKEN_NS: u64 = 100 * MS + 300 * US;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Lane {
+    Wakers,
+    Siblings,
+}
+
+fn simulation() -> Simulation {
+    let builder = Builder::new().core(CoreSpec::new(0..2));
+    let interference = Interference::ThreadPerf(vec![1.0, 0.6]);
+    let machine = Machine::new(&builder.build().unwrap(), interference, Costs::none()).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::Sidelane(Settings::default())).unwrap();
+    sim.keep_records();
+    sim
+}
+
+/// The lane of a task's first run from a moment on, and how long after that.
+fn begins(records: &[Record], id: TaskId, from_ns: u64) -> Option<(u32, u64)> {
+    records.iter().find_map(|record| match record.step {
+        Step::Run { task, lane } if task == id && record.at_ns >= from_ns => {
+            Some((lane, record.at_ns - from_ns))
+        }
+        _ => None,
+    })
+}
+
+/// One core of two lanes. A waker, which runs for `burst_ns` each time, wakes a critical task and says
+/// that it will sleep, but stays for `stays_ns`; the other lane is idle, or runs normal work. Where
+/// the critical task begins to run, and how long after it was woken.
+fn wake(burst_ns: u64, stays_ns: u64, sibling_runs: bool) -> (Lane, u64) {
+    let mut sim = simulation();
+    let mut create = |name: &str, class| sim.create(&TaskSpec::new(name, class)).unwrap();
+    let critical = create("critical", Class::Critical);
+    let waker = create("waker", Class::Normal);
+    let sibling = create("sibling", Class::Normal);
+    if sibling_runs {
+        sim.give(sibling, f64::INFINITY).unwrap();
+    }
+    for earlier in 0..8 {
+        sim.set_timer(earlier * 10 * MS, 0);
+    }
+    sim.set_timer(WOKEN_NS, 0);
+    let mut woken_ns = None;
+    while let Some(occurrence) = sim.next(200 * MS).unwrap() {
+        match occurrence {
+            Occurrence::Timer(_) => sim.give(waker, burst_ns as f64).unwrap(),
+            Occurrence::Done(id)
+                if id == waker && sim.now_ns() > WOKEN_NS && woken_ns.is_none() =>
+            {
+                woken_ns = Some(sim.now_ns());
+                sim.give(critical, MS as f64).unwrap();
+                if stays_ns > 0 {
+                    sim.give(waker, stays_ns as f64).unwrap();
+                }
+            }
+            Occurrence::Done(_) => (),
+        }
+    }
+    let records = sim.take_records();
+    let (wakers, _) = begins(&records, waker, WOKEN_NS).unwrap();
+    let (lane, after_ns) = begins(&records, critical, woken_ns.unwrap()).unwrap();
+    let which = if lane == wakers {
+        Lane::Wakers
+    } else {
+        Lane::Siblings
+    };
+    (which, after_ns)
+}
+
+#[test]
+fn a_brief_waker_is_believed_and_its_sibling_left_alone() {
+    assert_eq!(wake(200 * US, 0, false), (Lane::Wakers, 0));
+    assert_eq!(wake(200 * US, 0, true), (Lane::Wakers, 0));
+}
+
+#[test]
+fn a_brief_waker_that_stays_costs_no_more_than_a_tick() {
+    for sibling_runs in [false, true] {
+        let (lane, after_ns) = wake(200 * US, 50 * MS, sibling_runs);
+        assert!(
+            (1..=TICK_NS).contains(&after_ns),
+            "{lane:?} after {after_ns} ns"
+        );
+    }
+}
+
+#[test]
+fn a_waker_that_runs_long_is_not_waited_for() {
+    assert_eq!(wake(5 * MS, 50 * MS, false), (Lane::Siblings, 0));
+    assert_eq!(wake(5 * MS, 50 * MS, true), (Lane::Wakers, 0));
+}
