@@ -29,8 +29,9 @@ use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// How often the loader looks for signals and for new cgroups.
-const POLL: Duration = Duration::from_millis(50);
+/// How long the loader sleeps at most; signals and new cgroups end it sooner. Each look takes a lane
+/// from batch for a moment.
+const POLL: Duration = Duration::from_millis(250);
 
 /// What happens while the scheduler runs, for whoever tells the operator.
 #[derive(Clone, Debug)]
