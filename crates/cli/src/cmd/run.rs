@@ -9,16 +9,30 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "Examples:
   sidelane run --config /etc/sidelane.toml
-  sidelane run --critical unit:nginx.service --batch cgroup:/batch
+  sidelane run --critical unit:nginx.service --batch cgroup:/batch.slice
   sidelane run --critical 'comm:redis-server*' --batch exe:/usr/bin/xz
-  sidelane run --critical unit:nginx.service --batch cgroup:/batch --thread-perf 1,0.55
+  sidelane run --critical unit:nginx.service --batch cgroup:/batch.slice --thread-perf 1,0.55
   sidelane run --check --config /etc/sidelane.toml
 
-Rules: cgroup:GLOB, unit:NAME (globs allowed), exe:PATH, comm:THREAD-NAME (may end with *),
-user:NAME, policy:idle|batch|normal, nice:>=N|<=N|=N. The first that matches decides; rules
-given as flags may be repeated and come before the file's, critical before normal before
-batch. Tasks that no rule names are batch if they are SCHED_IDLE, SCHED_BATCH or nice 10 and
-more, else normal. A rule that matches nothing is no error: --check shows what each finds.
+A configuration file that says what the second example does, and how fast the lanes are:
+
+  [[rule]]
+  match = \"unit:nginx.service\"
+  class = \"critical\"
+
+  [[rule]]
+  match = \"cgroup:/batch.slice\"
+  class = \"batch\"
+
+  [scheduler]
+  thread_perf = [1, 0.55]
+
+Rules: cgroup:GLOB, unit:NAME (globs allowed; both with all cgroups below, also those made
+later), exe:PATH, comm:THREAD-NAME (may end with *), user:NAME, policy:idle|batch|normal,
+nice:>=N|<=N|=N. The first that matches decides, in the file's order; rules given as flags
+may be repeated and come before the file's, critical before normal before batch. Tasks that
+no rule names are batch if they are SCHED_IDLE, SCHED_BATCH or nice 10 and more, else
+normal. A rule that matches nothing is no error: --check shows what each finds.
 
 Attaching needs root. Ctrl-C and SIGTERM detach the scheduler (exit code 0); the kernel's
 default one takes over. If the kernel ejects the scheduler, the exit code is 1. SIGHUP reads the
