@@ -29,8 +29,8 @@ use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// How long the loader sleeps at most; signals and new cgroups end it sooner. Each look takes a lane
-/// from batch for a moment.
+/// How long the loader sleeps at most; where it watches cgroups, signals and new ones end that sooner. Each
+/// look takes a lane from batch for a moment.
 const POLL: Duration = Duration::from_millis(250);
 
 /// What happens while the scheduler runs, for whoever tells the operator.

@@ -13,7 +13,7 @@
  * several speeds an idle lane beside critical work comes before a core that is slower than
  * it, shared (capacity * threadPerf, if that is known).
  * Normal: its own lane if that is idle or runs batch and the core is open; also if it is
- * idle beside critical work, for a task that runs only for a moment each time: it is gone
+ * idle beside critical work, for a task that runs only for a moment each time (BRIEF_NS): it is gone
  * sooner than batch elsewhere is evicted. Then the same order as for critical work,
  * without closing anything: only the lane itself is taken.
  * Batch: its own lane if idle on an open core; an idle core; an idle lane of an
@@ -30,7 +30,7 @@
  *
  * A task that wakes for an idle lane, or for this CPU while it runs a lower class, goes
  * there directly. Otherwise it waits in the core's vector, and whichever lane is first
- * takes it. For one on a waker's lane nobody is woken if the waker runs only for a moment each time: a
+ * takes it. For one on a waker's lane nobody is woken if the waker is brief (YIELDS_WITHIN_NS): a
  * sibling that came to look would slow it down. If it does not sleep all the same, its tick ends that.
  *
  * Two wakers at the same time: the first claims the core (a time stamp, until the
@@ -309,7 +309,7 @@ static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ct
 
 	if (yields && waker_is_brief())
 		return;
-	/* whichever is sooner, unless nobody else can */
+	/* else an idle sibling is woken, and may come sooner; without one the waker has to leave */
 	yields = yields && lanes_in_state(lane->core, LANE_IDLE);
 	if (state == LANE_IDLE || pair_uses_held(tctx, lane, cpu))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
