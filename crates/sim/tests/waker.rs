@@ -101,3 +101,34 @@ fn a_waker_that_runs_long_is_not_waited_for() {
     assert_eq!(wake(5 * MS, 50 * MS, false), (Lane::Siblings, 0));
     assert_eq!(wake(5 * MS, 50 * MS, true), (Lane::Wakers, 0));
 }
+
+/// Two critical tasks that may use one lane only keep it busy; two normal tasks share the other one, in
+/// which nobody of them may run. How often those take turns in a second.
+fn turns_beside_bound_critical_work(critical: usize) -> usize {
+    let mut sim = simulation();
+    let mut create = |class, lane, count: usize| -> Vec<TaskId> {
+        let mut spec = TaskSpec::new(format!("{class:?}"), class);
+        spec.cpus = Some(vec![lane]);
+        let ids: Vec<TaskId> = (0..count).map(|_| sim.create(&spec).unwrap()).collect();
+        for id in &ids {
+            sim.give(*id, f64::INFINITY).unwrap();
+        }
+        ids
+    };
+    create(Class::Critical, 1, critical);
+    let normal = create(Class::Normal, 0, 2);
+    while sim.next(1_000 * MS).unwrap().is_some() {}
+    let runs =
+        |record: &&Record| matches!(record.step, Step::Run { task, .. } if normal.contains(&task));
+    sim.take_records().iter().filter(runs).count()
+}
+
+#[test]
+fn critical_work_that_may_not_use_a_lane_takes_nothing_from_it() {
+    let undisturbed = turns_beside_bound_critical_work(0);
+    let disturbed = turns_beside_bound_critical_work(2);
+    assert!(
+        (1..=undisturbed + 1).contains(&disturbed),
+        "{undisturbed} {disturbed}"
+    );
+}

@@ -302,7 +302,8 @@ static __always_inline void missed_check(struct task_struct *p, const struct tas
 {
 	bool urgent;
 
-	if (tctx->class != CLASS_CRITICAL && vector_waiting(lane->core, CLASS_CRITICAL))
+	if (tctx->class != CLASS_CRITICAL && vector_waiting(lane->core, CLASS_CRITICAL) &&
+	    vector_head_fits(lane->core, CLASS_CRITICAL))
 		scx_bpf_task_set_slice(p, 0);
 	urgent = vector_waits(CLASS_CRITICAL) || vector_waits(CLASS_NORMAL);
 	if (urgent && lanes_in_state(lane->core, LANE_IDLE))

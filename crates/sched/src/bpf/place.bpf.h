@@ -306,17 +306,18 @@ static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ct
 				     bool yields)
 {
 	u32 state = lane->state;
+	bool stays; /* whoever runs on the lane */
 
 	if (yields && waker_is_brief())
 		return;
-	/* else an idle sibling is woken, and may come sooner; without one the waker has to leave */
-	yields = yields && lanes_in_state(lane->core, LANE_IDLE);
+	/* an idle sibling is woken, and may come sooner; without one the waker has to leave */
+	stays = yields && lanes_in_state(lane->core, LANE_IDLE);
 	if (state == LANE_IDLE || pair_uses_held(tctx, lane, cpu))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	else if (pair_makes_room(tctx, lane) && !yields) {
+	else if (pair_makes_room(tctx, lane) && !stays) {
 		count(hand_backs);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	} else if (state < LANE_IDLE && state > tctx->class && !yields)
+	} else if (state < LANE_IDLE && state > tctx->class && !stays)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
 	else if (tctx->class != CLASS_BATCH || borrow_allowed(lane->core))
 		core_kick_idle(lane->core, tctx->class,
