@@ -10,16 +10,24 @@ use std::time::{Duration, Instant};
 /// How long the counter is watched.
 const WATCH: Duration = Duration::from_millis(30);
 
-/// Words for the kernel's command line. `config` is the kernel's build configuration, where known.
+/// The counter's frequency where it counts instructions, a nanosecond each, kHz.
+const COUNTED_KHZ: u64 = 1_000_000;
+
+/// Words for the kernel's command line. `config` is the kernel's build configuration, where known; `counted`:
+/// time goes by instructions.
 ///
 /// - `tsc=reliable`: no watchdog compares it with slower clocks and takes a busy host for a broken
 ///   counter.
 /// - `clocksource=tsc`: not a matter of rating.
 /// - `tsc_early_khz`, `lpj`: the frequency, and what the kernel would make of it, instead of
 ///   calibrations.
-pub fn kernel_words(config: Option<&str>) -> Vec<String> {
+pub fn kernel_words(config: Option<&str>, counted: bool) -> Vec<String> {
     let mut words = vec!["tsc=reliable".to_string(), "clocksource=tsc".to_string()];
-    if let Some(khz) = counter_khz() {
+    let khz = match counted {
+        true => Some(COUNTED_KHZ),
+        false => counter_khz(),
+    };
+    if let Some(khz) = khz {
         words.push(format!("tsc_early_khz={khz}"));
         words.extend(
             config

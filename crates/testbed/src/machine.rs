@@ -104,7 +104,10 @@ impl Machine {
                        or leave out --steady";
             return Err(Error::BadSpec(why.into()));
         }
-        let quotas = find_quotas(spec, shares)?;
+        let quotas = match spec.counted_time {
+            true => None,
+            false => find_quotas(spec, shares)?,
+        };
         let kernel = kernel::find(&kernel::Wanted {
             kernel: &spec.kernel,
             modules: !spec.modules.is_empty(),
@@ -116,7 +119,9 @@ impl Machine {
         // From here on, an error ends the machine by dropping it.
         machine.await_hello(start)?;
         machine.boot_time = start.elapsed();
-        machine.arrangement.pin()?;
+        if !spec.counted_time {
+            machine.arrangement.pin()?; // else one thread carries all lanes
+        }
         if let Some((place, shares)) = quotas {
             let lanes = machine.arrangement.lanes();
             let note = |all: &mut Belongings| place.belongings(lanes, shares, all);
@@ -357,7 +362,10 @@ fn find_quotas(spec: &Spec, shares: Shares) -> Result<Option<(LaneGroups, Shares
 
 /// Makes sibling lanes take turns: the plug-in's argument, or a metronome where there is none.
 fn take_turns(spec: &mut Spec, folder: &Path, emulator: &Emulator) -> Result<Option<OsString>> {
-    let Some(turn) = spec.lane_turn.filter(|_| spec.lanes() > 1) else {
+    let Some(turn) = spec
+        .lane_turn
+        .filter(|_| spec.lanes() > 1 && !spec.counted_time)
+    else {
         return Ok(None);
     };
     let turns = Turns::write(folder)?;

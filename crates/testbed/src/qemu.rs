@@ -68,7 +68,7 @@ pub fn kernel_arguments(spec: &Spec, kernel: &Image) -> String {
         .as_ref()
         .and_then(|path| std::fs::read_to_string(path).ok());
     let mut words = vec![fixed.to_string()];
-    words.extend(clock::kernel_words(config.as_deref()));
+    words.extend(clock::kernel_words(config.as_deref(), spec.counted_time));
     if !spec.console {
         // A serial console costs an exit to the emulator for every byte.
         words.push("quiet".into());
@@ -100,7 +100,13 @@ impl Qemu {
             "-display",
             "none",
         ]);
-        command.args(["-accel", "tcg,thread=multi,tb-size=256"]);
+        if spec.counted_time {
+            command.args(["-accel", "tcg,thread=single,tb-size=256"]);
+            // while all lanes idle the clock goes on to the next timer at once
+            command.args(["-icount", "shift=0,sleep=off"]);
+        } else {
+            command.args(["-accel", "tcg,thread=multi,tb-size=256"]);
+        }
         if let Some(plugin) = plugin {
             command.arg("-plugin").arg(plugin);
         }

@@ -78,6 +78,10 @@ pub struct Spec {
     /// machine are not seen; none leaves them as they are. Needs privilege, and a host CPU for each core. It makes
     /// threadPerf, too, without quotas and of any shape.
     pub steady: Option<f64>,
+    /// Let the guest's clock go by the instructions that are executed, a nanosecond each: the host's speed is
+    /// not seen, and a measurement repeats nearly exactly. All lanes of the machine share that time, one after the
+    /// other, so nothing is emulated of SMT.
+    pub counted_time: bool,
     /// How long a lane runs before it yields to a busy sibling, at least 10 µs; none leaves that to
     /// the host's scheduler, which hands over on its tick. Where QEMU cannot be made to yield
     /// (before version 9.1), the host is made to choose anew every half millisecond instead.
@@ -110,6 +114,7 @@ impl Spec {
             console_log: None,
             keep_host_awake: false,
             steady: None,
+            counted_time: false,
             lane_turn: Some(LANE_TURN),
             host: HostSettings::recommended(),
             interrupt: Interrupt::new()?,
@@ -154,6 +159,13 @@ impl Spec {
         }
         if self.lane_turn.is_some_and(|turn| turn < LANE_TURN_MIN) {
             return bad("lanes cannot take turns shorter than 10 µs".into());
+        }
+        if self.counted_time
+            && (self.steady.is_some() || self.thread_perf != smt::even_shares(self.lanes()))
+        {
+            return bad("counted time knows no threadPerf and no speed of the host: leave out --thread-perf and \
+                 --steady, or --counted-time"
+                .into());
         }
         for path in &self.add {
             if !path.exists() {
@@ -208,6 +220,10 @@ mod tests {
         refused(|s| s.lane_turn = Some(Duration::ZERO), "10 µs");
         refused(|s| s.add.push("/no/such/file".into()), "/no/such/file");
         refused(|s| s.add.push("/proc/version".into()), "its own there");
+        refused(
+            |s| (s.counted_time, s.steady) = (true, Some(0.9)),
+            "--steady",
+        );
         refused(|s| s.thread_perf = vec![0.5], "begins with 0.5");
     }
 

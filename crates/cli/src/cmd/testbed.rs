@@ -146,6 +146,10 @@ struct MachineArgs {
     /// Keep the host CPUs at this share of their speed, 0.2 to 0.9, whatever their neighbours do.
     #[arg(long, value_name = "SHARE")]
     steady: Option<f64>,
+    /// Let the guest's clock go by executed instructions, a nanosecond each: the host's speed is not seen,
+    /// and measurements repeat nearly exactly. All lanes share that time; nothing is emulated of SMT.
+    #[arg(long)]
+    counted_time: bool,
     /// How long a lane runs before it yields to a busy sibling, ms; 0 leaves that to the host's
     /// tick.
     #[arg(long, value_name = "MS", default_value = "0.1", value_parser = milliseconds)]
@@ -175,6 +179,7 @@ impl MachineArgs {
         spec.kernel_args = self.kernel_arg.clone();
         spec.keep_host_awake = self.keep_awake;
         spec.steady = self.steady;
+        spec.counted_time = self.counted_time;
         spec.host.slice = Some(self.host_slice).filter(|length| !length.is_zero());
         spec.lane_turn = Some(self.lane_turn).filter(|turn| !turn.is_zero());
         spec.interrupt = interrupt;
