@@ -171,7 +171,7 @@ int metrics_sample(void *ctx)
 /* Is @p on a lane? */
 static __always_inline bool runs(struct task_struct *p)
 {
-	struct metrics_lane *lane = lane_of(BPF_CORE_READ(p, thread_info.cpu));
+	struct metrics_lane *lane = lane_of(p->thread_info.cpu);
 
 	return lane && lane->pid == p->pid;
 }
@@ -247,7 +247,7 @@ int metrics_tasks_read(struct bpf_iter__task *ctx)
 
 	if (!p)
 		return 0;
-	reading.cpu = BPF_CORE_READ(p, thread_info.cpu);
+	reading.cpu = p->thread_info.cpu;
 	lane = lane_of(reading.cpu);
 	if (!lane)
 		return 0;

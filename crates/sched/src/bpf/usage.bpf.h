@@ -93,7 +93,8 @@ static __always_inline u32 class_of(struct task_struct *p)
 
 static __always_inline u64 cgroup_id(struct task_struct *p)
 {
-	return BPF_CORE_READ(p, cgroups, dfl_cgrp, kn, id);
+	return p->cgroups->dfl_cgrp->kn
+		->id; /* a read by BPF_CORE_READ calls a function for each arrow */
 }
 
 /* The counters of cgroup @id, made if need be; those of cgroup 0 if there is no room. */
@@ -199,7 +200,7 @@ static __always_inline void begins_to_wait(struct task_struct *p, struct metrics
 			waits_follow(now_ns);
 		return;
 	}
-	lane = lane_of(BPF_CORE_READ(p, thread_info.cpu));
+	lane = lane_of(p->thread_info.cpu);
 	core = lane ? core_of(lane->core) : NULL;
 	if (!lane || !core)
 		return;
@@ -369,12 +370,13 @@ static __always_inline void unknown_leaves(struct metrics_lane *lane, u32 class,
 static __always_inline void task_enters(struct task_struct *p, struct metrics_lane *lane,
 					u64 now_ns)
 {
-	struct metrics_cgroup *group = cgroup_of(cgroup_id(p));
+	u64 id = cgroup_id(p);
+	struct metrics_cgroup *group = cgroup_of(id);
 	struct density_record *view = view_being_read(lane->core);
 	struct metrics_times charge = {.runs = 1}, late = {.runs = 1};
 	struct metrics_task *task = task_of(p);
 
-	lane->cgroup = cgroup_id(p);
+	lane->cgroup = id;
 	if (task) {
 		if (task->queued_ns)
 			charge.waiting_ns = counted_ns(task->queued_ns, now_ns);
