@@ -116,6 +116,20 @@ impl Scheduler {
         }
     }
 
+    /// Changes its settings with `sidelane tune`.
+    pub fn tune(&self, sidelane: &Path, arguments: &[&str]) -> Result<()> {
+        let mut command = Command::new(sidelane);
+        command.arg("tune").args(arguments).stdin(Stdio::null());
+        let output = command.output().during(|| "sidelane tune".into())?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(Error::Process {
+                who: "sidelane tune",
+                reason: String::from_utf8_lossy(&output.stderr).into_owned(),
+            }),
+        }
+    }
+
     /// Fails if the scheduler has ended by itself.
     pub fn check(&mut self) -> Result<()> {
         let ended = self.process.ended_within(Duration::ZERO)?;

@@ -92,7 +92,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Finds the speed of a core, from which demands are made; units of work a second. It is taken before
-    /// each run, so that demands and the load stay what they are while the machine's speed drifts. Batch
+    /// each repetition, so that demands and the load stay what they are while the machine's speed drifts. Batch
     /// is stopped afterwards.
     fn calibrate(&mut self) -> Result<f64> {
         self.batch.stop()?;
@@ -114,20 +114,35 @@ impl<'a> Driver<'a> {
 
     /// Attaches what a setup needs.
     fn begin(&self, setup: Setup) -> Result<Option<Scheduler>> {
-        let (critical, batch) = (self.cgroups.path("critical"), self.cgroups.path("batch"));
-        let borrow = match setup {
-            Setup::Alone => return Ok(None),
-            Setup::BorrowIdle => String::new(),
-            Setup::Objective(factor) => {
-                let objective_ms = self.objective_ns(factor) as f64 / 1e6;
-                format!("borrow = \"slo\"\nobjective = \"p99 < {objective_ms:.3} ms\"\n")
-            }
+        let Setup::Objective(factor) = setup else {
+            return Ok(None);
         };
+        let (critical, batch) = (self.cgroups.path("critical"), self.cgroups.path("batch"));
+        let objective = self.objective(factor);
         let text = format!(
-            "[scheduler]\n{borrow}\n[[rule]]\nmatch = \"cgroup:{critical}\"\nclass = \"critical\"\n\n\
+            "[scheduler]\nborrow = \"slo\"\nobjective = \"{objective}\"\n\n\
+             [[rule]]\nmatch = \"cgroup:{critical}\"\nclass = \"critical\"\n\n\
              [[rule]]\nmatch = \"cgroup:{batch}\"\nclass = \"batch\"\n"
         );
         Scheduler::attach_configured(&self.sidelane, &text).map(Some)
+    }
+
+    /// An objective as the configuration has it.
+    fn objective(&self, factor: f64) -> String {
+        format!("p99 < {:.3} ms", self.objective_ns(factor) as f64 / 1e6)
+    }
+
+    /// Has the scheduler do what a setup needs from now on; the budget that an objective has found stays.
+    fn switch(&self, scheduler: &Scheduler, setup: Setup) -> Result<()> {
+        match setup {
+            Setup::Alone => Ok(()),
+            Setup::BorrowIdle => scheduler.tune(&self.sidelane, &["--borrow", "borrow-idle"]),
+            Setup::Objective(factor) => {
+                let objective = self.objective(factor);
+                let arguments = ["--borrow", "slo", "--objective", &objective];
+                scheduler.tune(&self.sidelane, &arguments)
+            }
+        }
     }
 
     fn end(&self, scheduler: Option<Scheduler>) -> Result<()> {
@@ -153,7 +168,13 @@ impl<'a> Driver<'a> {
         for repetition in repetitions {
             observer.message(Message::Speed(self.calibrate()?))?;
             self.resume(setup)?;
-            runs.push(self.run(setup, repetition)?);
+            for turn in ObjectivePlan::runs(setup, repetition) {
+                if let Some(scheduler) = &scheduler {
+                    self.switch(scheduler, turn)?;
+                    std::thread::sleep(SETTLE);
+                }
+                runs.push(self.run(turn, setup, repetition)?);
+            }
         }
         self.end(scheduler)?;
         Ok(runs)
@@ -166,7 +187,8 @@ impl<'a> Driver<'a> {
         self.serve(&schedule).map(drop)
     }
 
-    fn run(&mut self, setup: Setup, repetition: u32) -> Result<Run> {
+    /// Measures one of the setups that take turns with `block`'s.
+    fn run(&mut self, setup: Setup, block: Setup, repetition: u32) -> Result<Run> {
         let seed = self.plan.seed + u64::from(repetition);
         let schedule = self.schedule(self.plan.load, self.plan.run_ms, seed);
         let (before, start) = (self.batch.work_done()?, Instant::now());
@@ -175,6 +197,10 @@ impl<'a> Driver<'a> {
         Ok(Run {
             setup,
             repetition,
+            turn: match block {
+                Setup::Objective(factor) => Some(factor),
+                Setup::Alone | Setup::BorrowIdle => None,
+            },
             units_per_core_s: self.units_per_core_s,
             latency: Summary::of(&mut outcome.latency_ns),
             batch_bytes_per_s: (after - before) as f64 / elapsed.as_secs_f64(),

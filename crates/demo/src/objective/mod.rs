@@ -65,7 +65,9 @@ pub struct Run {
     pub setup: Setup,
     /// From 0.
     pub repetition: u32,
-    /// Speed of a core just before, units of work a second.
+    /// The objective in whose turn it was measured, as a multiple; none: the server was alone.
+    pub turn: Option<f64>,
+    /// Speed of a core just before the repetition, units of work a second.
     pub units_per_core_s: f64,
     /// Of the requests, from the intended moment.
     pub latency: Summary,

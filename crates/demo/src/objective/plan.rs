@@ -5,6 +5,7 @@ use crate::batch;
 use crate::error::{Error, Result};
 use crate::experiment::{Experiment, Observer};
 use crate::sys::find_program;
+use crate::turns::rotated;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -58,16 +59,29 @@ impl ObjectivePlan {
     }
 
     /// What is measured, one after the other: a setup and its repetitions. Each objective once, as it
-    /// takes time to settle; what they are compared with half before and half after them.
+    /// takes time to settle, and in turn with borrow-idle; the server alone half before and half after them.
     pub fn order(&self) -> Vec<(Setup, Range<u32>)> {
         let half = self.repetitions.div_ceil(2);
-        let mut order = vec![(Setup::Alone, 0..half), (Setup::BorrowIdle, 0..half)];
+        let mut order = vec![(Setup::Alone, 0..half)];
         let objectives = self.factors.iter().copied().map(Setup::Objective);
         order.extend(objectives.map(|setup| (setup, 0..self.repetitions)));
-        order.push((Setup::BorrowIdle, half..self.repetitions));
         order.push((Setup::Alone, half..self.repetitions));
         order.retain(|(_, repetitions)| !repetitions.is_empty());
         order
+    }
+
+    /// The runs of a repetition under `setup`, in their order: an objective and borrow-idle take turns at
+    /// being first.
+    pub(super) fn runs(setup: Setup, repetition: u32) -> Vec<Setup> {
+        match setup {
+            Setup::Objective(_) => rotated(vec![Setup::BorrowIdle, setup], repetition),
+            Setup::Alone | Setup::BorrowIdle => vec![setup],
+        }
+    }
+
+    /// How many runs there are.
+    pub(super) fn run_count(&self) -> usize {
+        (1 + 2 * self.factors.len()) * self.repetitions as usize
     }
 
     /// The objective under which the load steps: the middle one.
@@ -116,7 +130,7 @@ impl Experiment for ObjectivePlan {
     }
 
     fn seconds(&self, _lanes: usize) -> f64 {
-        let runs = self.setups().len() as u64 * u64::from(self.repetitions);
+        let runs = self.run_count() as u64;
         let steps = u64::from(self.step_ms > 0);
         let settles = self.settle_ms * (self.factors.len() as u64 + steps);
         let all_ms = runs * self.run_ms + settles + 3 * self.step_ms;
@@ -150,13 +164,23 @@ mod tests {
         assert_eq!(plan.setups().len(), 5);
         assert_eq!(plan.setups()[2].to_string(), "slo 1.2 x alone");
         let order = plan.order();
-        assert_eq!(order.len(), 7);
-        assert_eq!(order[6], (Setup::Alone, 2..3));
-        for setup in plan.setups() {
+        assert_eq!(order.len(), 5);
+        assert_eq!(order[4], (Setup::Alone, 2..3));
+        let mut count = 0;
+        for setup in [Setup::Alone, Setup::Objective(1.2), Setup::Objective(2.0)] {
             let own = order.iter().filter(|(other, _)| *other == setup);
             let all: Vec<u32> = own.flat_map(|(_, part)| part.clone()).collect();
             assert_eq!(all, [0, 1, 2], "{setup}");
         }
+        for (setup, repetitions) in order {
+            count += repetitions
+                .flat_map(|repetition| ObjectivePlan::runs(setup, repetition))
+                .count();
+        }
+        assert_eq!(count, plan.run_count());
+        let slo = Setup::Objective(1.2);
+        assert_eq!(ObjectivePlan::runs(slo, 0), [Setup::BorrowIdle, slo]);
+        assert_eq!(ObjectivePlan::runs(slo, 1), [slo, Setup::BorrowIdle]);
         assert!((plan.step_factor() - 1.5).abs() < 1e-9);
     }
 

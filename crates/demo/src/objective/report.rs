@@ -9,7 +9,7 @@ use std::fmt::Write;
 pub fn render(document: &Document) -> String {
     let mut text = format!(
         "{}\nObjectives are multiples of the 99th percentile alone, {:.2} \
-         ms; medians of {} repetitions.\nBatch / borrow-idle: each at the speed of a core before its run.\n\n",
+         ms; medians of {} repetitions.\nBatch / borrow-idle: over the run under borrow-idle just before or after.\n\n",
         document.measured.heading(document.emulated_smt),
         document.alone_p99_ms,
         document.repetitions

@@ -20,6 +20,8 @@ pub struct Document {
     pub repetitions: u32,
     /// One for each setup.
     pub rows: Vec<Row>,
+    /// All of them, as they were measured.
+    pub runs: Vec<Run>,
     /// While the load stepped up and down.
     pub steps: Option<Steps>,
 }
@@ -39,8 +41,8 @@ pub struct Row {
     pub kept: Option<usize>,
     /// Input that batch compressed, MB a second.
     pub batch_mb_per_s: Spread,
-    /// The same as a multiple of the median under borrow-idle, each divided by the speed of a core just
-    /// before its run.
+    /// The same over what it compressed under borrow-idle in the run before or after; of borrow-idle itself:
+    /// over its median, each divided by the speed of a core just before.
     pub batch_against_idle: Option<Spread>,
 }
 
@@ -60,9 +62,7 @@ impl Document {
         }
         let alone_p99_ms = alone_ns.ok_or_else(|| incomplete("no run alone"))? as f64 / 1e6;
         let setups = plan.setups();
-        if runs.len() != setups.len() * plan.repetitions as usize
-            || steps.is_some() != (plan.step_ms > 0)
-        {
+        if runs.len() != plan.run_count() || steps.is_some() != (plan.step_ms > 0) {
             return Err(Error::Incomplete(format!("{} runs", runs.len())));
         }
         let rows: Option<Vec<Row>> = setups
@@ -75,6 +75,7 @@ impl Document {
             alone_p99_ms,
             repetitions: plan.repetitions,
             rows: rows.ok_or_else(|| incomplete("a setup without runs"))?,
+            runs,
             steps,
         })
     }
@@ -89,10 +90,19 @@ fn row(runs: &[Run], setup: Setup, alone_p99_ms: f64) -> Option<Row> {
         Setup::Objective(factor) => Some(factor * alone_p99_ms),
         Setup::Alone | Setup::BorrowIdle => None,
     };
-    let idle = runs.iter().filter(|run| run.setup == Setup::BorrowIdle);
-    let at_speed = |run: &Run| run.batch_bytes_per_s / run.units_per_core_s;
-    let idle = Spread::of(&idle.map(at_speed).collect::<Vec<_>>())?.median;
-    let ratios: Vec<f64> = own.iter().map(|run| at_speed(run) / idle).collect();
+    let ratios: Vec<f64> = match setup {
+        Setup::Alone => Vec::new(),
+        Setup::BorrowIdle => {
+            let at_speed = |run: &&Run| run.batch_bytes_per_s / run.units_per_core_s;
+            let all: Vec<f64> = own.iter().map(at_speed).collect();
+            let median = Spread::of(&all)?.median;
+            all.iter().map(|one| one / median).collect()
+        }
+        Setup::Objective(_) => own
+            .iter()
+            .map(|run| Some(run.batch_bytes_per_s / idle_beside(runs, run)?.batch_bytes_per_s))
+            .collect::<Option<_>>()?,
+    };
     Some(Row {
         setup,
         objective_ms,
@@ -101,9 +111,16 @@ fn row(runs: &[Run], setup: Setup, alone_p99_ms: f64) -> Option<Row> {
         kept: objective_ms
             .map(|objective_ms| own.iter().filter(|run| p99_ms(run) <= objective_ms).count()),
         batch_mb_per_s: spread(|run| run.batch_bytes_per_s / 1e6)?,
-        batch_against_idle: (setup != Setup::Alone)
-            .then(|| Spread::of(&ratios))
-            .flatten(),
+        batch_against_idle: Spread::of(&ratios),
+    })
+}
+
+/// The run under borrow-idle that took turns with another one.
+fn idle_beside<'a>(runs: &'a [Run], run: &Run) -> Option<&'a Run> {
+    runs.iter().find(|idle| {
+        idle.setup == Setup::BorrowIdle
+            && idle.turn == run.turn
+            && idle.repetition == run.repetition
     })
 }
 
@@ -143,6 +160,7 @@ pub(super) mod tests {
                 messages.push(Message::Run(Finding::Run(Run {
                     setup,
                     repetition,
+                    turn: (setup != Setup::Alone).then_some(2.0),
                     // a machine that is half as fast in between does half as much of anything
                     units_per_core_s: 1e6 / f64::from(repetition + 1),
                     latency: Summary::of(&mut [p99_ms * 1_000_000]),
