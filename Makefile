@@ -78,6 +78,7 @@ bench-collector: build
 	scripts/bench-collector $(or $(ROUNDS),5) $(SIDELANE)
 
 check-prometheus: build
+	@scripts/setup prometheus
 	scripts/check-prometheus $(SIDELANE)
 
 check-dashboard:
