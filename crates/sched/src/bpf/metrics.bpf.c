@@ -43,8 +43,9 @@ static __always_inline void lane_switches(struct metrics_lane *lane, u32 cpu,
 	u32 pid = next ? next->pid : 0, busy = pid != 0;
 	u32 class = busy ? class_of(next) : 0, class_before;
 	struct density_record *record = NULL;
+	struct metrics_cgroup *group = NULL;
 	bool began = READ_ONCE(control.began_ns) != 0;
-	u64 now_ns;
+	u64 now_ns, id = 0;
 
 	lane->changes++;
 	fence(lane);
@@ -62,11 +63,18 @@ static __always_inline void lane_switches(struct metrics_lane *lane, u32 cpu,
 	if (began && lane->pid && lane->start_ns) {
 		if (!prev)
 			unknown_leaves(lane, class_before, now_ns);
-		else if (prev->pid == lane->pid)
-			task_leaves(prev, lane, class_before, now_ns, runnable, dead);
+		else if (prev->pid == lane->pid) {
+			id = cgroup_id(prev);
+			group = cgroup_of(id);
+			task_leaves(prev, group, lane, class_before, now_ns, runnable, dead);
+		}
 	}
-	if (began && pid)
-		task_enters(next, lane, now_ns);
+	if (began && pid) {
+		lane->cgroup = cgroup_id(next);
+		if (!group || lane->cgroup != id)
+			group = cgroup_of(lane->cgroup);
+		task_enters(next, group, lane, now_ns);
+	}
 	lane->start_ns = now_ns;
 	clocks_later(&lane->start, &lane->now);
 	lane->pid = pid;

@@ -327,11 +327,11 @@ static __always_inline void late_part(struct metrics_times *late,
 		*late = *charge;
 }
 
-/* @p of @class leaves @lane at @now_ns, when the core's clocks show lane->now. */
-static __always_inline void task_leaves(struct task_struct *p, struct metrics_lane *lane, u32 class,
-					u64 now_ns, bool runnable, bool dead)
+/* @p of @class and @group leaves @lane at @now_ns, when the core's clocks show lane->now. */
+static __always_inline void task_leaves(struct task_struct *p, struct metrics_cgroup *group,
+					struct metrics_lane *lane, u32 class, u64 now_ns,
+					bool runnable, bool dead)
 {
-	struct metrics_cgroup *group = cgroup_of(cgroup_id(p));
 	struct density_record *view = view_being_read(lane->core);
 	struct metrics_times charge = {}, late = {};
 	struct metrics_task *task = task_of(p);
@@ -366,17 +366,14 @@ static __always_inline void unknown_leaves(struct metrics_lane *lane, u32 class,
 	__sync_fetch_and_add(&control.ended, 1);
 }
 
-/* @p begins to run on @lane. */
-static __always_inline void task_enters(struct task_struct *p, struct metrics_lane *lane,
-					u64 now_ns)
+/* @p of @group begins to run on @lane. */
+static __always_inline void task_enters(struct task_struct *p, struct metrics_cgroup *group,
+					struct metrics_lane *lane, u64 now_ns)
 {
-	u64 id = cgroup_id(p);
-	struct metrics_cgroup *group = cgroup_of(id);
 	struct density_record *view = view_being_read(lane->core);
 	struct metrics_times charge = {.runs = 1}, late = {.runs = 1};
 	struct metrics_task *task = task_of(p);
 
-	lane->cgroup = id;
 	if (task) {
 		if (task->queued_ns)
 			charge.waiting_ns = counted_ns(task->queued_ns, now_ns);
