@@ -15,7 +15,7 @@ default), batch cannot gain, whatever the objective: what it does beside a reque
 much.";
 
 const EXAMPLES: &str = "Examples:
-  sidelane demo objective                            about fifteen minutes
+  sidelane demo objective                            about twenty minutes
   sidelane demo objective --factors 1.5 --repetitions 1 --step-seconds 10
   sidelane demo objective --load 0.4 --thread-perf 1,0.75 --format json";
 
