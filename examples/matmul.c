@@ -8,7 +8,8 @@
  *
  * The second steps aside while critical work runs beside it: it looks at each row. With
  * -fsanitize-coverage=trace-pc it looks in each turn of the innermost loop, too, which costs far
- * more. clang does the same (give the options when compiling only). Usage: matmul [SECONDS [SIZE]]; prints multiplications a second.
+ * more. clang does the same (give the options when compiling only).
+ * Usage: matmul [SECONDS [SIZE]]; prints multiplications a second.
  */
 #include <stdio.h>
 #include <stdlib.h>

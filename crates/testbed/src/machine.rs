@@ -104,10 +104,7 @@ impl Machine {
                        or leave out --steady";
             return Err(Error::BadSpec(why.into()));
         }
-        let quotas = match spec.counted_time {
-            true => None,
-            false => find_quotas(spec, shares)?,
-        };
+        let quotas = find_quotas(spec, shares)?;
         let kernel = kernel::find(&kernel::Wanted {
             kernel: &spec.kernel,
             modules: !spec.modules.is_empty(),
@@ -336,7 +333,7 @@ fn core_share(spec: &Spec) -> Result<f64> {
 /// Where quotas are to be set, and which; none where there is nothing to limit. A machine whose cores only
 /// share host CPUs does without where that is impossible, with a notice.
 fn find_quotas(spec: &Spec, shares: Shares) -> Result<Option<(LaneGroups, Shares)>> {
-    if !shares.limit() {
+    if spec.counted_time || !shares.limit() {
         return Ok(None);
     }
     let place = LaneGroups::find(Path::new("/"), &unique_name());

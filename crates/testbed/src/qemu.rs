@@ -100,12 +100,13 @@ impl Qemu {
             "-display",
             "none",
         ]);
+        let threads = if spec.counted_time { "single" } else { "multi" };
+        command
+            .arg("-accel")
+            .arg(format!("tcg,thread={threads},tb-size=256"));
         if spec.counted_time {
-            command.args(["-accel", "tcg,thread=single,tb-size=256"]);
             // while all lanes idle the clock goes on to the next timer at once
             command.args(["-icount", "shift=0,sleep=off"]);
-        } else {
-            command.args(["-accel", "tcg,thread=multi,tb-size=256"]);
         }
         if let Some(plugin) = plugin {
             command.arg("-plugin").arg(plugin);

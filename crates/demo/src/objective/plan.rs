@@ -166,18 +166,24 @@ mod tests {
         let order = plan.order();
         assert_eq!(order.len(), 5);
         assert_eq!(order[4], (Setup::Alone, 2..3));
-        let mut count = 0;
-        for setup in [Setup::Alone, Setup::Objective(1.2), Setup::Objective(2.0)] {
-            let own = order.iter().filter(|(other, _)| *other == setup);
-            let all: Vec<u32> = own.flat_map(|(_, part)| part.clone()).collect();
-            assert_eq!(all, [0, 1, 2], "{setup}");
+        let runs: Vec<(Setup, u32)> = order
+            .into_iter()
+            .flat_map(|(block, part)| part.map(move |repetition| (block, repetition)))
+            .flat_map(|(block, repetition)| {
+                let runs = ObjectivePlan::runs(block, repetition).into_iter();
+                runs.map(move |setup| (setup, repetition))
+            })
+            .collect();
+        assert_eq!(runs.len(), plan.run_count());
+        for setup in plan.setups() {
+            let own = runs.iter().filter(|(other, _)| *other == setup);
+            let all: Vec<u32> = own.map(|(_, repetition)| *repetition).collect();
+            match setup {
+                // once in each objective's turn
+                Setup::BorrowIdle => assert_eq!(all, [0, 1, 2].repeat(3), "{setup}"),
+                _ => assert_eq!(all, [0, 1, 2], "{setup}"),
+            }
         }
-        for (setup, repetitions) in order {
-            count += repetitions
-                .flat_map(|repetition| ObjectivePlan::runs(setup, repetition))
-                .count();
-        }
-        assert_eq!(count, plan.run_count());
         let slo = Setup::Objective(1.2);
         assert_eq!(ObjectivePlan::runs(slo, 0), [Setup::BorrowIdle, slo]);
         assert_eq!(ObjectivePlan::runs(slo, 1), [slo, Setup::BorrowIdle]);

@@ -93,8 +93,8 @@ static __always_inline u32 class_of(struct task_struct *p)
 
 static __always_inline u64 cgroup_id(struct task_struct *p)
 {
-	return p->cgroups->dfl_cgrp->kn
-		->id; /* a read by BPF_CORE_READ calls a function for each arrow */
+	/* BPF_CORE_READ would call a function for each arrow */
+	return p->cgroups->dfl_cgrp->kn->id;
 }
 
 /* The counters of cgroup @id, made if need be; those of cgroup 0 if there is no room. */
