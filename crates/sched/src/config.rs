@@ -390,7 +390,7 @@ impl SchedulerConfig {
             ],
             smt_level: level,
             batch_lanes,
-            pad: 0,
+            retain_exclusive: u32::from(self.retention.exclusive),
             budget: self.budget().native(),
             trace: u32::from(self.trace),
             keep_slice: u32::from(self.keep_slice),

@@ -17,6 +17,8 @@ pub struct Retention {
     /// What switching to another task and back costs, caches that miss included, as time of a lane alone on
     /// its core, 0 to 100 ms: beside work that would make room at once, a hold saves no more.
     pub switches_ms: f64,
+    /// With pairing: the I/O lane is held from other I/O-bound tasks, too, as in the source.
+    pub exclusive: bool,
 }
 
 impl Default for Retention {
@@ -28,6 +30,7 @@ impl Default for Retention {
             max_ms: 10.0,
             period_ms: 40.0,
             switches_ms: 0.05,
+            exclusive: false,
         }
     }
 }

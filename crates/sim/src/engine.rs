@@ -37,7 +37,9 @@ pub(crate) struct Lane {
     pub current: Option<TaskId>,
     /// When the running task began to run.
     pub started_ns: u64,
-    /// From then on it progresses: the switch is over.
+    /// Until then it switches.
+    switching_until_ns: u64,
+    /// From then on it progresses: what it had in caches is there.
     ready_ns: u64,
     /// Of the last completion that was planned.
     generation: u32,
@@ -126,6 +128,7 @@ impl Engine {
             online: false,
             current: None,
             started_ns: 0,
+            switching_until_ns: 0,
             ready_ns: 0,
             generation: 0,
             look_ns: None,
@@ -298,6 +301,7 @@ impl Engine {
             _ => 0,
         };
         let costs = self.machine.costs;
+        let refill_ns = self.refill_ns(cpu, id);
         let lane = &mut self.lanes[cpu as usize];
         lane.switched = lane.last.replace(id) != Some(id);
         let begin_ns = match costs.resume_ns {
@@ -308,7 +312,8 @@ impl Engine {
         self.counts.switches += u64::from(lane.switched);
         lane.current = Some(id);
         lane.started_ns = now_ns;
-        lane.ready_ns = now_ns + switch_ns;
+        lane.switching_until_ns = now_ns + switch_ns;
+        lane.ready_ns = now_ns + switch_ns + refill_ns;
         if !std::mem::replace(&mut lane.ticking, true) {
             let tick_ns = self.machine.costs.tick_ns;
             let at_ns = (now_ns / tick_ns + 1) * tick_ns;
@@ -333,6 +338,20 @@ impl Engine {
         });
     }
 
+    /// How long a task that begins to run on a lane fills caches again: what others displaced there, by how
+    /// long they ran; on another lane of its core, by how long it was away.
+    fn refill_ns(&self, cpu: u32, id: TaskId) -> u64 {
+        let (task, lane) = (self.task(id), &self.lanes[cpu as usize]);
+        let full_ns = self.machine.costs.refill_ns;
+        match task.ran_on {
+            Some(last) if last == cpu => full_ns.min(lane.totals.busy_ns() - task.left_busy_ns),
+            Some(last) if self.lanes[last as usize].core == lane.core => {
+                full_ns.min(self.now_ns() - task.left_ns)
+            }
+            _ => full_ns,
+        }
+    }
+
     /// The task on the lane leaves it: to sleep, or else to wait.
     pub fn stop(&mut self, cpu: u32, sleeps: bool) {
         let core = self.lanes[cpu as usize].core;
@@ -344,8 +363,11 @@ impl Engine {
         };
         self.busy[core] -= 1;
         self.plan_core(core);
+        let (now_ns, busy_ns) = (self.now_ns(), self.lanes[cpu as usize].totals.busy_ns());
+        let task = self.task_mut(id);
+        (task.left_ns, task.left_busy_ns) = (now_ns, busy_ns);
         if sleeps {
-            let (now_ns, keep_jobs) = (self.now_ns(), self.keep_jobs);
+            let keep_jobs = self.keep_jobs;
             let task = self.task_mut(id);
             if keep_jobs {
                 let since_ns = now_ns - task.collected.woken_ns;

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 /// | --- | --- | --- |
 /// | `switch_ns` | 1,500 | registers, address space and first misses of a context switch |
 /// | `resume_ns` | as `switch_ns` | the same, where nothing else ran on the lane meanwhile |
+/// | `refill_ns` | 0 | caches that others displaced: as long as they ran on the lane meanwhile, at most this |
 /// | `kick_ns` | 1,000 | an interrupt from one lane to another |
 /// | `idle_exit_ns` | 2,000 | leaving a shallow idle state |
 /// | `migrate_core_ns` | 0 | besides, to another lane of the same core: the caches are the same |
@@ -24,6 +25,10 @@ pub struct Costs {
     pub switch_ns: u64,
     /// A task that goes on where it slept, and nothing else ran there meanwhile; none: as a switch.
     pub resume_ns: Option<u64>,
+    /// Besides a switch, a task fills the caches again that others displaced: the lane is busy, the task
+    /// does not progress, for as long as others ran there since it left, at most this. In full on another
+    /// core.
+    pub refill_ns: u64,
     /// From asking another lane to look until it does.
     pub kick_ns: u64,
     /// What an idle lane needs besides before it looks.
@@ -45,6 +50,7 @@ impl Default for Costs {
         Costs {
             switch_ns: 1_500,
             resume_ns: None,
+            refill_ns: 0,
             kick_ns: 1_000,
             idle_exit_ns: 2_000,
             migrate_core_ns: 0,
@@ -62,6 +68,7 @@ impl Costs {
         Costs {
             switch_ns: 0,
             resume_ns: None,
+            refill_ns: 0,
             kick_ns: 0,
             idle_exit_ns: 0,
             migrate_core_ns: 0,

@@ -301,3 +301,28 @@ fn while_computation_waits_a_lane_is_held_for_no_longer_than_it_pays() {
     // of a second lane that adds nothing nobody misses anything
     assert_eq!(run(50_000, [1.0, 0.5]), run(100 * MS, [1.0, 0.5]));
 }
+
+#[test]
+fn a_lane_that_is_held_from_other_io_bound_work_too_is_switched_less() {
+    let run = |exclusive| {
+        let settings = Settings {
+            retention: Some(Retention {
+                period_ns: 0,
+                switches_ns: 100 * MS,
+                exclusive,
+                ..Retention::default()
+            }),
+            ..Mode::Pair.settings()
+        };
+        let mut mix = Mix::with(2, &settings, 8, 4);
+        let (requests, work_ms) = mix.measure(500 * MS, 2500 * MS);
+        let switches = mix.sim.event_counts().switches;
+        println!("exclusive {exclusive}: {requests}, {work_ms} ms, {switches} switches");
+        (requests, work_ms, switches)
+    };
+    let (shared, exclusive) = (run(false), run(true));
+    assert!(exclusive.2 * 4 < shared.2, "switches");
+    // four wait for devices, one after the other, on a lane that each of them could have
+    assert!(exclusive.0 < shared.0, "requests");
+    assert!(exclusive.1 > 0.98 * shared.1, "computation");
+}

@@ -298,7 +298,7 @@ struct settings {
 	u32 pair; /* 1: I/O-bound and other normal work have lanes of their own (pair.bpf.h) */
 	u32 pair_uniform; /* rates of a core that deviate by less are too much alike, of RATE_ALL */
 	u32 counters; /* 1: instructions and cycles of each lane are counted (counter.bpf.h) */
-	u32 pad;
+	u32 retain_exclusive; /* 1: lanes are held from other I/O-bound tasks, too (pair.bpf.h) */
 	u64 retain_start_ns; /* the time-out, to begin with */
 	u64 retain_min_ns;
 	u64 retain_max_ns;

@@ -19,7 +19,8 @@
  * that fills it makes room at once. Only if nobody of its side waits, a lane takes whoever waits,
  * as without. CPU-bound tasks of the I/O lane, and any on other lanes while CPU-bound work waits,
  * have no lane held for them. The I/O lane is held beyond the slice, but not from other I/O-bound
- * tasks of the core.
+ * tasks of the core, unless settings.retain_exclusive: then from these, too, and while one waits not
+ * beyond the slice.
  *
  * Ranking needs no list: a task adds that to its core's histogram of rates, and at the end of
  * the period a timer splits that where the halves are most alike. Who is in the lowest bucket is
@@ -36,7 +37,7 @@
  * Source: vSMT-IO (USENIX ATC 2020), 4.3.1: unbalanced scheduling. There halves are by weight alone,
  * and the rate counts real holds, of all time; here who waits, or is never held, is still known for
  * what it is. There a lane is held from other I/O-bound virtual CPUs too, whose switches are dear;
- * here they take it. Does not: choose among CPU-bound tasks by cycle accounting (4.3.2). No
+ * here that is a choice. Does not: choose among CPU-bound tasks by cycle accounting (4.3.2). No
  * compensation for held time: as there, I/O-bound work has its lane for itself.
  */
 #ifndef SIDELANE_PAIR_BPF_H
@@ -204,24 +205,29 @@ static __always_inline bool pair_may_hold(const struct core_ctx *core, const str
 	if (!pair_on(core))
 		return true;
 	if (pair_lane_side(core, cpu) == SIDE_IO)
-		return tctx->side == SIDE_IO && !core->pair.waits[SIDE_IO];
+		return tctx->side == SIDE_IO &&
+		       (fixed.retain_exclusive || !core->pair.waits[SIDE_IO]);
 	return !core->pair.waits[SIDE_CPU];
 }
 
-/*
- * Is it no matter for a hold of the lane @cpu that the slice ends? Who waits has no claim to that
- * lane.
- */
-static __always_inline bool pair_may_extend(const struct core_ctx *core, s32 cpu)
+/* Is the lane @cpu for I/O-bound tasks of @core? Others have no claim to it, and make room at once. */
+static __always_inline bool pair_owns(const struct core_ctx *core, s32 cpu)
 {
 	return pair_on(core) && pair_lane_side(core, cpu) == SIDE_IO;
 }
 
-/* May @tctx take @lane, which is held for somebody else? If both are I/O-bound. */
+/* Is it no matter for a hold of the lane @cpu that the slice ends? */
+static __always_inline bool pair_may_extend(const struct core_ctx *core, s32 cpu)
+{
+	return pair_owns(core, cpu) && (!fixed.retain_exclusive || !core->pair.waits[SIDE_IO]);
+}
+
+/* May @tctx take @lane, which is held for somebody else, but not from it? If both are I/O-bound. */
 static __always_inline bool pair_uses_held(const struct task_ctx *tctx, const struct lane_ctx *lane,
 					   s32 cpu)
 {
-	struct core_ctx *core = fixed.pair && lane->held_pid ? core_ctx(lane->core) : NULL;
+	bool shared = fixed.pair && !fixed.retain_exclusive && lane->held_pid;
+	struct core_ctx *core = shared ? core_ctx(lane->core) : NULL;
 
 	return core && pair_on(core) && tctx->class == CLASS_NORMAL && tctx->side == SIDE_IO &&
 	       pair_lane_side(core, cpu) == SIDE_IO;
@@ -243,7 +249,8 @@ static __always_inline bool pair_take_held(u32 core_id, s32 cpu)
 {
 	struct core_ctx *core = core_ctx(core_id);
 
-	return core && pair_lane_side(core, cpu) == SIDE_IO && vector_take_side(core_id, SIDE_IO);
+	return core && !fixed.retain_exclusive && pair_lane_side(core, cpu) == SIDE_IO &&
+	       vector_take_side(core_id, SIDE_IO);
 }
 
 /*

@@ -109,7 +109,7 @@ static __always_inline void retain_begin(struct task_struct *p, struct task_ctx 
 	    !pair_may_extend(core, scx_bpf_task_cpu(p)))
 		timeout_ns = p->scx.slice;
 	lane->held_waited = waits_for(lane);
-	if (lane->held_waited && pair_may_extend(core, scx_bpf_task_cpu(p)))
+	if (lane->held_waited && pair_owns(core, scx_bpf_task_cpu(p)))
 		timeout_ns = retain_paid_ns(lane, timeout_ns);
 	if (!timeout_ns)
 		return;

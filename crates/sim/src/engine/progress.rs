@@ -17,7 +17,7 @@ impl Engine {
         let beside = self.machine.beside?;
         let lane = &self.lanes[cpu as usize];
         let id = lane.current?;
-        if lane.switched && at_ns < lane.ready_ns {
+        if lane.switched && at_ns < lane.switching_until_ns {
             return Some(beside.switching);
         }
         self.task(id).polling.then_some(beside.polling)
@@ -107,7 +107,7 @@ impl Engine {
     /// For how long a lane has run anything, ns.
     pub fn busy_ns(&mut self, cpu: u32) -> u64 {
         self.account(self.lanes[cpu as usize].core);
-        self.lanes[cpu as usize].totals.class_ns.iter().sum()
+        self.lanes[cpu as usize].totals.busy_ns()
     }
 
     /// Work done on a lane, ns of an unshared lane of the fastest core.
@@ -158,6 +158,11 @@ impl Engine {
 }
 
 impl LaneTotals {
+    /// Running tasks of any class, ns.
+    pub(crate) fn busy_ns(&self) -> u64 {
+        self.class_ns.iter().sum()
+    }
+
     /// What was added to an earlier value.
     pub(crate) fn since(&self, earlier: &LaneTotals) -> LaneTotals {
         LaneTotals {

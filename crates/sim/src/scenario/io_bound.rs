@@ -8,7 +8,14 @@ use crate::{Pairing, Retention};
 const RETENTION: Shape = Shape {
     title: "retention",
     form: "a table such as { start_ms = 3 }",
-    keys: &["start_ms", "min_ms", "max_ms", "period_ms", "switches_ms"],
+    keys: &[
+        "start_ms",
+        "min_ms",
+        "max_ms",
+        "period_ms",
+        "switches_ms",
+        "exclusive",
+    ],
     elsewhere: &[],
 };
 
@@ -69,6 +76,9 @@ fn retention_of(value: Value) -> Result<Retention> {
         retention.period_ns = time_ns(value, MS, Limits::from(least, 10_000.0))?;
     }
     retention.switches_ns = time("switches_ms", 0.0, 100.0, retention.switches_ns)?;
+    if let Some(value) = section.get("exclusive") {
+        retention.exclusive = value.boolean()?;
+    }
     let order = [retention.min_ns, retention.start_ns, retention.max_ns];
     match order.is_sorted() {
         true => Ok(retention),

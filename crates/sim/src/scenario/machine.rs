@@ -10,6 +10,7 @@ use sidelane_topology::{CPU_MAX, CpuList};
 const COST_KEYS: &[&str] = &[
     "switch_us",
     "resume_us",
+    "refill_us",
     "kick_us",
     "idle_exit_us",
     "migrate_core_us",
@@ -51,6 +52,7 @@ pub(super) const MACHINE: Shape = Shape {
         ("cache", "[[machine.group]]"),
         ("switch_us", IN_COSTS),
         ("resume_us", IN_COSTS),
+        ("refill_us", IN_COSTS),
         ("switching", "beside"),
         ("polling", "beside"),
         ("kick_us", IN_COSTS),
@@ -202,6 +204,7 @@ fn costs(value: Value) -> Result<Costs> {
         match key {
             "switch_us" => cost(&mut costs.switch_ns),
             "resume_us" => cost(costs.resume_ns.insert(0)),
+            "refill_us" => cost(&mut costs.refill_ns),
             "kick_us" => cost(&mut costs.kick_ns),
             "idle_exit_us" => cost(&mut costs.idle_exit_ns),
             "migrate_core_us" => cost(&mut costs.migrate_core_ns),

@@ -3,7 +3,7 @@
 use super::native;
 use super::settings::Settings;
 
-/// The time-out of retention, ns; the defaults are those of `sidelane run`.
+/// For how long lanes are held, and from whom, ns; the defaults are those of `sidelane run`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
     /// Of each core, to begin with.
@@ -16,6 +16,8 @@ pub struct Retention {
     pub period_ns: u64,
     /// What switching to another task and back costs.
     pub switches_ns: u64,
+    /// Whether an I/O lane is held from other I/O-bound tasks, too.
+    pub exclusive: bool,
 }
 
 impl Default for Retention {
@@ -26,6 +28,7 @@ impl Default for Retention {
             max_ns: 10_000_000,
             period_ns: 40_000_000,
             switches_ns: 50_000,
+            exclusive: false,
         }
     }
 }

@@ -219,7 +219,7 @@ impl Settings {
             steal_min_queued: [1, 1, 1, 2],
             smt_level: self.smt_level.unwrap_or(widest),
             batch_lanes: self.lanes_for_batch(widest),
-            pad: 0,
+            retain_exclusive: u32::from(retention.exclusive),
             nr_rules: NR_CLASSES as u32,
             has_cgroup_rules: 0,
         }

@@ -104,6 +104,7 @@ fn costs(draws: &mut Draws) -> Costs {
         2..6 => Costs::default(),
         _ => Costs {
             resume_ns: None,
+            refill_ns: 0,
             switch_ns: draws.magnitude(1, 10 * US),
             kick_ns: draws.magnitude(1, 50 * US),
             idle_exit_ns: draws.magnitude(1, 200 * US),
@@ -195,6 +196,7 @@ fn settings(draws: &mut Draws, widest: u64) -> Settings {
         },
         retention: (chance / 160).is_multiple_of(3).then(|| Retention {
             switches_ns: [50_000, 0, 100 * MS][(chance / 960 % 3) as usize],
+            exclusive: (chance / 2880).is_multiple_of(2),
             ..Retention::default()
         }),
         pairing: (chance / 480).is_multiple_of(2).then(|| Pairing {
