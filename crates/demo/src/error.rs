@@ -49,6 +49,9 @@ pub enum Error {
     /// The emulated machine failed.
     #[error(transparent)]
     Testbed(#[from] sidelane_testbed::Error),
+    /// Work that was to go on did not.
+    #[error("{0} stood still")]
+    StoodStill(String),
     /// The part that measures, in the emulated machine, failed; it said why on its standard error.
     #[error("the measuring part in the emulated machine failed ({0}); what it said is above")]
     Guest(std::process::ExitStatus),

@@ -55,9 +55,17 @@ pub trait Experiment: Serialize + DeserializeOwned {
     }
 
     /// Its parts, where each wants an emulated machine of its own; none: one measures everything. A part
-    /// whose machine dies is measured anew.
+    /// whose machine dies, or that cannot be used, is measured anew.
     fn parts(&self) -> Vec<Self> {
         Vec::new()
+    }
+
+    /// Whether what a part measured can be used. If not it is measured anew.
+    ///
+    /// # Errors
+    /// [`Error::StoodStill`].
+    fn check(_messages: &[Self::Message]) -> Result<()> {
+        Ok(())
     }
 
     /// Refuses to measure on this machine itself.
@@ -176,16 +184,23 @@ pub fn emulated<E: Experiment>(
     }
     let mut messages = Vec::new();
     for part in &parts {
-        messages.extend(retried(|| booted(part, spec.clone(), tell))?);
+        let measured = retried(|| {
+            let measured = booted(part, spec.clone(), tell)?;
+            E::check(&measured).map(|()| measured)
+        });
+        messages.extend(measured?);
     }
     Ok(messages)
 }
 
-/// What `part` measured, at the first try whose machine lived.
+/// What `part` measured, at the first try whose machine lived, and that can be used.
 fn retried<M>(mut part: impl FnMut() -> Result<M>) -> Result<M> {
     for _ in 1..TRIES {
         match part() {
-            Err(Error::Testbed(error @ sidelane_testbed::Error::Machine { .. })) => {
+            Err(
+                error @ (Error::Testbed(sidelane_testbed::Error::Machine { .. })
+                | Error::StoodStill(_)),
+            ) => {
                 eprintln!("sidelane: {error}\nsidelane: measuring this part anew");
             }
             other => return other,
@@ -370,6 +385,7 @@ mod tests {
         assert_eq!(tries(0, &died), (true, 1));
         assert_eq!(tries(2, &died), (true, 3));
         assert_eq!(tries(9, &died), (false, TRIES));
+        assert_eq!(tries(1, &|| Error::StoodStill("all".into())), (true, 2));
         assert_eq!(
             tries(1, &|| Error::Incomplete("no runs".into())),
             (false, 1)

@@ -116,6 +116,11 @@ impl Scheduler {
         }
     }
 
+    /// The process, which holds the scheduler's programs.
+    pub fn pid(&self) -> nix::unistd::Pid {
+        self.process.pid()
+    }
+
     /// Changes its settings with `sidelane tune`.
     pub fn tune(&self, sidelane: &Path, arguments: &[&str]) -> Result<()> {
         let mut command = Command::new(sidelane);

@@ -1,6 +1,8 @@
 //! The measuring part.
 
+use super::account::{LaneTime, ProgramTimes};
 use super::halt_polling::HaltPolling;
+use super::pauses::{self, Pauses};
 use super::sides::{self, IoSide};
 use super::{IoPlan, Message, Run, Setup, Work};
 use crate::batch::Batch;
@@ -52,6 +54,8 @@ struct Driver<'a> {
     io: IoSide,
     computing: Batch,
     polling: Option<HaltPolling>,
+    pauses: Option<Pauses>,
+    _program_times: ProgramTimes,
 }
 
 /// What only grows.
@@ -61,6 +65,7 @@ struct Totals {
     computed: u64,
     switches: u64,
     computing_switches: u64,
+    lanes: LaneTime,
 }
 
 impl<'a> Driver<'a> {
@@ -75,13 +80,16 @@ impl<'a> Driver<'a> {
             Work::Processes { .. } => None,
             Work::VirtualMachines { .. } => Some(HaltPolling::new()?),
         };
+        let computing = sides::computing(plan, sidelane, lanes, cores)?;
         Ok(Driver {
+            pauses: pauses::measure(&machine, &computing)?,
             plan,
             sidelane: sidelane.to_owned(),
             stop,
             io: IoSide::start(plan, sidelane, lanes)?,
-            computing: sides::computing(plan, sidelane, lanes, cores)?,
+            computing,
             polling,
+            _program_times: ProgramTimes::measure()?,
             machine,
         })
     }
@@ -92,9 +100,9 @@ impl<'a> Driver<'a> {
             reference::batch_speed(&self.machine, &self.computing, REFERENCE)?;
         let scheduler = self.begin(setup)?;
         self.sleep(self.plan.settle_ms)?;
-        let before = self.totals()?;
+        let before = self.totals(scheduler.as_ref())?;
         self.sleep(self.plan.run_ms)?;
-        let after = self.totals()?;
+        let after = self.totals(scheduler.as_ref())?;
         let (commands, latency) = sides::summary(self.io.end(before.at_ns)?);
         self.computing.stop()?;
         scheduler.map_or(Ok(()), Scheduler::detach)?;
@@ -109,6 +117,8 @@ impl<'a> Driver<'a> {
             core_computed_per_s,
             switches_per_s: per_s(|totals| totals.switches),
             computing_switches_per_s: per_s(|totals| totals.computing_switches),
+            pauses: self.pauses,
+            lanes: after.lanes.since(&before.lanes, after.at_ns - before.at_ns),
         })
     }
 
@@ -131,13 +141,15 @@ impl<'a> Driver<'a> {
         Ok(scheduler)
     }
 
-    fn totals(&self) -> Result<Totals> {
+    fn totals(&self, scheduler: Option<&Scheduler>) -> Result<Totals> {
+        let (io, computing) = (self.io.pids(), self.computing.pids());
         Ok(Totals {
             at_ns: now_ns()?,
             round_trips: self.io.round_trips()?,
             computed: self.computing.work_done()?,
             switches: machine_switches()?,
             computing_switches: self.computing.switches()?,
+            lanes: LaneTime::read(&io, computing, scheduler.map(Scheduler::pid))?,
         })
     }
 

@@ -2,17 +2,21 @@
 //! at a time and compressors, or virtual CPUs that wait for a device or play ping-pong and others that
 //! multiply matrices.
 //!
-//! What vSMT-IO (Jia et al., IEEE/ACM CCGrid 2020) does for virtual CPUs: a lane is held while its
+//! What vSMT-IO (Jia et al., USENIX ATC 2020) does for virtual CPUs: a lane is held while its
 //! I/O-bound task sleeps for a moment, and computation has the other lanes of the core.
 
+mod account;
 mod clients;
 mod driver;
 mod halt_polling;
+mod pauses;
 mod plan;
 mod report;
 mod results;
 mod sides;
 
+pub use account::LaneUse;
+pub use pauses::Pauses;
 pub use plan::{IoPlan, Work};
 pub use report::render;
 pub use results::{Document, Row};
@@ -89,4 +93,8 @@ pub struct Run {
     pub switches_per_s: f64,
     /// Context switches by which a computing process lost its lane, 1/s.
     pub computing_switches_per_s: f64,
+    /// Where the lanes' time went.
+    pub lanes: LaneUse,
+    /// What a pause costs on this machine, measured before the first run; none: no core has two lanes.
+    pub pauses: Option<Pauses>,
 }

@@ -201,6 +201,18 @@ impl Experiment for IoPlan {
         }
     }
 
+    /// Now and then the timers of nested virtual CPUs end, whoever schedules.
+    fn check(messages: &[Message]) -> Result<()> {
+        let stood_still = messages.iter().find_map(|message| match message {
+            Message::Run(run) if run.round_trips_per_s == 0.0 => Some(run.setup),
+            _ => None,
+        });
+        stood_still.map_or(Ok(()), |setup| {
+            let who = format!("repetition with {setup}: the I/O-bound side");
+            Err(Error::StoodStill(who))
+        })
+    }
+
     fn check_native(&self) -> Result<()> {
         match self.work {
             Work::Processes { .. } => self.programs().map(drop),

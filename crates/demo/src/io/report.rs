@@ -32,6 +32,27 @@ pub fn render(document: &Document) -> String {
     text.push_str(
         "\nSwitches of all lanes, those to the idle task too; and those by which who computes lost a lane\n",
     );
+    let _ = writeln!(
+        text,
+        "\n{:12}{:19} {:19} {:19} {:19} µs a run",
+        "lanes busy:", "I/O", "computing", "nothing", "scheduler"
+    );
+    for row in &document.rows {
+        let _ = writeln!(text, "{}", lanes(row));
+    }
+    text.push_str(
+        "\nOn the mean; what is left of all lanes is the kernel's. Sidelane's programs are in all columns,\n\
+         the kernel's own scheduler is not told apart\n",
+    );
+    if let Some(pauses) = document.pauses {
+        let _ = writeln!(
+            text,
+            "\nA pause of a thread costs {} µs of a core on a lane that idles meanwhile,\n{} µs on one that \
+             computation fills; the difference is what holding a lane can gain",
+            range(pauses.idle_us, 0),
+            range(pauses.filled_us, 0)
+        );
+    }
     text.push_str(reference::warning(document.measured.units_per_core_s));
     text
 }
@@ -79,6 +100,19 @@ fn ratios(row: &Row) -> String {
     format!("{:12}{trips:24} {cores:22} {all:19} {own}", row.setup)
 }
 
+fn lanes(row: &Row) -> String {
+    let lanes = &row.lanes;
+    let [io, computing, idle, scheduler] =
+        [lanes.io, lanes.computing, lanes.idle, lanes.scheduler].map(|spread| range(spread, 2));
+    let run = lanes
+        .scheduler_run_us
+        .map_or("-".into(), |us| format!("{:.0}", us.median));
+    format!(
+        "{:12}{io:19} {computing:19} {idle:19} {scheduler:19} {run}",
+        row.setup
+    )
+}
+
 fn range(Spread { min, median, max }: Spread, digits: usize) -> String {
     format!("{median:.digits$} ({min:.digits$} … {max:.digits$})")
 }
@@ -97,7 +131,7 @@ mod tests {
             assert!(text.contains("emulated SMT"), "{text}");
             assert!(text.contains("3.00 (3.00 … 3.00)"), "{text}");
             for setup in work.setups() {
-                assert_eq!(text.matches(&format!("\n{setup:12}")).count(), 2);
+                assert_eq!(text.matches(&format!("\n{setup:12}")).count(), 3);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Figures from messages.
 
-use super::{IoPlan, Message, Run, Setup, Work};
+use super::{IoPlan, LaneUse, Message, Pauses, Run, Setup, Work};
 use crate::error::{Error, Result};
 use crate::experiment::{Measured, collect};
 use serde::Serialize;
@@ -22,6 +22,8 @@ pub struct Document {
     pub hold_min_ms: Option<f64>,
     /// Repetitions.
     pub repetitions: u32,
+    /// What a pause costs on this machine; none: no core has two lanes.
+    pub pauses: Option<PauseSpreads>,
     /// One for each setup.
     pub rows: Vec<Row>,
 }
@@ -47,6 +49,32 @@ pub struct Row {
     pub switches_per_s: Spread,
     /// Context switches by which computing processes lost their lanes, 1/s.
     pub computing_switches_per_s: Spread,
+    /// Where the lanes' time went.
+    pub lanes: LaneSpreads,
+}
+
+/// [`Pauses`], over the repetitions.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PauseSpreads {
+    /// On a lane that idles meanwhile, us.
+    pub idle_us: Spread,
+    /// On one that computation fills.
+    pub filled_us: Spread,
+}
+
+/// [`LaneUse`], over the repetitions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LaneSpreads {
+    /// Lanes busy with I/O-bound work.
+    pub io: Spread,
+    /// With computation.
+    pub computing: Spread,
+    /// With nothing.
+    pub idle: Spread,
+    /// With the scheduler's programs, in all of these and the rest.
+    pub scheduler: Spread,
+    /// How long one of these ran, us; none of the kernel's own scheduler.
+    pub scheduler_run_us: Option<Spread>,
 }
 
 impl Document {
@@ -66,6 +94,7 @@ impl Document {
             computing: plan.computing,
             hold_min_ms: plan.hold_min_ms,
             repetitions: plan.repetitions,
+            pauses: pause_spreads(&runs),
             rows: rows.ok_or_else(|| Error::Incomplete("a figure is not a number".into()))?,
         })
     }
@@ -99,6 +128,33 @@ fn row(runs: &[Run], setup: Setup) -> Option<Row> {
         computed_over_default: over_default(cores)?,
         switches_per_s: spread(|run| run.switches_per_s)?,
         computing_switches_per_s: spread(|run| run.computing_switches_per_s)?,
+        lanes: lane_spreads(&own)?,
+    })
+}
+
+fn pause_spreads(runs: &[Run]) -> Option<PauseSpreads> {
+    let spread = |value: fn(&Pauses) -> f64| {
+        let known: Option<Vec<f64>> = runs
+            .iter()
+            .map(|run| run.pauses.as_ref().map(value))
+            .collect();
+        finite(known?.into_iter())
+    };
+    Some(PauseSpreads {
+        idle_us: spread(|pauses| pauses.idle_us)?,
+        filled_us: spread(|pauses| pauses.filled_us)?,
+    })
+}
+
+fn lane_spreads(own: &[&Run]) -> Option<LaneSpreads> {
+    let spread = |value: fn(&LaneUse) -> f64| finite(own.iter().map(|run| value(&run.lanes)));
+    let runs: Option<Vec<f64>> = own.iter().map(|run| run.lanes.scheduler_run_us).collect();
+    Some(LaneSpreads {
+        io: spread(|lanes| lanes.io)?,
+        computing: spread(|lanes| lanes.computing)?,
+        idle: spread(|lanes| lanes.idle)?,
+        scheduler: spread(|lanes| lanes.scheduler)?,
+        scheduler_run_us: runs.and_then(|runs| finite(runs.into_iter())),
     })
 }
 
@@ -136,6 +192,17 @@ pub(super) mod tests {
                     core_computed_per_s: 10e6 * speed,
                     switches_per_s: 4000.0,
                     computing_switches_per_s: 400.0,
+                    pauses: Some(Pauses {
+                        idle_us: 20.0,
+                        filled_us: 30.0,
+                    }),
+                    lanes: LaneUse {
+                        io: 0.5,
+                        computing: 3.0,
+                        idle: 0.25,
+                        scheduler: 0.1,
+                        scheduler_run_us: Some(20.0),
+                    },
                 }));
             }
         }

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::redis::Redis;
 use crate::vm::{Duty, Vm, VmPlan};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use sidelane_metrics::latency::Summary;
 use std::path::Path;
 
@@ -74,6 +75,14 @@ impl IoSide {
         match self {
             IoSide::Redis { .. } => Ok(0),
             IoSide::Players { vm, .. } => vm.work_done(),
+        }
+    }
+
+    /// Processes that do I/O, and that with its clients.
+    pub(super) fn pids(&self) -> Vec<Pid> {
+        match self {
+            IoSide::Redis { server, .. } => vec![server.pid(), Pid::this()],
+            IoSide::Players { vm, .. } => vec![vm.process().pid()],
         }
     }
 

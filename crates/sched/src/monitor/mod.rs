@@ -1,5 +1,5 @@
 //! What retention and pairing know of each task, and what it got done meanwhile: vSMT-IO's workload monitor
-//! (Jia et al., CCGrid 2020) for the running scheduler. Virtual CPUs are grouped by virtual machine.
+//! (Jia et al., USENIX ATC 2020) for the running scheduler. Virtual CPUs are grouped by virtual machine.
 
 mod report;
 mod vcpus;

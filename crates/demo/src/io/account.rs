@@ -1,0 +1,174 @@
+//! Where the time of the lanes goes.
+
+use crate::error::{During, Error, Result};
+use crate::sys::cpu_time_ns;
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// How many lanes were busy with what, on the mean of a run. What is left is the kernel's: interrupts, and whoever
+/// else runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LaneUse {
+    /// With I/O-bound processes or virtual CPUs, and their clients.
+    pub io: f64,
+    /// With computing ones.
+    pub computing: f64,
+    /// With nothing; lanes that are held, too.
+    pub idle: f64,
+    /// Of all of that, and of the rest: with the scheduler's programs. 0 of the kernel's own scheduler, which
+    /// is not told apart.
+    pub scheduler: f64,
+    /// How long one of these ran, us; none: none ran.
+    pub scheduler_run_us: Option<f64>,
+}
+
+/// Totals, ns and a number.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct LaneTime {
+    pub io_ns: u64,
+    pub computing_ns: u64,
+    pub idle_ns: u64,
+    pub scheduler_ns: u64,
+    pub scheduler_runs: u64,
+}
+
+impl LaneTime {
+    /// Of these processes, up to now; `scheduler` holds the programs.
+    pub fn read(
+        io: &[Pid],
+        computing: impl Iterator<Item = Pid>,
+        scheduler: Option<Pid>,
+    ) -> Result<LaneTime> {
+        let (scheduler_ns, scheduler_runs) = scheduler.map_or(Ok((0, 0)), programs)?;
+        Ok(LaneTime {
+            io_ns: io
+                .iter()
+                .map(|pid| cpu_time_ns(*pid))
+                .sum::<Result<u64>>()?,
+            computing_ns: computing.map(cpu_time_ns).sum::<Result<u64>>()?,
+            idle_ns: idle_ns()?,
+            scheduler_ns,
+            scheduler_runs,
+        })
+    }
+
+    /// What was added to an earlier value, within a time.
+    pub fn since(&self, earlier: &LaneTime, passed_ns: u64) -> LaneUse {
+        let lanes = |total: fn(&LaneTime) -> u64| {
+            total(self).saturating_sub(total(earlier)) as f64 / passed_ns as f64
+        };
+        let runs = self.scheduler_runs.saturating_sub(earlier.scheduler_runs);
+        let ran_ns = self.scheduler_ns.saturating_sub(earlier.scheduler_ns);
+        LaneUse {
+            io: lanes(|time| time.io_ns),
+            computing: lanes(|time| time.computing_ns),
+            idle: lanes(|time| time.idle_ns),
+            scheduler: lanes(|time| time.scheduler_ns),
+            scheduler_run_us: (runs > 0).then(|| ran_ns as f64 / runs as f64 / 1e3),
+        }
+    }
+}
+
+/// Lets the kernel measure how long BPF programs run, until this value goes.
+pub(super) struct ProgramTimes {
+    path: PathBuf,
+    before: String,
+}
+
+impl ProgramTimes {
+    pub fn measure() -> Result<ProgramTimes> {
+        let path = PathBuf::from("/proc/sys/kernel/bpf_stats_enabled");
+        let before = read(&path)?;
+        std::fs::write(&path, "1").during(|| path.display().to_string())?;
+        Ok(ProgramTimes { path, before })
+    }
+}
+
+impl Drop for ProgramTimes {
+    fn drop(&mut self) {
+        // It could be written before; if not now, programs are a little slower.
+        let _ = std::fs::write(&self.path, &self.before);
+    }
+}
+
+/// How long the BPF programs that a process holds ran, ns, and how often.
+fn programs(pid: Pid) -> Result<(u64, u64)> {
+    let folder = PathBuf::from(format!("/proc/{pid}/fdinfo"));
+    let entries = std::fs::read_dir(&folder).during(|| folder.display().to_string())?;
+    let (mut seen, mut ns, mut runs) = (Vec::new(), 0, 0);
+    for entry in entries {
+        let path = entry.during(|| folder.display().to_string())?.path();
+        // A descriptor may be closed meanwhile.
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let field = |name| number(&text, name);
+        let (Some(id), Some(ran_ns)) = (field("prog_id:"), field("run_time_ns:")) else {
+            continue;
+        };
+        if !seen.contains(&id) {
+            seen.push(id);
+            ns += ran_ns;
+            runs += field("run_cnt:").unwrap_or(0);
+        }
+    }
+    Ok((ns, runs))
+}
+
+fn number(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    value.trim().parse().ok()
+}
+
+/// How long lanes had nothing to run since the machine booted, ns; in steps of 10 ms.
+fn idle_ns() -> Result<u64> {
+    let path = Path::new("/proc/stat");
+    let text = read(path)?;
+    let ticks = text.lines().next().and_then(|line| {
+        let mut fields = line.strip_prefix("cpu ")?.split_whitespace().skip(3);
+        let mut next = || fields.next()?.parse::<u64>().ok();
+        Some(next()? + next()?) // idle, and idle while a device is waited for
+    });
+    let ticks =
+        ticks.ok_or_else(|| Error::Unsupported(format!("{}: no idle time", path.display())))?;
+    Ok(ticks * 10_000_000) // USER_HZ is 100 on all machines that are supported
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).during(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_become_lanes() {
+        let before = LaneTime {
+            io_ns: 5,
+            ..LaneTime::default()
+        };
+        let after = LaneTime {
+            io_ns: 1_000_000_005,
+            computing_ns: 3_000_000_000,
+            idle_ns: 500_000_000,
+            scheduler_ns: 100_000_000,
+            scheduler_runs: 5_000,
+        };
+        let lanes = after.since(&before, 2_000_000_000);
+        assert_eq!((lanes.io, lanes.computing, lanes.idle), (0.5, 1.5, 0.25));
+        assert_eq!(
+            (lanes.scheduler, lanes.scheduler_run_us),
+            (0.05, Some(20.0))
+        );
+        assert_eq!(before.since(&before, 1).scheduler_run_us, None);
+    }
+
+    #[test]
+    fn programs_are_told_by_their_descriptors() {
+        let text = "pos:\t0\nprog_type:\t27\nprog_id:\t7\nrun_time_ns:\t1234\nrun_cnt:\t5\n";
+        assert_eq!(number(text, "run_time_ns:"), Some(1234));
+        assert_eq!(number("pos:\t0\n", "run_time_ns:"), None);
+        assert_eq!(programs(Pid::this()).unwrap(), (0, 0));
+        assert!(idle_ns().unwrap() > 0);
+    }
+}
