@@ -8,6 +8,7 @@ use crate::polarization::Polarization;
 use crate::pool::{Charge, Pool};
 use crate::retention::Retention;
 use crate::rules::{Class, ClassRule, Rule};
+use crate::symbiosis::Symbiosis;
 use crate::{Error, bpf::intf};
 use serde::{Deserialize, Deserializer};
 use sidelane_model::Objective;
@@ -76,6 +77,10 @@ pub struct SchedulerConfig {
     pub pair: bool,
     /// How often that is looked at, and which cores swap tasks.
     pub pairing: Pairing,
+    /// Computation of normal class shares cores with what it bears best; needs counters.
+    pub symbiotic: bool,
+    /// By which model.
+    pub symbiosis: Symbiosis,
     /// Which cores normal and batch work uses.
     pub polarization: Polarization,
     /// `cpu.weight` of cgroups counts among normal work.
@@ -132,6 +137,8 @@ impl Default for SchedulerConfig {
             retention: Retention::default(),
             pair: false,
             pairing: Pairing::default(),
+            symbiotic: false,
+            symbiosis: Symbiosis::default(),
             polarization: Polarization::default(),
             cgroup_weights: false,
             cgroup_quotas: false,
@@ -324,6 +331,10 @@ impl SchedulerConfig {
             .map_err(|problem| format!("[scheduler] {problem}"))?;
         self.retention.check()?;
         self.pairing.check()?;
+        self.symbiosis.check()?;
+        if self.symbiotic && self.counters == UseCounters::Off {
+            return Err("symbiotic = true needs counters; leave counters = \"off\" out".to_owned());
+        }
         if self.pair && !self.retain {
             return Err(
                 "[scheduler] pair = true needs retain = true: tasks are paired by how long \
@@ -390,6 +401,9 @@ impl SchedulerConfig {
             ],
             smt_level: level,
             batch_lanes,
+            symbiotic: u32::from(self.symbiotic), // the loader looks for counters
+            miss_cycles: self.symbiosis.miss_cycles,
+            symbiosis_waits: self.symbiosis.waits(),
             retain_exclusive: u32::from(self.retention.exclusive),
             budget: self.budget().native(),
             trace: u32::from(self.trace),

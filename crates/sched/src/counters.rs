@@ -30,7 +30,7 @@ pub enum UseCounters {
 /// Why nothing is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoCounters {
-    /// No budget is dynamic.
+    /// No budget is dynamic, and nothing is symbiotic.
     NotNeeded,
     /// The configuration says so.
     Off,
@@ -41,23 +41,24 @@ pub enum NoCounters {
 impl fmt::Display for NoCounters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NoCounters::NotNeeded => write!(f, "no budget was dynamic at the start"),
+            NoCounters::NotNeeded => write!(f, "nothing needed them at the start"),
             NoCounters::Off => write!(f, "counters = \"off\""),
             NoCounters::Missing(reason) => write!(f, "{reason}"),
         }
     }
 }
 
-/// Two counters on each lane, which count as long as this lives.
+/// Counters on each lane, which count as long as this lives.
 pub(crate) struct Counters {
-    /// CPU number, instructions, cycles.
-    lanes: Vec<(u32, Counter, Counter)>,
+    /// CPU number, instructions, cycles, and cache misses if they are of use.
+    lanes: Vec<(u32, Counter, Counter, Option<Counter>)>,
 }
 
 impl Counters {
     /// Opens them for all these lanes.
     pub(crate) fn open(
         which: UseCounters,
+        with_misses: bool,
         cpus: impl IntoIterator<Item = u32>,
     ) -> Result<Counters, NoCounters> {
         let lanes = cpus.into_iter().map(|cpu| {
@@ -73,7 +74,12 @@ impl Counters {
                 ],
             };
             let [instructions, cycles] = pair.map(|counter| counter.map_err(|e| missing(cpu, &e)));
-            Ok((cpu, instructions?, cycles?))
+            let misses = with_misses.then(|| match which {
+                UseCounters::Clock => count(cpu, Software::CPU_CLOCK),
+                _ => count(cpu, Hardware::CACHE_MISSES),
+            });
+            let misses = misses.transpose().map_err(|e| missing(cpu, &e))?;
+            Ok((cpu, instructions?, cycles?, misses))
         });
         Ok(Counters {
             lanes: lanes.collect::<Result<_, _>>()?,
@@ -82,11 +88,12 @@ impl Counters {
 
     /// Hands them to the loaded scheduler.
     pub(crate) fn lend(&self, skel: &BpfSkel) -> Result<(), Error> {
-        for (cpu, instructions, cycles) in &self.lanes {
-            let maps = [
+        for (cpu, instructions, cycles, misses) in &self.lanes {
+            let mut maps = vec![
                 (&skel.maps.instruction_events, instructions),
                 (&skel.maps.cycle_events, cycles),
             ];
+            maps.extend(misses.iter().map(|misses| (&skel.maps.miss_events, misses)));
             for (map, counter) in maps {
                 let fd = counter.as_raw_fd().to_ne_bytes();
                 map.update(&cpu.to_ne_bytes(), &fd, MapFlags::ANY)
@@ -112,7 +119,7 @@ fn count<E: Event>(cpu: u32, event: E) -> io::Result<Counter> {
 fn missing(cpu: u32, error: &io::Error) -> NoCounters {
     NoCounters::Missing(match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENOSYS) => format!(
-            "CPU {cpu} has no counters of instructions and cycles, or its hypervisor shows none"
+            "CPU {cpu} has no counters of instructions, cycles and cache misses, or its hypervisor shows none"
         ),
         _ => format!("those of CPU {cpu} cannot be opened: {error}"),
     })
@@ -132,13 +139,13 @@ mod tests {
 
     #[test]
     fn counters_are_opened_or_it_is_said_why_not() {
-        match Counters::open(UseCounters::Auto, [0]) {
+        match Counters::open(UseCounters::Auto, true, [0]) {
             Ok(counters) => assert_eq!(counters.lanes.len(), 1),
             Err(NoCounters::Missing(reason)) => assert!(reason.contains("CPU 0"), "{reason}"),
             Err(other) => panic!("{other}"),
         }
         assert_eq!(
-            Counters::open(UseCounters::Off, [0]).err(),
+            Counters::open(UseCounters::Off, false, [0]).err(),
             Some(NoCounters::Off)
         );
     }

@@ -48,6 +48,8 @@ pub enum Event {
     /// Some budgets are dynamic. They are charged by counters once these have shown what is lost,
     /// and by `thread_perf` until then; or always by that, for this reason.
     Dynamic(Result<(), NoCounters>),
+    /// Computation is placed by what siblings bear, or by the order of the vector alone, and why.
+    Symbiotic(Result<(), NoCounters>),
     /// Something that works less well than it could.
     Degraded(String),
     /// The kernel detached it and asked for a restart; it is being loaded again.
@@ -80,6 +82,13 @@ impl std::fmt::Display for Event {
             ),
             Event::Dynamic(Err(reason)) => {
                 write!(f, "dynamic budgets: charged by thread_perf: {reason}")
+            }
+            Event::Symbiotic(Ok(())) => write!(
+                f,
+                "symbiotic: by counters of cycles and cache misses, while a task's siblings idle"
+            ),
+            Event::Symbiotic(Err(reason)) => {
+                write!(f, "symbiotic: order of the vector alone: {reason}")
             }
             Event::Degraded(what) => write!(f, "warning: {what}"),
             Event::Restarting(reason) => write!(f, "attaching again: {reason}"),
@@ -167,7 +176,8 @@ impl<'a> Scheduler<'a> {
         pools.set_tuned(carried.pools_ns.clone());
         settings.nr_pools = pools.len() as u32;
         let counters = open_counters(config, &layout);
-        settings.counters = u32::from(counters.is_ok());
+        settings.counters = u32::from(counters.is_ok() && config.is_dynamic());
+        settings.symbiotic = u32::from(counters.is_ok() && config.scheduler.symbiotic);
         let skel = load(&settings, &layout, object)?;
         let mut scheduler = Scheduler {
             skel,
@@ -203,9 +213,12 @@ impl<'a> Scheduler<'a> {
             lanes: layout.core_lanes.len(),
             rules: config.rules.len(),
         });
+        let counted = counters.as_ref().map(|_| ()).map_err(Clone::clone);
         if config.is_dynamic() {
-            let charged = counters.as_ref().map(|_| ()).map_err(Clone::clone);
-            on_event(Event::Dynamic(charged));
+            on_event(Event::Dynamic(counted.clone()));
+        }
+        if config.scheduler.symbiotic {
+            on_event(Event::Symbiotic(counted));
         }
         scheduler._counters = counters.ok();
         Ok(scheduler)
@@ -331,11 +344,12 @@ fn settings(config: &Config, layout: &Layout, rules: &[intf::rule]) -> intf::set
 
 /// Opens counters on all lanes if they are of use.
 fn open_counters(config: &Config, layout: &Layout) -> Result<Counters, NoCounters> {
-    if !config.is_dynamic() {
+    let symbiotic = config.scheduler.symbiotic;
+    if !config.is_dynamic() && !symbiotic {
         return Err(NoCounters::NotNeeded);
     }
     let cpus = layout.core_lanes.iter().copied();
-    Counters::open(config.scheduler.counters, cpus)
+    Counters::open(config.scheduler.counters, symbiotic, cpus)
 }
 
 /// Opens, sizes and loads the BPF object.
@@ -384,7 +398,7 @@ fn load<'a>(
     if let Some(data) = skel.maps.data_sidelane_data.as_mut() {
         copy_bytes(settings, &mut data.settings);
     }
-    let counted = settings.counters > 0;
+    let counted = settings.counters > 0 || settings.symbiotic > 0;
     let progs = &mut skel.progs;
     progs.sidelane_count_switch.set_autoload(counted);
     // without it intervals last from switch to switch, and few are of one kind

@@ -72,6 +72,8 @@ pub struct Counters {
     pub hand_backs: u64,
     /// Tasks that went to another core so that its tasks differ.
     pub swaps: u64,
+    /// Tasks that were taken for what ran beside them (symbiosis).
+    pub symbiotic: u64,
     /// Time that lanes were held, ns.
     pub held_ns: u64,
     /// Of that, in holds at whose beginning or end somebody waited, ns.
@@ -238,6 +240,7 @@ impl Counters {
         self.retentions_failed += cpu.retentions_failed;
         self.hand_backs += cpu.hand_backs;
         self.swaps += cpu.swaps;
+        self.symbiotic += cpu.symbiotic;
         self.held_ns += cpu.held_ns;
         self.held_waited_ns += cpu.held_waited_ns;
         for (total, steals) in self.steals.iter_mut().zip(&cpu.steals[1..]) {
@@ -306,6 +309,8 @@ pub struct Rates {
     pub hand_backs: f64,
     /// Tasks that went to another core so that its tasks differ.
     pub swaps: f64,
+    /// Tasks that were taken for what ran beside them (symbiosis).
+    pub symbiotic: f64,
     /// Lanes held.
     pub held_lanes: f64,
     /// Of those, in holds at whose beginning or end somebody waited.
@@ -350,6 +355,7 @@ impl Rates {
             retentions_failed: rate(|c| c.retentions_failed),
             hand_backs: rate(|c| c.hand_backs),
             swaps: rate(|c| c.swaps),
+            symbiotic: rate(|c| c.symbiotic),
             held_lanes: rate(|c| c.held_ns) / 1e9,
             held_waited_lanes: rate(|c| c.held_waited_ns) / 1e9,
             pools: Vec::new(),
@@ -394,6 +400,13 @@ impl Rates {
             true => format!(
                 "{line}  pairing: room made {:.0} times a second, {:.1} tasks changed places\n",
                 self.hand_backs, self.swaps
+            ),
+            false => line,
+        };
+        let line = match self.symbiotic > 0.0 {
+            true => format!(
+                "{line}  symbiosis: {:.0} tasks a second taken for what ran beside them\n",
+                self.symbiotic
             ),
             false => line,
         };

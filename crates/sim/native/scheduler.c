@@ -109,11 +109,15 @@ long native_timer_start(const struct bpf_timer *timer, u64 after_ns)
 	return 0;
 }
 
-u64 native_counter(bool cycles); /* of the simulated kernel */
+/* Of the simulated kernel: instructions, cycles, cycles for which memory is waited for. */
+u64 native_counter(u32 which);
 
 long native_perf_event_read(const void *map, struct bpf_perf_event_value *value)
 {
-	value->counter = native_counter(map == &cycle_events);
+	if (map == &miss_events)
+		value->counter = native_counter(2) / fixed.miss_cycles;
+	else
+		value->counter = native_counter(map == &cycle_events);
 	return 0;
 }
 

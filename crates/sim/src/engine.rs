@@ -51,8 +51,9 @@ pub(crate) struct Lane {
     /// What runs here took the place of something else.
     switched: bool,
     pub totals: LaneTotals,
-    /// Work done here, ns of an unshared lane of the fastest core.
+    /// Work done here, ns of an unshared lane of the fastest core; of it, waiting for memory.
     work_ns: f64,
+    missed_ns: f64,
 }
 
 /// What a lane's time went into, ns.
@@ -137,6 +138,7 @@ impl Engine {
             switched: false,
             totals: LaneTotals::default(),
             work_ns: 0.0,
+            missed_ns: 0.0,
         };
         let mut lanes: Vec<Lane> = (0..machine.nr_lanes).map(|_| offline()).collect();
         let mut cores = Vec::new();

@@ -45,7 +45,7 @@ pub use run::{Outcome, Traced, run, trace};
 pub use scenario::{Configuration, Run, Scenario, ScenarioError};
 pub use sched_ext::{
     Budget, Charge, Counted, ObjectiveState, Pairing, Pool, PoolState, Retention, Settings,
-    TimeoutSearch,
+    Symbiosis, TimeoutSearch,
 };
 pub use scheduler::Counters;
 pub use simulation::{Kind, Occurrence, Simulation};

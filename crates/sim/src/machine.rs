@@ -127,6 +127,9 @@ pub struct Machine {
     pub interference: Interference,
     /// Beside lanes that switch or poll; none: as beside any busy one.
     pub beside: Option<Beside>,
+    /// By kind of task, which part of its time alone it waits for memory, 0 to 1: what counters of cache misses
+    /// tell ([`Settings::symbiosis`](crate::Settings)). Kinds beyond: 0.
+    pub misses: Vec<f64>,
     /// What things cost.
     pub costs: Costs,
 }
@@ -166,6 +169,7 @@ impl Machine {
             online,
             interference,
             beside: None,
+            misses: Vec::new(),
             costs,
         })
     }

@@ -4,6 +4,40 @@ use super::support::*;
 
 #[test]
 #[ignore = "runs in the test bed"]
+fn computation_is_chosen_by_what_it_needs_where_counters_tell() {
+    // the emulated machine has none
+    let config = "[scheduler]\nretain = true\npair = true\nsymbiotic = true\n";
+    std::fs::write("/tmp/symbiotic.toml", config).unwrap();
+    let mut scheduler = Scheduler::attach(&["--config", "/tmp/symbiotic.toml"]);
+    scheduler.await_line("symbiotic: order of the vector alone: CPU 0 has no counters");
+    assert!(scheduler.stop().success(), "ejected");
+    // the kernel's clock in place of them: all wait for memory all the time
+    let clock = format!("{config}counters = \"clock\"\n");
+    std::fs::write("/tmp/symbiotic.toml", clock).unwrap();
+    let mut scheduler = Scheduler::attach(&["--config", "/tmp/symbiotic.toml"]);
+    scheduler.await_line("symbiotic: by counters");
+    // alone on their cores first, so that they are known
+    let mut computing = vec![Load::spin(&Traits::default())];
+    eventually("a task is known", || {
+        known_share(&computing[0]) == Some(1.0)
+    });
+    computing.extend((0..2 * nr_cpus()).map(|_| Load::spin(&Traits::default())));
+    eventually("tasks are chosen", || {
+        rates("1")["symbiotic"].as_f64().unwrap() > 0.0
+    });
+    assert!(scheduler.stop().success(), "ejected");
+}
+
+/// Which part of its cycles a task waits for memory, as far as the scheduler knows.
+fn known_share(load: &Load) -> Option<f64> {
+    let seen = tasks("1");
+    let mut tasks = seen["tasks"].as_array().unwrap().iter();
+    let task = tasks.find(|task| task["tid"] == load.pid())?;
+    task["retention"]["miss_share"].as_f64()
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
 fn computation_makes_room_for_io_bound_work_and_nobody_starves() {
     let config = "[scheduler]\nretain = true\npair = true\n[scheduler.retention]\nstart_ms = 10\n\
                   [scheduler.pairing]\nperiod_ms = 500\n";

@@ -42,6 +42,8 @@ pub enum Setup {
     Retain,
     /// With retention and pairing.
     Pair,
+    /// The same, and lanes are held from other I/O-bound work, too, as in the source.
+    Exclusive,
 }
 
 impl Setup {
@@ -54,6 +56,9 @@ impl Setup {
             Setup::ShortSlice => Some("slice_ms = 3\n".into()),
             Setup::Retain => Some(format!("retain = true\n{min}")),
             Setup::Pair => Some(format!("retain = true\npair = true\n{min}")),
+            Setup::Exclusive => Some(format!(
+                "retain = true\npair = true\nretention.exclusive = true\n{min}"
+            )),
         }
     }
 }
@@ -67,6 +72,7 @@ impl fmt::Display for Setup {
             Setup::ShortSlice => "short-slice",
             Setup::Retain => "retain",
             Setup::Pair => "pair",
+            Setup::Exclusive => "exclusive",
         })
     }
 }

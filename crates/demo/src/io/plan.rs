@@ -45,6 +45,7 @@ impl Work {
                 Setup::ShortSlice,
                 Setup::Retain,
                 Setup::Pair,
+                Setup::Exclusive,
             ],
             Work::VirtualMachines { .. } => &[
                 Setup::Default,
@@ -52,6 +53,7 @@ impl Work {
                 Setup::Sidelane,
                 Setup::Retain,
                 Setup::Pair,
+                Setup::Exclusive,
             ],
         }
     }

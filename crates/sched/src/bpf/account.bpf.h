@@ -75,6 +75,8 @@ VERIFIED_ONCE int core_clocks(u32 core_id, u64 states, u32 waiting, u64 now_ns)
 	busy = states_busy(core, states);
 	if (fixed.counters)
 		company_update(core_id, now_ns);
+	if (fixed.symbiotic)
+		crowd_update(core, busy, now_ns);
 	if (fixed.nr_pools)
 		clock_advance(core, busy, now_ns);
 	/* one on its way from the vector to a lane is still in this period */

@@ -39,6 +39,7 @@
 #define SIDELANE_COUNTER_BPF_H
 
 #include "types.bpf.h"
+#include "profile.bpf.h"
 
 #define IPC_INTERVALS_MIN 32
 #define IPC_CYCLES_MIN (1ULL << 24) /* some milliseconds */
@@ -272,8 +273,8 @@ static __always_inline void count_ends(u32 cpu, u64 now_ns)
 	count->span_ns = span_ns;
 }
 
-/* Reads the counters of this CPU: an interval ends and another begins. */
-static __always_inline void count_read(u32 cpu, u64 now_ns)
+/* Reads the counters of this CPU: an interval of @p (NULL: nobody knows whose) ends and another begins. */
+static __always_inline void count_read(u32 cpu, struct task_struct *p, u64 now_ns)
 {
 	struct bpf_perf_event_value instructions = {}, cycles = {};
 	struct lane_count *count = lane_count(cpu);
@@ -287,8 +288,11 @@ static __always_inline void count_read(u32 cpu, u64 now_ns)
 				      sizeof(instructions)) ||
 	    bpf_perf_event_read_value(&cycle_events, BPF_F_CURRENT_CPU, &cycles, sizeof(cycles))) {
 		count->span_ns = 0;
+		count->profile_ns = 0;
 		return;
 	}
+	if (fixed.symbiotic)
+		profile_read(p ? task_ctx(p) : NULL, count, core, cycles.counter, now_ns);
 	ipc_interval(cpu, instructions.counter - count->instructions,
 		     cycles.counter - count->cycles);
 	count->span_ns = 0;

@@ -81,6 +81,7 @@ struct lane_ctx {
 	u64 held_until_ns;
 	u32 fills; /* 1: what runs there makes room for I/O-bound work (pair.bpf.h) */
 	u32 came; /* pair.came of its core when it made room by itself last */
+	u32 profile; /* miss share of the task that runs, + 1; 0: not known (profile.bpf.h) */
 } __attribute__((aligned(64)));
 
 /* What the next period of Algorithm 1 does (retain.bpf.h). */
@@ -180,6 +181,9 @@ struct core_ctx {
 	u64 clock_ns; /* with pools: until when the MT1 clock below is brought */
 	u64 mt1; /* nanoseconds, in SPEED_ONE */
 	u64 mt1_speed; /* of a lane since then, of SPEED_ONE */
+	u64 crowded_ns; /* how long several of its lanes were busy, in all (profile.bpf.h) */
+	u64 crowd_since_ns; /* since when they are or are not */
+	u32 crowded; /* 1: they are */
 } __attribute__((aligned(64)));
 
 /* How long batch may run beside critical work (budget.bpf.h). */
@@ -219,6 +223,10 @@ struct lane_count {
 	u64 beside_ns; /* of that, beside batch */
 	u32 budget; /* of the task that ran in it */
 	u32 next_budget; /* of the task that runs */
+	u64 misses; /* profile.bpf.h: cache misses, */
+	u64 profile_cycles;
+	u64 profile_ns; /* when; 0: they could not be read, */
+	u64 core_crowded_ns; /* and how long the core had had several busy lanes */
 } __attribute__((aligned(64)));
 
 /* What critical work did in such intervals. */
@@ -298,6 +306,8 @@ struct settings {
 	u32 pair; /* 1: I/O-bound and other normal work have lanes of their own (pair.bpf.h) */
 	u32 pair_uniform; /* rates of a core that deviate by less are too much alike, of RATE_ALL */
 	u32 counters; /* 1: instructions and cycles of each lane are counted (counter.bpf.h) */
+	u32 symbiotic; /* 1: computation shares cores with what it bears best (symbiosis.bpf.h) */
+	u32 miss_cycles; /* for so many a cache miss is waited for (profile.bpf.h) */
 	u32 retain_exclusive; /* 1: lanes are held from other I/O-bound tasks, too (pair.bpf.h) */
 	u64 retain_start_ns; /* the time-out, to begin with */
 	u64 retain_min_ns;
@@ -307,6 +317,8 @@ struct settings {
 	u64 pair_period_ns; /* so often it is looked who is I/O-bound */
 	u64 steal_patience_ns; /* 0: barriers are the same at any load (vector.bpf.h) */
 	struct budget budget; /* beside tasks of rules without one */
+	u32 symbiosis_waits
+		[4]; /* base beside base and miss, miss beside base and miss; of SPEED_ONE */
 	u32 thread_perf[MAX_LANES_PER_CORE]; /* [n - 1]: speed of a lane when n run, of 1024 */
 };
 
@@ -336,6 +348,7 @@ struct counters {
 	u64 held_waited_ns; /* of holds at whose beginning or end somebody waited */
 	u64 hand_backs; /* normal tasks that made room for I/O-bound ones */
 	u64 swaps; /* tasks that went to another core so that its tasks differ */
+	u64 symbiotic; /* tasks that were taken for what ran beside them */
 };
 
 /* What a pool is charged for the time that its tasks run (pool.bpf.h). */

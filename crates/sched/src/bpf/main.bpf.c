@@ -13,6 +13,7 @@
 #include "place.bpf.h"
 #include "retain.bpf.h"
 #include "pair.bpf.h"
+#include "symbiosis.bpf.h"
 #include "adjust.bpf.h"
 #include "jobs.bpf.h"
 #include "promote.bpf.h"
@@ -136,7 +137,9 @@ static __always_inline bool find_work(struct lane_ctx *lane, s32 cpu, struct tas
 			keeps = class == prev_class && pair_keeps(prev, lane->core, side);
 			if (pair_find(lane->core, side, keeps))
 				return true;
-		} else if (vector_take(lane->core, class) ||
+		} else if ((class == CLASS_NORMAL && fixed.symbiotic &&
+			    symbiosis_take(lane->core, NR_SIDES)) ||
+			   vector_take(lane->core, class) ||
 			   vector_steal(lane->core, class, NR_SIDES)) {
 			return true;
 		}
@@ -230,6 +233,8 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	lane->job_ns = tctx->job_ns;
 	lane->pid = p->pid;
 	lane->marks = tctx->job_tid > 0;
+	if (fixed.symbiotic)
+		lane->profile = profile_of(tctx);
 	count_begins(cpu, tctx->budget);
 	was_critical = lane->was_critical;
 	lane->was_critical = class == CLASS_CRITICAL;
@@ -410,7 +415,7 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(sidelane_count_switch, bool preempt, struct task_struct *prev,
 	     struct task_struct *next)
 {
-	count_read(bpf_get_smp_processor_id(), scx_bpf_now());
+	count_read(bpf_get_smp_processor_id(), prev, scx_bpf_now());
 	return 0;
 }
 
@@ -421,7 +426,7 @@ int BPF_PROG(sidelane_count_tick)
 	u64 now_ns = scx_bpf_now();
 
 	count_ends(cpu, now_ns);
-	count_read(cpu, now_ns);
+	count_read(cpu, bpf_get_current_task_btf(), now_ns);
 	return 0;
 }
 

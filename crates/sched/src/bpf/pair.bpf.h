@@ -37,7 +37,7 @@
  * Source: vSMT-IO (USENIX ATC 2020), 4.3.1: unbalanced scheduling. There halves are by weight alone,
  * and the rate counts real holds, of all time; here who waits, or is never held, is still known for
  * what it is. There a lane is held from other I/O-bound virtual CPUs too, whose switches are dear;
- * here that is a choice. Does not: choose among CPU-bound tasks by cycle accounting (4.3.2). No
+ * here that is a choice. Choosing among CPU-bound tasks (4.3.2) is symbiosis.bpf.h. No
  * compensation for held time: as there, I/O-bound work has its lane for itself.
  */
 #ifndef SIDELANE_PAIR_BPF_H
@@ -45,6 +45,7 @@
 
 #include "types.bpf.h"
 #include "account.bpf.h"
+#include "symbiosis.bpf.h"
 #include "vector.bpf.h"
 
 #define RATE_ALL 1024
@@ -270,7 +271,13 @@ static __always_inline bool pair_keeps(struct task_struct *prev, u32 core_id, u3
  */
 static __always_inline bool pair_find(u32 core_id, u32 side, bool keeps)
 {
-	if (vector_take_side(core_id, side) || (!keeps && vector_take(core_id, CLASS_NORMAL)))
+	if (fixed.symbiotic && side == SIDE_CPU && symbiosis_take(core_id, side))
+		return true;
+	if (vector_take_side(core_id, side))
+		return true;
+	if (fixed.symbiotic && !keeps && symbiosis_take(core_id, NR_SIDES))
+		return true;
+	if (!keeps && vector_take(core_id, CLASS_NORMAL))
 		return true;
 	return vector_steal(core_id, CLASS_NORMAL, side) ||
 	       (!keeps && vector_steal(core_id, CLASS_NORMAL, NR_SIDES));

@@ -69,6 +69,8 @@ struct task_ctx {
 	u32 rate_period; /* of pair_period: in which it was brought up to date last */
 	u32 spread_lane; /* CPU + 1 of the lane to which it goes (spread.bpf.h); 0: it stays */
 	u32 holds; /* sleeps since then that a lane is held for */
+	u32 miss_share; /* of its cycles alone it waits for memory: moving average, of SPEED_ONE */
+	u32 profiled; /* in so many intervals, up to PROFILE_MIN (profile.bpf.h) */
 	u32 holds_per_s; /* such sleeps a second before that: retention frequency */
 	u64 mt1; /* core's MT1 clock up to which it is charged */
 	u64 held_ns; /* since when its pool keeps it from running; 0: it does not */

@@ -35,7 +35,7 @@ enum Ended {
     NotAttached(Error),
     Detached(ExitReason),
     /// For another configuration.
-    Changed(Config),
+    Changed(Box<Config>),
 }
 
 /// Runs the scheduler as `read` says until it is asked to stop or the kernel detaches it for good. Attaches
@@ -69,7 +69,7 @@ pub fn run(
                 on_event(Event::Reloading);
                 let kept = carried.clone();
                 carried.give_way(&config, &changed);
-                before = Some((std::mem::replace(&mut config, changed), kept));
+                before = Some((std::mem::replace(&mut config, *changed), kept));
             }
             (Ended::Detached(reason), _) if !reason.is_graceful() => {
                 return Err(Error::Ejected(reason));
@@ -148,7 +148,7 @@ impl Scheduler<'_> {
                 && !self.exited()
             {
                 drop(self.link.take());
-                return Ok(Ended::Changed(changed));
+                return Ok(Ended::Changed(Box::new(changed)));
             }
         }
         drop(self.link.take());

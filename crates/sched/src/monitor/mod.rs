@@ -42,6 +42,8 @@ pub struct Retention {
     pub rate: f64,
     /// Sleeps a second in which it could have been.
     pub frequency_per_s: u32,
+    /// Which part of its cycles it waits for memory while its siblings idle; none: not known (symbiosis).
+    pub miss_share: Option<f64>,
 }
 
 /// A task that ran.
@@ -139,6 +141,7 @@ fn retention(contexts: &MapHandle, tid: u32) -> Option<Retention> {
         },
         rate: f64::from(context.rate) / RATE_ALL,
         frequency_per_s: context.holds_per_s,
+        miss_share: (context.profiled > 0).then(|| f64::from(context.miss_share) / RATE_ALL),
     })
 }
 
@@ -269,6 +272,7 @@ pub(super) mod tests {
                 side,
                 rate,
                 frequency_per_s: 100,
+                miss_share: None,
             })
         };
         monitored(&interval, &vcpus, retention, Vec::new())

@@ -93,7 +93,9 @@ impl Engine {
             let task = &mut self.tasks[id.index()];
             task.collected.mt1_ns += passed_ns as f64 * shared;
             task.work_ns -= mt1_ns * capacity;
+            let misses = self.machine.misses.get(task.spec.kind).copied();
             self.lanes[cpu].work_ns += mt1_ns * capacity;
+            self.lanes[cpu].missed_ns += mt1_ns * capacity * misses.unwrap_or(0.0);
             done_ns += mt1_ns * capacity;
         }
         let totals = &mut self.cores[core];
@@ -114,6 +116,12 @@ impl Engine {
     pub fn work_ns(&mut self, cpu: u32) -> f64 {
         self.account(self.lanes[cpu as usize].core);
         self.lanes[cpu as usize].work_ns
+    }
+
+    /// Of that, waiting for memory.
+    pub fn missed_ns(&mut self, cpu: u32) -> f64 {
+        self.account(self.lanes[cpu as usize].core);
+        self.lanes[cpu as usize].missed_ns
     }
 
     /// Brings everything up to now.

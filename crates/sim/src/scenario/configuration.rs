@@ -3,7 +3,7 @@
 use super::Configuration;
 use super::control::control;
 use super::error::Result;
-use super::io_bound::io_bound;
+use super::io_bound::{io_bound, symbiosis};
 use super::limits::{Limits, MS, time_ns};
 use super::pools;
 use super::reader::{Section, Shape, Value, alternatives, similar};
@@ -33,6 +33,8 @@ const SETTING_KEYS: &[&str] = &[
     "retention",
     "pair",
     "pairing",
+    "symbiotic",
+    "symbiosis",
     "pool_charge",
 ];
 /// Most lanes of a core that `smt` can leave.
@@ -72,6 +74,8 @@ pub(super) const CONFIGURATION: Shape = Shape {
         ("retention", IN_SETTINGS),
         ("pair", IN_SETTINGS),
         ("pairing", IN_SETTINGS),
+        ("symbiotic", IN_SETTINGS),
+        ("symbiosis", IN_SETTINGS),
         ("pool_charge", IN_SETTINGS),
     ],
 };
@@ -221,7 +225,8 @@ fn settings(value: Value, context: &Context, there: &Machine) -> Result<Settings
             "starvation_bound_ms" => settings.starvation_bound_ns = time(10.0, 10_000.0)?,
             "overdue_slice_ms" => settings.overdue_slice_ns = time(0.1, 100.0)?,
             "borrow" | "budget_ms" | "objective" => {} // together, above
-            "retain" | "retention" | "pair" | "pairing" | "pool_charge" => {} // below
+            "retain" | "retention" | "pair" | "pairing" => {} // below
+            "symbiotic" | "symbiosis" | "pool_charge" => {} // too
             "keep_slice" => settings.keep_slice = value.boolean()?,
             "steal_patience_ms" => settings.steal_patience_ns = time(0.0, 1000.0)?,
             "polarization" => {
@@ -238,6 +243,7 @@ fn settings(value: Value, context: &Context, there: &Machine) -> Result<Settings
         }
     }
     (settings.retention, settings.pairing) = io_bound(&section)?;
+    settings.symbiosis = symbiosis(&section)?;
     let charge = section.get("pool_charge").map(pools::charge).transpose()?;
     Ok(with_pools(settings, context, there, charge))
 }

@@ -1,9 +1,9 @@
-//! Retention and pairing of a configuration's settings.
+//! Retention, pairing and symbiosis of a configuration's settings.
 
 use super::error::Result;
 use super::limits::{Limits, MS, time_ns};
 use super::reader::{Section, Shape, Value};
-use crate::{Pairing, Retention};
+use crate::{Pairing, Retention, Symbiosis};
 
 const RETENTION: Shape = Shape {
     title: "retention",
@@ -25,6 +25,44 @@ const PAIRING: Shape = Shape {
     keys: &["period_ms", "uniform"],
     elsewhere: &[],
 };
+
+const SYMBIOSIS: Shape = Shape {
+    title: "symbiosis",
+    form: "a table such as { base_base = 1 }",
+    keys: &[
+        "base_base",
+        "base_miss",
+        "miss_base",
+        "miss_miss",
+        "miss_cycles",
+    ],
+    elsewhere: &[],
+};
+
+/// `symbiotic` and `symbiosis`.
+pub(super) fn symbiosis(settings: &Section) -> Result<Option<Symbiosis>> {
+    let on = (settings.get("symbiotic")).map_or(Ok(false), |value| value.boolean())?;
+    let table = table(settings, "symbiosis", "symbiotic", on)?;
+    let symbiosis = table.map_or(Ok(Symbiosis::default()), symbiosis_of)?;
+    Ok(on.then_some(symbiosis))
+}
+
+fn symbiosis_of(value: Value) -> Result<Symbiosis> {
+    let section = value.section(&SYMBIOSIS)?;
+    let mut symbiosis = Symbiosis::default();
+    let coefficient = |key, default| match section.get(key) {
+        Some(value) => value.number(Limits::from(0.0, 10.0)),
+        None => Ok(default),
+    };
+    symbiosis.base_base = coefficient("base_base", symbiosis.base_base)?;
+    symbiosis.base_miss = coefficient("base_miss", symbiosis.base_miss)?;
+    symbiosis.miss_base = coefficient("miss_base", symbiosis.miss_base)?;
+    symbiosis.miss_miss = coefficient("miss_miss", symbiosis.miss_miss)?;
+    if let Some(value) = section.get("miss_cycles") {
+        symbiosis.miss_cycles = value.integer(1..=10_000)?;
+    }
+    Ok(symbiosis)
+}
 
 /// `retain`, `retention`, `pair` and `pairing`; the ranges are those of `sidelane run`.
 pub(super) fn io_bound(settings: &Section) -> Result<(Option<Retention>, Option<Pairing>)> {

@@ -64,13 +64,14 @@ pub(super) const MACHINE: Shape = Shape {
         ("tick_ms", IN_COSTS),
         ("kinds", "interference"),
         ("speed", "interference"),
+        ("misses", "interference"),
     ],
 };
 
 const INTERFERENCE: Shape = Shape {
     title: "interference",
     form: "a table such as { kinds = [\"a\", \"b\"], speed = [[1, 0.6], [0.8, 0.5]] }",
-    keys: &["kinds", "speed"],
+    keys: &["kinds", "speed", "misses"],
     elsewhere: &[],
 };
 
@@ -98,6 +99,9 @@ pub(super) fn machine(section: &Section) -> Result<Described> {
     let costs = section.get("costs").map_or(Ok(Costs::default()), costs)?;
     let mut machine = Machine::new(&topology, interference, costs)
         .map_err(|error| section.error(format!("[machine]: {error}")))?;
+    if let Some(table) = section.get("interference") {
+        machine.misses = misses(table.section(&INTERFERENCE)?, kinds.len())?;
+    }
     if let Some(value) = section.get("beside") {
         let section = value.section(&BESIDE)?;
         let share = |key| section.need(key, "a speed such as 0.5")?.number(SPEED);
@@ -174,6 +178,24 @@ fn kinds(section: Section) -> Result<(Interference, Vec<String>)> {
     let rows = rows.iter().map(|row| speeds_of(*row, kinds.len()));
     let rows = rows.collect::<Result<Vec<_>>>()?;
     Ok((Interference::Kinds(rows), kinds))
+}
+
+/// Which part of its time alone each kind waits for memory; none: no kind does.
+fn misses(section: Section, nr_kinds: usize) -> Result<Vec<f64>> {
+    let Some(value) = section.get("misses") else {
+        return Ok(Vec::new());
+    };
+    let shares = value.array("an array with a share for each kind, such as [0, 0.8]")?;
+    if shares.len() != nr_kinds {
+        return Err(value.error(format!(
+            "misses has {} numbers for {nr_kinds} kinds; give one for each kind",
+            shares.len()
+        )));
+    }
+    shares
+        .iter()
+        .map(|share| share.number(Limits::from(0.0, 1.0)))
+        .collect()
 }
 
 fn speeds_of(row: Value, nr_kinds: usize) -> Result<Vec<f64>> {

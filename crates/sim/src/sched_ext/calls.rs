@@ -185,14 +185,16 @@ extern "C" fn native_timer_set(element: c_uint, after_ns: c_ulonglong) {
     });
 }
 
-/// Instructions are work done on the lane, cycles the time that it ran anything: one a nanosecond.
+/// Instructions are work done on the lane, cycles the time that it ran anything: one a nanosecond; and what of
+/// the former waits for memory.
 #[unsafe(no_mangle)]
-extern "C" fn native_counter(cycles: bool) -> c_ulonglong {
+extern "C" fn native_counter(which: c_uint) -> c_ulonglong {
     with(0, |_, engine| {
         let cpu = engine.this_lane;
-        match cycles {
-            true => engine.busy_ns(cpu),
-            false => engine.work_ns(cpu) as c_ulonglong,
+        match which {
+            0 => engine.work_ns(cpu) as c_ulonglong,
+            1 => engine.busy_ns(cpu),
+            _ => engine.missed_ns(cpu) as c_ulonglong,
         }
     })
 }

@@ -74,7 +74,7 @@ impl Scheduler for SchedExt {
         };
         self.charge(engine, cpu);
         let p = self.pointer(id);
-        let counters = self.settings.counters;
+        let counters = self.settings.reads_counters();
         // SAFETY: see `wake`.
         operate(self, engine, || unsafe {
             if counters {
@@ -406,6 +406,7 @@ impl SchedExt {
         operate(self, engine, || unsafe {
             native::sidelane_stopping(p, runnable)
         });
+        self.left = Some((cpu, id));
         engine.stop(cpu, !runnable);
     }
 
@@ -451,10 +452,13 @@ impl SchedExt {
 
     /// The tracepoint of context switches, on this lane.
     fn switched(&mut self, engine: &mut Engine) {
-        if self.settings.counters {
-            // SAFETY: the tracing program reads neither task.
+        let left = self.left.take();
+        if self.settings.reads_counters() {
+            let left = left.filter(|(cpu, _)| *cpu == engine.this_lane);
+            let prev = left.map_or(null_mut(), |(_, id)| self.pointer(id));
+            // SAFETY: see `wake`; the tracing program reads the task that left, if one did.
             operate(self, engine, || unsafe {
-                native::sidelane_count_switch(false, null_mut(), null_mut())
+                native::sidelane_count_switch(false, prev, null_mut())
             });
         }
     }

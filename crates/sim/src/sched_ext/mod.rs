@@ -18,6 +18,7 @@ mod pools;
 mod queues;
 mod retention;
 mod settings;
+mod symbiosis;
 mod tables;
 mod visit;
 
@@ -25,6 +26,7 @@ pub use pairing::Pairing;
 pub use pools::{Charge, Pool, PoolState};
 pub use retention::{Retention, TimeoutSearch};
 pub use settings::{Budget, Counted, ObjectiveState, Settings};
+pub use symbiosis::Symbiosis;
 
 use crate::engine::{Engine, Event};
 use crate::record::Step;
@@ -79,6 +81,8 @@ pub(crate) struct SchedExt {
     /// The queue that the scheduler goes through.
     visit: Visit,
     violation: Option<Error>,
+    /// The lane and the task that left it last, for the tracepoint of the switch.
+    left: Option<(u32, TaskId)>,
     /// How often each timer was set, by element of its map; never less, whatever is attached.
     timers: Vec<u32>,
     /// Counted in attachments before this one.
@@ -109,6 +113,7 @@ impl SchedExt {
             insertion: None,
             visit: Visit::default(),
             violation: None,
+            left: None,
             timers: Vec::new(),
             earlier: Counters::default(),
             idle_task: Box::default(),

@@ -4,6 +4,7 @@ use super::native;
 use super::pairing::Pairing;
 use super::pools::Pool;
 use super::retention::Retention;
+use super::symbiosis::Symbiosis;
 
 const MS: u64 = 1_000_000;
 const NR_CLASSES: usize = native::task_class_NR_CLASSES as usize;
@@ -48,6 +49,9 @@ pub struct Settings {
     /// Lanes have counters of instructions and cycles: what critical work loses beside batch is
     /// measured by them, for the dynamic policy.
     pub counters: bool,
+    /// Normal computation shares cores with what it bears best, by counters of cycles and cache misses
+    /// ([`Machine::misses`](crate::Machine)); none: by the order of the vector alone.
+    pub symbiosis: Option<Symbiosis>,
     /// Tasks name them ([`TaskSpec::pool`](crate::TaskSpec)).
     pub pools: Vec<Pool>,
 }
@@ -139,12 +143,18 @@ impl Default for Settings {
             pairing: None,
             vertical: false,
             counters: false,
+            symbiosis: None,
             pools: Vec::new(),
         }
     }
 }
 
 impl Settings {
+    /// Whether the programs are there that read counters.
+    pub(super) fn reads_counters(&self) -> bool {
+        self.counters || self.symbiosis.is_some()
+    }
+
     fn has_weights(&self) -> bool {
         self.pools.iter().any(|pool| pool.weight.is_some())
     }
@@ -191,6 +201,7 @@ impl Settings {
         let (budget, speeds) = self.budget.native(self.speeds_known());
         let retention = self.retention.clone().unwrap_or_default();
         let pairing = self.pairing.clone().unwrap_or_default();
+        let symbiosis = self.symbiosis.clone().unwrap_or_default();
         native::settings {
             budget,
             trace: 0,
@@ -219,6 +230,9 @@ impl Settings {
             steal_min_queued: [1, 1, 1, 2],
             smt_level: self.smt_level.unwrap_or(widest),
             batch_lanes: self.lanes_for_batch(widest),
+            symbiotic: u32::from(self.symbiosis.is_some()),
+            miss_cycles: symbiosis.miss_cycles,
+            symbiosis_waits: symbiosis.waits(),
             retain_exclusive: u32::from(retention.exclusive),
             nr_rules: NR_CLASSES as u32,
             has_cgroup_rules: 0,

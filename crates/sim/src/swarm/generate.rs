@@ -5,7 +5,7 @@ use super::draws::Draws;
 use super::plan::{Behaviour, Fault, Plan, PlannedTask, Span};
 use crate::Result;
 use crate::machine::{Costs, Interference, Machine};
-use crate::sched_ext::{Budget, Charge, Pairing, Pool, Retention, Settings};
+use crate::sched_ext::{Budget, Charge, Pairing, Pool, Retention, Settings, Symbiosis};
 use crate::task::{Class, Policy, TaskSpec};
 use sidelane_topology::{Builder, CoreSpec, Topology};
 
@@ -21,7 +21,8 @@ pub(super) fn generate(draws: &mut Draws) -> Result<Plan> {
     let costs = costs(draws);
     let widest = topology.lanes_per_core_max();
     let (interference, kinds) = interference(draws, widest);
-    let machine = Machine::new(&topology, interference, costs)?;
+    let mut machine = Machine::new(&topology, interference, costs)?;
+    machine.misses = (0..3).map(|kind| f64::from(kind) / 2.0).collect();
     let mut settings = settings(draws, widest as u64);
     let mut tasks = tasks(draws, &machine, kinds);
     let chance = settings.promote_after_ns / 160;
@@ -203,6 +204,7 @@ fn settings(draws: &mut Draws, widest: u64) -> Settings {
             period_ns: 20 * MS, // some of them within what a seed simulates
             ..Pairing::default()
         }),
+        symbiosis: (chance / 5760).is_multiple_of(3).then(Symbiosis::default),
         ..settings
     }
 }

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Symbiosis: of the computation that waits, a lane takes what its siblings bear best.
+ *
+ * Problem: on cores that only compute, which tasks run beside each other decides how fast they are, and the
+ * order of the vector knows nothing of that.
+ *
+ * Rule (settings.symbiotic): a lane that looks for CPU-bound normal work, while siblings run normal tasks
+ * whose profile is known (profile.bpf.h), looks at the first SYMBIOSIS_LOOKS of the vector that it may take,
+ * and takes the one beside which both are fastest in sum. Who is further behind in virtual time than a slice
+ * is not passed over. Of tasks whose profile is not known half of the cycles are taken for base.
+ *
+ * Model: of a task with base share b and miss share m = 1 - b, beside one with b' and m', each cycle alone
+ * takes 1 + w_bb b b' + w_bm b m' + w_mb m b' + w_mm m m' cycles: the waiting component. The four
+ * coefficients are settings (settings.symbiosis_waits). Beside several siblings: of their mean.
+ *
+ * Cost: a look at the siblings and at a few tasks, each time a lane looks for normal work.
+ *
+ * Source: vSMT-IO (USENIX ATC 2020), 4.3.2: "Linux CFS select[s] a few vCPUs based on its policies. Then,
+ * among these vCPUs, RASS selects a vCPU based on symbiosis." The model is of the form that Feliu, Eyerman,
+ * Sahuquillo and Petit fit on POWER8 (HPCA 2016); the source prints no coefficients, the defaults are assumed.
+ */
+#ifndef SIDELANE_SYMBIOSIS_BPF_H
+#define SIDELANE_SYMBIOSIS_BPF_H
+
+#include "types.bpf.h"
+#include "profile.bpf.h"
+#include "vector.bpf.h"
+
+#define SYMBIOSIS_LOOKS 8
+
+/* Cycles for each of a task with @miss beside one with @other, all of SPEED_ONE. */
+static __always_inline u64 symbiosis_cycles(u64 miss, u64 other)
+{
+	u64 base = SPEED_ONE - miss, base_other = SPEED_ONE - other;
+	u64 waits = fixed.symbiosis_waits[0] * base / SPEED_ONE * base_other +
+		    fixed.symbiosis_waits[1] * base / SPEED_ONE * other +
+		    fixed.symbiosis_waits[2] * miss / SPEED_ONE * base_other +
+		    fixed.symbiosis_waits[3] * miss / SPEED_ONE * other;
+
+	return SPEED_ONE + waits / SPEED_ONE;
+}
+
+/* The speeds of both, each of SPEED_ONE, in sum. */
+static __always_inline u64 symbiosis_speeds(u64 miss, u64 other)
+{
+	return (u64)SPEED_ONE * SPEED_ONE / symbiosis_cycles(miss, other) +
+	       (u64)SPEED_ONE * SPEED_ONE / symbiosis_cycles(other, miss);
+}
+
+/*
+ * The miss share of what runs beside the lane @cpu of @core_id, + 1; 0: of nobody it is known. Of several lanes
+ * a mean in which later ones weigh more: if it counted them, the verifier would follow each number.
+ */
+VERIFIED_ONCE u32 symbiosis_beside(u32 core_id, s32 cpu)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u32 i, beside = 0;
+
+	if (!core)
+		return 0;
+	bpf_for(i, 0, core->nr_lanes) {
+		s32 other = core_lane(core, i);
+		struct lane_ctx *lane = lane_ctx(other);
+		u32 profile;
+
+		if (!lane || other == cpu || lane->state != LANE_NORMAL)
+			continue;
+		profile = lane->profile;
+		if (profile)
+			beside = beside ? (beside + profile) / 2 : profile;
+	}
+	return beside;
+}
+
+/* May a lane that looks for tasks of @side (NR_SIDES: of any) take @p, by side and affinity? */
+static __always_inline bool symbiosis_fits(struct task_struct *p, const struct task_ctx *tctx,
+					   u32 side, s32 cpu)
+{
+	return tctx && (side >= NR_SIDES || tctx->side == side) &&
+	       bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
+/* Which of the first tasks of the vector is best beside @beside; 0: there is none to choose from. */
+VERIFIED_ONCE u32 symbiosis_best(u32 core_id, u32 side, s32 cpu, u32 beside)
+{
+	u64 latest = 0, most = 0, speeds;
+	struct task_struct *p;
+	u32 looks = 0, pid = 0;
+
+	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, CLASS_NORMAL), 0) {
+		struct task_ctx *tctx = task_ctx(p);
+		u32 profile;
+
+		if (looks++ >= SYMBIOSIS_LOOKS)
+			break;
+		if (!symbiosis_fits(p, tctx, side, cpu))
+			continue;
+		if (!latest)
+			latest = p->scx.dsq_vtime + settings.slice_ns[CLASS_NORMAL];
+		if (time_before(latest, p->scx.dsq_vtime))
+			break;
+		profile = profile_of(tctx);
+		speeds = symbiosis_speeds(profile ? profile - 1 : SPEED_ONE / 2, beside);
+		if (speeds <= most)
+			continue;
+		most = speeds;
+		pid = p->pid;
+	}
+	return pid;
+}
+
+/* Moves the normal task of @side (NR_SIDES: of any) to this lane that its siblings bear best. False: none. */
+VERIFIED_ONCE bool symbiosis_take(u32 core_id, u32 side)
+{
+	s32 cpu = bpf_get_smp_processor_id();
+	u32 beside = symbiosis_beside(core_id, cpu), looks = 0, pid;
+	struct task_struct *p;
+	bool taken = false;
+
+	if (!beside || !vector_hinted(core_id, CLASS_NORMAL))
+		return false;
+	pid = symbiosis_best(core_id, side, cpu, beside - 1);
+	if (!pid)
+		return false;
+	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, CLASS_NORMAL), 0) {
+		if (looks++ >= SYMBIOSIS_LOOKS)
+			break;
+		if ((u32)p->pid != pid)
+			continue;
+		taken = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0);
+		break;
+	}
+	if (taken)
+		count(symbiotic);
+	return taken;
+}
+
+#endif /* SIDELANE_SYMBIOSIS_BPF_H */
