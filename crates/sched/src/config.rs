@@ -333,7 +333,10 @@ impl SchedulerConfig {
         self.pairing.check()?;
         self.symbiosis.check()?;
         if self.symbiotic && self.counters == UseCounters::Off {
-            return Err("symbiotic = true needs counters; leave counters = \"off\" out".to_owned());
+            return Err(
+                "[scheduler] symbiotic = true needs counters; leave counters = \"off\" out"
+                    .to_owned(),
+            );
         }
         if self.pair && !self.retain {
             return Err(

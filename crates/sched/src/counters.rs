@@ -5,7 +5,7 @@ use crate::bpf::BpfSkel;
 use crate::loader::load_error;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::{MapCore, MapFlags, MapMut};
 use perf_event::events::{Event, Hardware, Software};
 use perf_event::{Builder, Counter};
 use serde::Deserialize;
@@ -51,7 +51,9 @@ impl fmt::Display for NoCounters {
 /// Counters on each lane, which count as long as this lives.
 pub(crate) struct Counters {
     /// CPU number, instructions, cycles, and cache misses if they are of use.
-    lanes: Vec<(u32, Counter, Counter, Option<Counter>)>,
+    lanes: Vec<(u32, Counter, Counter)>,
+    /// CPU number and cache misses of each, or why there are none.
+    misses: Result<Vec<(u32, Counter)>, NoCounters>,
 }
 
 impl Counters {
@@ -59,8 +61,14 @@ impl Counters {
     pub(crate) fn open(
         which: UseCounters,
         with_misses: bool,
-        cpus: impl IntoIterator<Item = u32>,
+        cpus: impl IntoIterator<Item = u32> + Clone,
     ) -> Result<Counters, NoCounters> {
+        let misses = cpus.clone().into_iter().map(|cpu| match which {
+            _ if !with_misses => Err(NoCounters::NotNeeded),
+            UseCounters::Clock => open_one(cpu, Software::CPU_CLOCK),
+            _ => open_one(cpu, Hardware::CACHE_MISSES),
+        });
+        let misses = misses.collect();
         let lanes = cpus.into_iter().map(|cpu| {
             let pair = match which {
                 UseCounters::Off => return Err(NoCounters::Off),
@@ -74,31 +82,32 @@ impl Counters {
                 ],
             };
             let [instructions, cycles] = pair.map(|counter| counter.map_err(|e| missing(cpu, &e)));
-            let misses = with_misses.then(|| match which {
-                UseCounters::Clock => count(cpu, Software::CPU_CLOCK),
-                _ => count(cpu, Hardware::CACHE_MISSES),
-            });
-            let misses = misses.transpose().map_err(|e| missing(cpu, &e))?;
-            Ok((cpu, instructions?, cycles?, misses))
+            Ok((cpu, instructions?, cycles?))
         });
         Ok(Counters {
             lanes: lanes.collect::<Result<_, _>>()?,
+            misses,
         })
+    }
+
+    /// Whether cache misses are counted, too.
+    pub(crate) fn misses(&self) -> Result<(), NoCounters> {
+        self.misses.as_ref().map(|_| ()).map_err(Clone::clone)
     }
 
     /// Hands them to the loaded scheduler.
     pub(crate) fn lend(&self, skel: &BpfSkel) -> Result<(), Error> {
-        for (cpu, instructions, cycles, misses) in &self.lanes {
-            let mut maps = vec![
-                (&skel.maps.instruction_events, instructions),
-                (&skel.maps.cycle_events, cycles),
-            ];
-            maps.extend(misses.iter().map(|misses| (&skel.maps.miss_events, misses)));
-            for (map, counter) in maps {
-                let fd = counter.as_raw_fd().to_ne_bytes();
-                map.update(&cpu.to_ne_bytes(), &fd, MapFlags::ANY)
-                    .map_err(load_error("hand counters to"))?;
-            }
+        let hand = |map: &MapMut<'_>, cpu: u32, counter: &Counter| {
+            let fd = counter.as_raw_fd().to_ne_bytes();
+            map.update(&cpu.to_ne_bytes(), &fd, MapFlags::ANY)
+                .map_err(load_error("hand counters to"))
+        };
+        for (cpu, instructions, cycles) in &self.lanes {
+            hand(&skel.maps.instruction_events, *cpu, instructions)?;
+            hand(&skel.maps.cycle_events, *cpu, cycles)?;
+        }
+        for (cpu, misses) in self.misses.iter().flatten() {
+            hand(&skel.maps.miss_events, *cpu, misses)?;
         }
         Ok(())
     }
@@ -114,6 +123,11 @@ fn count<E: Event>(cpu: u32, event: E) -> io::Result<Counter> {
         .pinned(true)
         .enabled(true)
         .build()
+}
+
+fn open_one<E: Event>(cpu: u32, event: E) -> Result<(u32, Counter), NoCounters> {
+    let counter = count(cpu, event).map_err(|error| missing(cpu, &error))?;
+    Ok((cpu, counter))
 }
 
 fn missing(cpu: u32, error: &io::Error) -> NoCounters {

@@ -177,7 +177,8 @@ impl<'a> Scheduler<'a> {
         settings.nr_pools = pools.len() as u32;
         let counters = open_counters(config, &layout);
         settings.counters = u32::from(counters.is_ok() && config.is_dynamic());
-        settings.symbiotic = u32::from(counters.is_ok() && config.scheduler.symbiotic);
+        let misses = (counters.as_ref().map_err(Clone::clone)).and_then(Counters::misses);
+        settings.symbiotic = u32::from(misses.is_ok());
         let skel = load(&settings, &layout, object)?;
         let mut scheduler = Scheduler {
             skel,
@@ -213,12 +214,12 @@ impl<'a> Scheduler<'a> {
             lanes: layout.core_lanes.len(),
             rules: config.rules.len(),
         });
-        let counted = counters.as_ref().map(|_| ()).map_err(Clone::clone);
         if config.is_dynamic() {
-            on_event(Event::Dynamic(counted.clone()));
+            let counted = counters.as_ref().map(|_| ()).map_err(Clone::clone);
+            on_event(Event::Dynamic(counted));
         }
         if config.scheduler.symbiotic {
-            on_event(Event::Symbiotic(counted));
+            on_event(Event::Symbiotic(misses));
         }
         scheduler._counters = counters.ok();
         Ok(scheduler)

@@ -340,15 +340,25 @@ impl Engine {
         });
     }
 
+    /// How long the lanes of a core have run anything, in sum, ns.
+    fn core_busy_ns(&self, core: usize) -> u64 {
+        let lanes = self.machine.cores[core].lanes.iter();
+        lanes
+            .map(|&cpu| self.lanes[cpu as usize].totals.busy_ns())
+            .sum()
+    }
+
     /// How long a task that begins to run on a lane fills caches again: what others displaced there, by how
-    /// long they ran; on another lane of its core, by how long it was away.
+    /// long they ran; on another lane of its core, by how long anybody ran there. And what it had left to fill.
     fn refill_ns(&self, cpu: u32, id: TaskId) -> u64 {
         let (task, lane) = (self.task(id), &self.lanes[cpu as usize]);
         let full_ns = self.machine.costs.refill_ns;
         match task.ran_on {
-            Some(last) if last == cpu => full_ns.min(lane.totals.busy_ns() - task.left_busy_ns),
+            Some(last) if last == cpu => {
+                full_ns.min(lane.totals.busy_ns() - task.left_busy_ns + task.owed_ns)
+            }
             Some(last) if self.lanes[last as usize].core == lane.core => {
-                full_ns.min(self.now_ns() - task.left_ns)
+                full_ns.min(self.core_busy_ns(lane.core) - task.left_core_ns + task.owed_ns)
             }
             _ => full_ns,
         }
@@ -365,9 +375,13 @@ impl Engine {
         };
         self.busy[core] -= 1;
         self.plan_core(core);
-        let (now_ns, busy_ns) = (self.now_ns(), self.lanes[cpu as usize].totals.busy_ns());
+        let (now_ns, lane) = (self.now_ns(), &self.lanes[cpu as usize]);
+        let busy_ns = lane.totals.busy_ns();
+        let owed_ns = (lane.ready_ns).saturating_sub(now_ns.max(lane.switching_until_ns));
+        let core_busy_ns = self.core_busy_ns(core);
         let task = self.task_mut(id);
-        (task.left_ns, task.left_busy_ns) = (now_ns, busy_ns);
+        (task.left_busy_ns, task.left_core_ns) = (busy_ns, core_busy_ns);
+        task.owed_ns = owed_ns;
         if sleeps {
             let keep_jobs = self.keep_jobs;
             let task = self.task_mut(id);

@@ -111,6 +111,8 @@ pub struct Counters {
     pub hand_backs: u64,
     /// Tasks that went to another core so that its tasks differ.
     pub swaps: u64,
+    /// Tasks that were taken for what ran beside them.
+    pub symbiotic: u64,
 }
 
 impl Counters {
@@ -143,6 +145,7 @@ impl Counters {
             held_waited_ns: join(self.held_waited_ns, other.held_waited_ns),
             hand_backs: join(self.hand_backs, other.hand_backs),
             swaps: join(self.swaps, other.swaps),
+            symbiotic: join(self.symbiotic, other.symbiotic),
         }
     }
 }

@@ -116,9 +116,11 @@ pub(crate) struct Task {
     pub lane: u32,
     /// The lane on which it ran last, where its data are.
     pub ran_on: Option<u32>,
-    /// When it left that, and for how long tasks had run there, ns.
-    pub left_ns: u64,
+    /// For how long tasks had run there, and on all lanes of that core, when it left; ns.
     pub left_busy_ns: u64,
+    pub left_core_ns: u64,
+    /// How long it would have gone on to fill caches then, ns.
+    pub owed_ns: u64,
     /// What is left of its work, ns of an unshared lane of the fastest core.
     pub work_ns: f64,
     /// It waits for a device on its lane, for as long as its work says.
@@ -197,8 +199,9 @@ impl Task {
             state: State::Sleeping,
             lane,
             ran_on: None,
-            left_ns: 0,
             left_busy_ns: 0,
+            left_core_ns: 0,
+            owed_ns: 0,
             work_ns: 0.0,
             polling: false,
             exiting: false,

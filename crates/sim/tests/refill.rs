@@ -81,3 +81,25 @@ fn in_full_on_another_core() {
     );
     assert_eq!(lanes(&mut sim, &[2]), MS + FULL_NS);
 }
+
+#[test]
+fn who_is_stopped_while_it_fills_goes_on_with_that() {
+    let (mut sim, [one, critical]) = tasks([&[0], &[0]]);
+    sim.set_class(critical, Class::Critical).unwrap();
+    takes_ns(&mut sim, critical, MS);
+    // half of its 2 ms of filling are over when it has to leave
+    sim.give(one, MS as f64).unwrap();
+    sim.set_timer(sim.now_ns() + FULL_NS / 2, 0);
+    assert_eq!(sim.next(u64::MAX).unwrap(), Some(Occurrence::Timer(0)));
+    let from_ns = sim.now_ns();
+    sim.give(critical, MS as f64 / 4.0).unwrap();
+    assert_eq!(
+        sim.next(u64::MAX).unwrap(),
+        Some(Occurrence::Done(critical))
+    );
+    let taken_ns = sim.now_ns() - from_ns;
+    assert_eq!(sim.next(u64::MAX).unwrap(), Some(Occurrence::Done(one)));
+    // what was left, and what the other one displaced, at most all
+    let left_ns = FULL_NS.min(FULL_NS / 2 + taken_ns);
+    assert_eq!(sim.now_ns() - from_ns - taken_ns, MS + left_ns);
+}

@@ -24,8 +24,8 @@ fn machine(lanes: u32) -> Machine {
 }
 
 /// Two tasks of each kind, in this order, which have each had the core to themselves before all of them
-/// always compute. What each did within two seconds, ms.
-fn work(lanes: u32, symbiosis: Option<Symbiosis>, kinds: [usize; 4]) -> [f64; 4] {
+/// always compute. What each did within two seconds, ms, and how many were chosen.
+fn run(lanes: u32, symbiosis: Option<Symbiosis>, kinds: [usize; 4]) -> ([f64; 4], u64) {
     let settings = Settings {
         symbiosis,
         ..Settings::default()
@@ -53,7 +53,11 @@ fn work(lanes: u32, symbiosis: Option<Symbiosis>, kinds: [usize; 4]) -> [f64; 4]
     for (done, before) in done.iter_mut().zip(before) {
         *done = (*done - before) / MS as f64;
     }
-    done
+    (done, sim.counters().symbiotic)
+}
+
+fn work(lanes: u32, symbiosis: Option<Symbiosis>, kinds: [usize; 4]) -> [f64; 4] {
+    run(lanes, symbiosis, kinds).0
 }
 
 #[test]
@@ -86,10 +90,15 @@ fn tasks_that_are_alike_are_served_as_without() {
 fn more_than_two_lanes_and_one_go_too() {
     let kinds = [COMPUTES, WAITS, COMPUTES, WAITS];
     for lanes in [1, 3] {
-        let symbiotic = work(lanes, Some(Symbiosis::default()), kinds);
-        println!("{lanes} lanes: {symbiotic:?}");
+        let (symbiotic, chosen) = run(lanes, Some(Symbiosis::default()), kinds);
+        println!("{lanes} lanes: {symbiotic:?}, {chosen} chosen");
         let sum = symbiotic.iter().sum::<f64>();
         assert!(symbiotic.iter().all(|work| *work > 0.1 * sum));
+        assert_eq!(
+            chosen > 0,
+            lanes > 1,
+            "beside nobody there is nothing to choose by"
+        );
     }
 }
 

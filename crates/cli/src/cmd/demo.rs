@@ -161,7 +161,7 @@ pub(super) struct MachineArgs {
 
 impl MachineArgs {
     /// Speeds of the emulated machine's lanes.
-    fn thread_perf(&self) -> anyhow::Result<Vec<f64>> {
+    pub(super) fn thread_perf(&self) -> anyhow::Result<Vec<f64>> {
         Ok(match (self.lanes, self.thread_perf.len()) {
             (lanes, 0) => smt::even_shares(lanes.unwrap_or(2)),
             (Some(lanes), given) if lanes != given => {

@@ -84,15 +84,21 @@ pub struct Args {
 
 /// Runs `sidelane demo io`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let plan = args.plan();
+    let plan = args.plan()?;
     let emulated = !args.common.machine.native;
     let document = |messages: &[_]| Document::new(&plan, messages, emulated);
     args.common.show(&plan, document, render)
 }
 
 impl Args {
-    fn plan(&self) -> IoPlan {
-        IoPlan {
+    fn plan(&self) -> anyhow::Result<IoPlan> {
+        let machine = &self.common.machine;
+        Ok(IoPlan {
+            // of this machine's own SMT nobody knows them before 'sidelane calibrate'
+            thread_perf: match machine.native {
+                true => machine.thread_perf.clone(),
+                false => machine.thread_perf()?,
+            },
             seed: self.seed,
             repetitions: self.repetitions,
             work: match self.virtual_machines {
@@ -106,12 +112,12 @@ impl Args {
                 },
             },
             computing: self.computing,
-            hold_min_ms: match self.common.machine.native {
+            hold_min_ms: match machine.native {
                 true => self.hold_min_ms,
                 false => Some(self.hold_min_ms.unwrap_or(EMULATED_HOLD_MIN_MS)),
             },
             run_ms: milliseconds(self.seconds),
             ..IoPlan::default()
-        }
+        })
     }
 }

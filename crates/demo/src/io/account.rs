@@ -1,23 +1,22 @@
 //! Where the time of the lanes goes.
 
-use crate::error::{During, Error, Result};
+use crate::error::{During, Result};
 use crate::sys::cpu_time_ns;
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// How many lanes were busy with what, on the mean of a run. What is left is the kernel's: interrupts, and whoever
-/// else runs.
+/// How many lanes were busy with what, on the mean of a run; the first three are all lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LaneUse {
     /// With I/O-bound processes or virtual CPUs, and their clients.
     pub io: f64,
     /// With computing ones.
     pub computing: f64,
-    /// With nothing; lanes that are held, too.
-    pub idle: f64,
-    /// Of all of that, and of the rest: with the scheduler's programs. 0 of the kernel's own scheduler, which
-    /// is not told apart.
+    /// With nothing, lanes that are held, too; and with the kernel and whoever else runs.
+    pub rest: f64,
+    /// In all of these: with the scheduler's programs but its timers, which the kernel does not measure. 0 of the
+    /// kernel's own scheduler, which is not told apart.
     pub scheduler: f64,
     /// How long one of these ran, us; none: none ran.
     pub scheduler_run_us: Option<f64>,
@@ -28,7 +27,6 @@ pub struct LaneUse {
 pub(super) struct LaneTime {
     pub io_ns: u64,
     pub computing_ns: u64,
-    pub idle_ns: u64,
     pub scheduler_ns: u64,
     pub scheduler_runs: u64,
 }
@@ -47,23 +45,23 @@ impl LaneTime {
                 .map(|pid| cpu_time_ns(*pid))
                 .sum::<Result<u64>>()?,
             computing_ns: computing.map(cpu_time_ns).sum::<Result<u64>>()?,
-            idle_ns: idle_ns()?,
             scheduler_ns,
             scheduler_runs,
         })
     }
 
-    /// What was added to an earlier value, within a time.
-    pub fn since(&self, earlier: &LaneTime, passed_ns: u64) -> LaneUse {
+    /// What was added to an earlier value, within a time, on so many lanes.
+    pub fn since(&self, earlier: &LaneTime, passed_ns: u64, nr_lanes: usize) -> LaneUse {
         let lanes = |total: fn(&LaneTime) -> u64| {
             total(self).saturating_sub(total(earlier)) as f64 / passed_ns as f64
         };
         let runs = self.scheduler_runs.saturating_sub(earlier.scheduler_runs);
         let ran_ns = self.scheduler_ns.saturating_sub(earlier.scheduler_ns);
+        let (io, computing) = (lanes(|time| time.io_ns), lanes(|time| time.computing_ns));
         LaneUse {
-            io: lanes(|time| time.io_ns),
-            computing: lanes(|time| time.computing_ns),
-            idle: lanes(|time| time.idle_ns),
+            io,
+            computing,
+            rest: nr_lanes as f64 - io - computing,
             scheduler: lanes(|time| time.scheduler_ns),
             scheduler_run_us: (runs > 0).then(|| ran_ns as f64 / runs as f64 / 1e3),
         }
@@ -119,20 +117,6 @@ fn number(text: &str, name: &str) -> Option<u64> {
     value.trim().parse().ok()
 }
 
-/// How long lanes had nothing to run since the machine booted, ns; in steps of 10 ms.
-fn idle_ns() -> Result<u64> {
-    let path = Path::new("/proc/stat");
-    let text = read(path)?;
-    let ticks = text.lines().next().and_then(|line| {
-        let mut fields = line.strip_prefix("cpu ")?.split_whitespace().skip(3);
-        let mut next = || fields.next()?.parse::<u64>().ok();
-        Some(next()? + next()?) // idle, and idle while a device is waited for
-    });
-    let ticks =
-        ticks.ok_or_else(|| Error::Unsupported(format!("{}: no idle time", path.display())))?;
-    Ok(ticks * 10_000_000) // USER_HZ is 100 on all machines that are supported
-}
-
 fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).during(|| path.display().to_string())
 }
@@ -150,17 +134,16 @@ mod tests {
         let after = LaneTime {
             io_ns: 1_000_000_005,
             computing_ns: 3_000_000_000,
-            idle_ns: 500_000_000,
             scheduler_ns: 100_000_000,
             scheduler_runs: 5_000,
         };
-        let lanes = after.since(&before, 2_000_000_000);
-        assert_eq!((lanes.io, lanes.computing, lanes.idle), (0.5, 1.5, 0.25));
+        let lanes = after.since(&before, 2_000_000_000, 4);
+        assert_eq!((lanes.io, lanes.computing, lanes.rest), (0.5, 1.5, 2.0));
         assert_eq!(
             (lanes.scheduler, lanes.scheduler_run_us),
             (0.05, Some(20.0))
         );
-        assert_eq!(before.since(&before, 1).scheduler_run_us, None);
+        assert_eq!(before.since(&before, 1, 4).scheduler_run_us, None);
     }
 
     #[test]
@@ -169,6 +152,5 @@ mod tests {
         assert_eq!(number(text, "run_time_ns:"), Some(1234));
         assert_eq!(number("pos:\t0\n", "run_time_ns:"), None);
         assert_eq!(programs(Pid::this()).unwrap(), (0, 0));
-        assert!(idle_ns().unwrap() > 0);
     }
 }

@@ -118,7 +118,11 @@ impl<'a> Driver<'a> {
             switches_per_s: per_s(|totals| totals.switches),
             computing_switches_per_s: per_s(|totals| totals.computing_switches),
             pauses: self.pauses,
-            lanes: after.lanes.since(&before.lanes, after.at_ns - before.at_ns),
+            lanes: after.lanes.since(
+                &before.lanes,
+                after.at_ns - before.at_ns,
+                self.machine.lane_count(),
+            ),
         })
     }
 
@@ -132,7 +136,7 @@ impl<'a> Driver<'a> {
             Scheduler::attach_configured(&self.sidelane, &text)
         };
         let scheduler = setup
-            .settings(self.plan.hold_min_ms)
+            .settings(self.plan.hold_min_ms, &self.plan.thread_perf)
             .map(attach)
             .transpose()?;
         let count = sides::computing_count(self.plan, self.machine.lane_count());

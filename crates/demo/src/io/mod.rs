@@ -42,24 +42,30 @@ pub enum Setup {
     Retain,
     /// With retention and pairing.
     Pair,
-    /// The same, and lanes are held from other I/O-bound work, too, as in the source.
+    /// The same as in the source: lanes are held from other I/O-bound work, too, and as long as Algorithm 1 has it.
     Exclusive,
 }
 
 impl Setup {
-    /// What the scheduler is told, the shortest hold included; none: it is the kernel's own.
-    pub(super) fn settings(self, hold_min_ms: Option<f64>) -> Option<String> {
+    /// What the scheduler is told, the shortest hold and the speeds of lanes included; none: it is the kernel's own.
+    pub(super) fn settings(self, hold_min_ms: Option<f64>, thread_perf: &[f64]) -> Option<String> {
         let min = hold_min_ms.map_or(String::new(), |ms| format!("retention.min_ms = {ms}\n"));
-        match self {
+        let speeds = match thread_perf {
+            [] => String::new(),
+            speeds => format!("thread_perf = {speeds:?}\n"),
+        };
+        let settings = match self {
             Setup::Default | Setup::Polling => None,
             Setup::Sidelane => Some(String::new()),
             Setup::ShortSlice => Some("slice_ms = 3\n".into()),
             Setup::Retain => Some(format!("retain = true\n{min}")),
             Setup::Pair => Some(format!("retain = true\npair = true\n{min}")),
             Setup::Exclusive => Some(format!(
-                "retain = true\npair = true\nretention.exclusive = true\n{min}"
+                "retain = true\npair = true\nretention.exclusive = true\n\
+                 retention.switches_ms = 100\n{min}"
             )),
-        }
+        };
+        settings.map(|settings| speeds + &settings)
     }
 }
 

@@ -100,6 +100,8 @@ pub struct IoPlan {
     /// The shortest hold, ms, which is how often timers look for holds that are over; none: the scheduler's
     /// own. Emulated timers are dear.
     pub hold_min_ms: Option<f64>,
+    /// Speeds of lanes that the scheduler is told; empty: none.
+    pub thread_perf: Vec<f64>,
     /// Length of a run, ms.
     pub run_ms: u64,
     /// Time after each change of the setup, under load, that does not count, ms: the retention time is
@@ -116,6 +118,7 @@ impl Default for IoPlan {
             work: Work::Processes { connections: 1 },
             computing: None,
             hold_min_ms: None,
+            thread_perf: Vec::new(),
             run_ms: 6_000,
             settle_ms: 4_000,
         }

@@ -35,14 +35,14 @@ pub fn render(document: &Document) -> String {
     let _ = writeln!(
         text,
         "\n{:12}{:19} {:19} {:19} {:19} µs a run",
-        "lanes busy:", "I/O", "computing", "nothing", "scheduler"
+        "lanes busy:", "I/O", "computing", "nothing, kernel", "scheduler"
     );
     for row in &document.rows {
         let _ = writeln!(text, "{}", lanes(row));
     }
     text.push_str(
-        "\nOn the mean; what is left of all lanes is the kernel's. Sidelane's programs are in all columns,\n\
-         the kernel's own scheduler is not told apart\n",
+        "\nOn the mean. Sidelane's programs are in all columns; their timers are not measured, the kernel's own\n\
+         scheduler is not told apart. To measure them slows them a little\n",
     );
     if let Some(pauses) = document.pauses {
         let _ = writeln!(
@@ -102,13 +102,13 @@ fn ratios(row: &Row) -> String {
 
 fn lanes(row: &Row) -> String {
     let lanes = &row.lanes;
-    let [io, computing, idle, scheduler] =
-        [lanes.io, lanes.computing, lanes.idle, lanes.scheduler].map(|spread| range(spread, 2));
+    let [io, computing, rest, scheduler] =
+        [lanes.io, lanes.computing, lanes.rest, lanes.scheduler].map(|spread| range(spread, 2));
     let run = lanes
         .scheduler_run_us
         .map_or("-".into(), |us| format!("{:.0}", us.median));
     format!(
-        "{:12}{io:19} {computing:19} {idle:19} {scheduler:19} {run}",
+        "{:12}{io:19} {computing:19} {rest:19} {scheduler:19} {run}",
         row.setup
     )
 }

@@ -69,9 +69,9 @@ pub struct LaneSpreads {
     pub io: Spread,
     /// With computation.
     pub computing: Spread,
-    /// With nothing.
-    pub idle: Spread,
-    /// With the scheduler's programs, in all of these and the rest.
+    /// With nothing, the kernel, and others.
+    pub rest: Spread,
+    /// With the scheduler's programs but its timers, in all of these.
     pub scheduler: Spread,
     /// How long one of these ran, us; none of the kernel's own scheduler.
     pub scheduler_run_us: Option<Spread>,
@@ -152,7 +152,7 @@ fn lane_spreads(own: &[&Run]) -> Option<LaneSpreads> {
     Some(LaneSpreads {
         io: spread(|lanes| lanes.io)?,
         computing: spread(|lanes| lanes.computing)?,
-        idle: spread(|lanes| lanes.idle)?,
+        rest: spread(|lanes| lanes.rest)?,
         scheduler: spread(|lanes| lanes.scheduler)?,
         scheduler_run_us: runs.and_then(|runs| finite(runs.into_iter())),
     })
@@ -199,7 +199,7 @@ pub(super) mod tests {
                     lanes: LaneUse {
                         io: 0.5,
                         computing: 3.0,
-                        idle: 0.25,
+                        rest: 0.5,
                         scheduler: 0.1,
                         scheduler_run_us: Some(20.0),
                     },

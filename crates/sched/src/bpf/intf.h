@@ -27,6 +27,7 @@ enum limits {
 	COMM_LEN = 16,
 	EXE_NAME_LEN = 64,
 	PAIR_BUCKETS = 32, /* of retention rates */
+	PROFILE_MIN = 8, /* after so many intervals a task's profile is known (profile.bpf.h) */
 };
 
 /* 1 in fixed point, as threadPerf is given. */

@@ -19,8 +19,8 @@
  * that fills it makes room at once. Only if nobody of its side waits, a lane takes whoever waits,
  * as without. CPU-bound tasks of the I/O lane, and any on other lanes while CPU-bound work waits,
  * have no lane held for them. The I/O lane is held beyond the slice, but not from other I/O-bound
- * tasks of the core, unless settings.retain_exclusive: then from these, too, and while one waits not
- * beyond the slice.
+ * tasks of the core, unless settings.retain_exclusive: then from these, too, and if one waits already,
+ * not beyond the slice.
  *
  * Ranking needs no list: a task adds that to its core's histogram of rates, and at the end of
  * the period a timer splits that where the halves are most alike. Who is in the lowest bucket is
@@ -275,7 +275,7 @@ static __always_inline bool pair_find(u32 core_id, u32 side, bool keeps)
 		return true;
 	if (vector_take_side(core_id, side))
 		return true;
-	if (fixed.symbiotic && !keeps && symbiosis_take(core_id, NR_SIDES))
+	if (fixed.symbiotic && side == SIDE_IO && !keeps && symbiosis_take(core_id, SIDE_CPU))
 		return true;
 	if (!keeps && vector_take(core_id, CLASS_NORMAL))
 		return true;
@@ -301,7 +301,8 @@ VERIFIED_ONCE s32 pair_lane(struct task_struct *p __arg_trusted, u32 home, s32 p
 		lane = lane_ctx(cpu);
 		if (!lane || cpu < 0 || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			return -1;
-		return lane->state == LANE_IDLE || lane->state == LANE_HELD ||
+		return lane->state == LANE_IDLE ||
+				       (lane->state == LANE_HELD && !fixed.retain_exclusive) ||
 				       lane->state == LANE_BATCH || pair_makes_room(tctx, lane)
 			       ? cpu
 			       : -1;

@@ -13,12 +13,12 @@
  *
  * Who: as counter.bpf.h, programs on tracepoints.
  *
- * Cost: two counters read at each switch and tick, and a few words where a core begins or ends to have
+ * Cost: three counters read at each switch and tick, and a few words where a core begins or ends to have
  * several busy lanes.
  *
  * Source: vSMT-IO (USENIX ATC 2020), 4.3.2, after Eyerman and Eeckhout: cycles an instruction are base, miss
  * and waiting components; alone on its core a task has none of the last. It is measured while the sibling
- * retains. Here as shares of the cycles, so that instructions need not be counted; miss cycles by the
+ * retains. Here as shares of the cycles; miss cycles by the
  * number of misses, for counters of stalls differ from one processor to the next.
  */
 #ifndef SIDELANE_PROFILE_BPF_H
@@ -29,7 +29,6 @@
 #define PROFILE_CYCLES_MIN (1ULL << 17) /* some ten microseconds */
 #define PROFILE_CYCLES_MAX (1ULL << 40) /* longer is none: a counter was set anew */
 #define PROFILE_WEIGHT 8 /* earlier intervals together weigh 7 of 8 */
-#define PROFILE_MIN 8
 /* An interval counts if siblings were busy for less than one of so many parts of it. */
 #define PROFILE_ALONE 64
 

@@ -6,13 +6,13 @@
  * order of the vector knows nothing of that.
  *
  * Rule (settings.symbiotic): a lane that looks for CPU-bound normal work, while siblings run normal tasks
- * whose profile is known (profile.bpf.h), looks at the first SYMBIOSIS_LOOKS of the vector that it may take,
+ * whose profile is known (profile.bpf.h), looks at the first SYMBIOSIS_LOOKS of the vector, of those that it may take,
  * and takes the one beside which both are fastest in sum. Who is further behind in virtual time than a slice
  * is not passed over. Of tasks whose profile is not known half of the cycles are taken for base.
  *
  * Model: of a task with base share b and miss share m = 1 - b, beside one with b' and m', each cycle alone
  * takes 1 + w_bb b b' + w_bm b m' + w_mb m b' + w_mm m m' cycles: the waiting component. The four
- * coefficients are settings (settings.symbiosis_waits). Beside several siblings: of their mean.
+ * coefficients are settings (settings.symbiosis_waits). Beside several siblings: of a mean.
  *
  * Cost: a look at the siblings and at a few tasks, each time a lane looks for normal work.
  *

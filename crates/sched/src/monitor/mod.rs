@@ -141,7 +141,8 @@ fn retention(contexts: &MapHandle, tid: u32) -> Option<Retention> {
         },
         rate: f64::from(context.rate) / RATE_ALL,
         frequency_per_s: context.holds_per_s,
-        miss_share: (context.profiled > 0).then(|| f64::from(context.miss_share) / RATE_ALL),
+        miss_share: (context.profiled >= intf::limits_PROFILE_MIN)
+            .then(|| f64::from(context.miss_share) / RATE_ALL),
     })
 }
 

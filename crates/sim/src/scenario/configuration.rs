@@ -166,7 +166,7 @@ fn scheduler(section: &Section, word: &str, context: &Context, there: &Machine) 
             Some(value) => self::settings(value, context, there)?,
             None => {
                 let settings = Settings {
-                    thread_perf: thread_perf(machine),
+                    thread_perf: thread_perf(machine, false),
                     ..Settings::default()
                 };
                 with_pools(settings, context, there, None)
@@ -178,12 +178,14 @@ fn scheduler(section: &Section, word: &str, context: &Context, there: &Machine) 
     })
 }
 
-/// What the scheduler knows of shared lanes: only where cores are not equally fast does it matter.
-fn thread_perf(machine: &Machine) -> Vec<f64> {
+/// What the scheduler knows of shared lanes: it matters where cores are not equally fast, or lanes are held.
+fn thread_perf(machine: &Machine, held: bool) -> Vec<f64> {
     let mut capacities = machine.cores.iter().map(|core| core.capacity);
     let first = capacities.next();
     match &machine.interference {
-        Interference::ThreadPerf(speeds) if capacities.any(|capacity| Some(capacity) != first) => {
+        Interference::ThreadPerf(speeds)
+            if held || capacities.any(|capacity| Some(capacity) != first) =>
+        {
             speeds.clone()
         }
         _ => Vec::new(),
@@ -214,7 +216,8 @@ fn settings(value: Value, context: &Context, there: &Machine) -> Result<Settings
     let machine = context.machine;
     let mut settings = Settings::default();
     let section = value.section(&SETTINGS)?;
-    settings.thread_perf = thread_perf(machine);
+    let held = (section.get("retain")).map_or(Ok(false), |value| value.boolean())?;
+    settings.thread_perf = thread_perf(machine, held);
     settings.budget = budget(&section, machine)?;
     for (key, value) in section.those(SETTING_KEYS) {
         let time = |min, max| time_ns(value, MS, Limits::from(min, max));

@@ -428,9 +428,13 @@ fn configurations_choose_workloads() {
         (fifo.name.as_str(), &fifo.workloads[..]),
         ("fifo", &[1][..])
     );
+    let Interference::ThreadPerf(speeds) = &scenario.machine.interference else {
+        panic!("{:?}", scenario.machine)
+    };
     let settings = Settings {
         smt_level: Some(1),
         promote: false,
+        thread_perf: speeds.clone(), // told where lanes are held
         retention: Some(Retention {
             start_ns: 1_000_000,
             period_ns: 0,

@@ -183,6 +183,7 @@ impl Scheduler for SchedExt {
             held_waited_ns: now.held_waited_ns,
             hand_backs: now.hand_backs,
             swaps: now.swaps,
+            symbiotic: now.symbiotic,
         }
         .plus(&self.earlier)
     }
