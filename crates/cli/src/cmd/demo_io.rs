@@ -21,7 +21,7 @@ What is computed is given as whole cores: over that of one process that has a co
 of runs of the same repetition.";
 
 const EXAMPLES: &str = "Examples:
-  sidelane demo io                             about six minutes
+  sidelane demo io                             about seven minutes
   sidelane demo io --virtual-machines
   sidelane demo io --virtual-machines --ping-pong --turns 20000
   sidelane demo io --repetitions 2 --seconds 3

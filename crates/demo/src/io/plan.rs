@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-/// About how long it takes until an emulated machine measures.
-const BOOT_S: f64 = 14.0;
+/// About how long it takes until an emulated machine has booted, and until pauses are measured.
+const BOOT_S: f64 = 22.0;
 
 /// Who works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
