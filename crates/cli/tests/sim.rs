@@ -156,17 +156,3 @@ fn a_run_is_recorded_for_report_and_advise() {
     let advice = sidelane(&["advise", file]);
     assert!(advice.status.success(), "{}", stderr(&advice));
 }
-
-#[test]
-fn the_model_of_symbiosis_is_the_same_in_both() {
-    let (run, sim) = (
-        sidelane_sched::Symbiosis::default(),
-        sidelane_sim::Symbiosis::default(),
-    );
-    let of_run = [run.base_base, run.base_miss, run.miss_base, run.miss_miss];
-    assert_eq!(
-        of_run,
-        [sim.base_base, sim.base_miss, sim.miss_base, sim.miss_miss]
-    );
-    assert_eq!(run.miss_cycles, sim.miss_cycles);
-}

@@ -7,6 +7,7 @@ use nix::unistd::Pid;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -154,6 +155,40 @@ pub fn machine_switches() -> Result<u64> {
     text.lines()
         .find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok())
         .ok_or_else(|| Error::Unsupported(format!("{path}: no context switches")))
+}
+
+/// A setting of the kernel in a file; as it was when this value goes.
+pub struct KernelSetting {
+    file: PathBuf,
+    before: String,
+}
+
+impl KernelSetting {
+    /// The one in a file, which stays as it is until it is set.
+    pub fn at(file: &Path) -> Result<KernelSetting> {
+        let before = std::fs::read_to_string(file).during(|| file.display().to_string())?;
+        Ok(KernelSetting {
+            file: file.to_owned(),
+            before: before.trim().to_owned(),
+        })
+    }
+
+    /// What it was.
+    pub fn before(&self) -> &str {
+        &self.before
+    }
+
+    /// Sets it.
+    pub fn set(&self, value: &str) -> Result<()> {
+        std::fs::write(&self.file, value).during(|| self.file.display().to_string())
+    }
+}
+
+impl Drop for KernelSetting {
+    fn drop(&mut self) {
+        // It could be written before.
+        let _ = std::fs::write(&self.file, &self.before);
+    }
 }
 
 /// Where a program is, by PATH. Links are not resolved: some programs are several in one, told apart by

@@ -34,6 +34,7 @@ mod placement;
 mod render;
 mod source;
 mod sweep;
+mod symbiosis;
 
 pub use error::{Error, Result};
 pub use evaluate::{Evaluation, Level, Model, Options, evaluate};
@@ -45,3 +46,4 @@ pub use objective::Objective;
 pub use render::{sweep_text, text};
 pub use source::PUBLISHED_ITERATIONS;
 pub use sweep::{Crossover, SweepPoint, crossovers, sweep};
+pub use symbiosis::Symbiosis;

@@ -8,10 +8,10 @@ use crate::polarization::Polarization;
 use crate::pool::{Charge, Pool};
 use crate::retention::Retention;
 use crate::rules::{Class, ClassRule, Rule};
-use crate::symbiosis::Symbiosis;
 use crate::{Error, bpf::intf};
 use serde::{Deserialize, Deserializer};
 use sidelane_model::Objective;
+use sidelane_model::Symbiosis;
 use std::path::Path;
 
 /// Everything an operator decides.
@@ -331,7 +331,7 @@ impl SchedulerConfig {
             .map_err(|problem| format!("[scheduler] {problem}"))?;
         self.retention.check()?;
         self.pairing.check()?;
-        self.symbiosis.check()?;
+        (self.symbiosis.check()).map_err(|problem| format!("[scheduler.symbiosis] {problem}"))?;
         if self.symbiotic && self.counters == UseCounters::Off {
             return Err(
                 "[scheduler] symbiotic = true needs counters; leave counters = \"off\" out"
@@ -406,7 +406,7 @@ impl SchedulerConfig {
             batch_lanes,
             symbiotic: u32::from(self.symbiotic), // the loader looks for counters
             miss_cycles: self.symbiosis.miss_cycles,
-            symbiosis_waits: self.symbiosis.waits(),
+            symbiosis_waits: self.symbiosis.waits(intf::SPEED_ONE),
             retain_exclusive: u32::from(self.retention.exclusive),
             budget: self.budget().native(),
             trace: u32::from(self.trace),

@@ -50,7 +50,7 @@ impl fmt::Display for NoCounters {
 
 /// Counters on each lane, which count as long as this lives.
 pub(crate) struct Counters {
-    /// CPU number, instructions, cycles, and cache misses if they are of use.
+    /// CPU number, instructions, cycles.
     lanes: Vec<(u32, Counter, Counter)>,
     /// CPU number and cache misses of each, or why there are none.
     misses: Result<Vec<(u32, Counter)>, NoCounters>,
@@ -63,31 +63,25 @@ impl Counters {
         with_misses: bool,
         cpus: impl IntoIterator<Item = u32> + Clone,
     ) -> Result<Counters, NoCounters> {
-        let misses = cpus.clone().into_iter().map(|cpu| match which {
-            _ if !with_misses => Err(NoCounters::NotNeeded),
-            UseCounters::Clock => open_one(cpu, Software::CPU_CLOCK),
-            _ => open_one(cpu, Hardware::CACHE_MISSES),
+        let one = |cpu, event: Hardware| {
+            let counter = match which {
+                UseCounters::Off => return Err(NoCounters::Off),
+                UseCounters::Auto => count(cpu, event),
+                UseCounters::Clock => count(cpu, Software::CPU_CLOCK),
+            };
+            counter.map_err(|error| missing(cpu, &error))
+        };
+        let lanes = cpus.clone().into_iter().map(|cpu| {
+            let instructions = one(cpu, Hardware::INSTRUCTIONS)?;
+            Ok((cpu, instructions, one(cpu, Hardware::CPU_CYCLES)?))
+        });
+        let lanes = lanes.collect::<Result<_, _>>()?;
+        let misses = cpus.into_iter().map(|cpu| match with_misses {
+            true => Ok((cpu, one(cpu, Hardware::CACHE_MISSES)?)),
+            false => Err(NoCounters::NotNeeded),
         });
         let misses = misses.collect();
-        let lanes = cpus.into_iter().map(|cpu| {
-            let pair = match which {
-                UseCounters::Off => return Err(NoCounters::Off),
-                UseCounters::Auto => [
-                    count(cpu, Hardware::INSTRUCTIONS),
-                    count(cpu, Hardware::CPU_CYCLES),
-                ],
-                UseCounters::Clock => [
-                    count(cpu, Software::CPU_CLOCK),
-                    count(cpu, Software::CPU_CLOCK),
-                ],
-            };
-            let [instructions, cycles] = pair.map(|counter| counter.map_err(|e| missing(cpu, &e)));
-            Ok((cpu, instructions?, cycles?))
-        });
-        Ok(Counters {
-            lanes: lanes.collect::<Result<_, _>>()?,
-            misses,
-        })
+        Ok(Counters { lanes, misses })
     }
 
     /// Whether cache misses are counted, too.
@@ -123,11 +117,6 @@ fn count<E: Event>(cpu: u32, event: E) -> io::Result<Counter> {
         .pinned(true)
         .enabled(true)
         .build()
-}
-
-fn open_one<E: Event>(cpu: u32, event: E) -> Result<(u32, Counter), NoCounters> {
-    let counter = count(cpu, event).map_err(|error| missing(cpu, &error))?;
-    Ok((cpu, counter))
 }
 
 fn missing(cpu: u32, error: &io::Error) -> NoCounters {

@@ -209,7 +209,7 @@ impl Controller {
 
 impl Counted {
     fn of(sim: &Simulation, lanes: &[Vec<u32>], widest: usize) -> Counted {
-        let busy_ns = |cpu: &u32| sim.lane_totals(*cpu).class_ns.iter().sum::<u64>();
+        let busy_ns = |cpu: &u32| sim.lane_totals(*cpu).busy_ns();
         let place = |n: usize| {
             lanes
                 .iter()

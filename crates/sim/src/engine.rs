@@ -354,6 +354,7 @@ impl Engine {
         let (task, lane) = (self.task(id), &self.lanes[cpu as usize]);
         let full_ns = self.machine.costs.refill_ns;
         match task.ran_on {
+            _ if full_ns == 0 => 0,
             Some(last) if last == cpu => {
                 full_ns.min(lane.totals.busy_ns() - task.left_busy_ns + task.owed_ns)
             }
@@ -362,6 +363,21 @@ impl Engine {
             }
             _ => full_ns,
         }
+    }
+
+    /// The task leaves the lane: what it needs to know when it comes back.
+    fn note_left(&mut self, cpu: u32, id: TaskId) {
+        if self.machine.costs.refill_ns == 0 {
+            return;
+        }
+        let (now_ns, lane) = (self.now_ns(), &self.lanes[cpu as usize]);
+        let busy_ns = lane.totals.busy_ns();
+        let owed_ns = (lane.ready_ns).saturating_sub(now_ns.max(lane.switching_until_ns));
+        let core_busy_ns = self.core_busy_ns(lane.core);
+        let task = self.task_mut(id);
+        task.left_busy_ns = busy_ns;
+        task.left_core_ns = core_busy_ns;
+        task.owed_ns = owed_ns;
     }
 
     /// The task on the lane leaves it: to sleep, or else to wait.
@@ -375,15 +391,9 @@ impl Engine {
         };
         self.busy[core] -= 1;
         self.plan_core(core);
-        let (now_ns, lane) = (self.now_ns(), &self.lanes[cpu as usize]);
-        let busy_ns = lane.totals.busy_ns();
-        let owed_ns = (lane.ready_ns).saturating_sub(now_ns.max(lane.switching_until_ns));
-        let core_busy_ns = self.core_busy_ns(core);
-        let task = self.task_mut(id);
-        (task.left_busy_ns, task.left_core_ns) = (busy_ns, core_busy_ns);
-        task.owed_ns = owed_ns;
+        self.note_left(cpu, id);
         if sleeps {
-            let keep_jobs = self.keep_jobs;
+            let (now_ns, keep_jobs) = (self.now_ns(), self.keep_jobs);
             let task = self.task_mut(id);
             if keep_jobs {
                 let since_ns = now_ns - task.collected.woken_ns;

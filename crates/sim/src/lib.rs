@@ -45,9 +45,10 @@ pub use run::{Outcome, Traced, run, trace};
 pub use scenario::{Configuration, Run, Scenario, ScenarioError};
 pub use sched_ext::{
     Budget, Charge, Counted, ObjectiveState, Pairing, Pool, PoolState, Retention, Settings,
-    Symbiosis, TimeoutSearch,
+    TimeoutSearch,
 };
 pub use scheduler::Counters;
+pub use sidelane_model::Symbiosis;
 pub use simulation::{Kind, Occurrence, Simulation};
 pub use snapshot::watch;
 pub use statistics::Estimate;

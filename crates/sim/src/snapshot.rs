@@ -77,7 +77,7 @@ impl Simulation {
         let lane = |&cpu: &u32| LaneTotals {
             cpu,
             online: self.is_online(cpu),
-            busy_ns: self.lane_totals(cpu).class_ns.iter().sum(),
+            busy_ns: self.lane_totals(cpu).busy_ns(),
             instructions: None,
         };
         cores

@@ -161,7 +161,7 @@ pub(super) struct MachineArgs {
 
 impl MachineArgs {
     /// Speeds of the emulated machine's lanes.
-    pub(super) fn thread_perf(&self) -> anyhow::Result<Vec<f64>> {
+    fn thread_perf(&self) -> anyhow::Result<Vec<f64>> {
         Ok(match (self.lanes, self.thread_perf.len()) {
             (lanes, 0) => smt::even_shares(lanes.unwrap_or(2)),
             (Some(lanes), given) if lanes != given => {
@@ -169,6 +169,15 @@ impl MachineArgs {
             }
             _ => self.thread_perf.clone(),
         })
+    }
+
+    /// The same, which the scheduler is told. Of this machine's own SMT only those that are given: nobody knows them
+    /// before 'sidelane calibrate'.
+    pub(super) fn known_thread_perf(&self) -> anyhow::Result<Vec<f64>> {
+        match self.native {
+            true => Ok(self.thread_perf.clone()),
+            false => self.thread_perf(),
+        }
     }
 
     /// Lanes of a core of the machine that is measured.
@@ -314,11 +323,7 @@ impl Args {
     fn plan(&self) -> anyhow::Result<Plan> {
         let machine = &self.common.machine;
         Ok(Plan {
-            // of this machine's own SMT nobody knows them before 'sidelane calibrate'
-            thread_perf: match machine.native {
-                true => machine.thread_perf.clone(),
-                false => machine.thread_perf()?,
-            },
+            thread_perf: machine.known_thread_perf()?,
             seed: self.seed,
             repetitions: self.repetitions,
             configurations: self.configurations.clone(),

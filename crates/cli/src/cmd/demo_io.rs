@@ -94,11 +94,7 @@ impl Args {
     fn plan(&self) -> anyhow::Result<IoPlan> {
         let machine = &self.common.machine;
         Ok(IoPlan {
-            // of this machine's own SMT nobody knows them before 'sidelane calibrate'
-            thread_perf: match machine.native {
-                true => machine.thread_perf.clone(),
-                false => machine.thread_perf()?,
-            },
+            thread_perf: machine.known_thread_perf()?,
             seed: self.seed,
             repetitions: self.repetitions,
             work: match self.virtual_machines {

@@ -1,7 +1,7 @@
 //! Where the time of the lanes goes.
 
 use crate::error::{During, Result};
-use crate::sys::cpu_time_ns;
+use crate::sys::{KernelSetting, cpu_time_ns};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -68,26 +68,10 @@ impl LaneTime {
     }
 }
 
-/// Lets the kernel measure how long BPF programs run, until this value goes.
-pub(super) struct ProgramTimes {
-    path: PathBuf,
-    before: String,
-}
-
-impl ProgramTimes {
-    pub fn measure() -> Result<ProgramTimes> {
-        let path = PathBuf::from("/proc/sys/kernel/bpf_stats_enabled");
-        let before = read(&path)?;
-        std::fs::write(&path, "1").during(|| path.display().to_string())?;
-        Ok(ProgramTimes { path, before })
-    }
-}
-
-impl Drop for ProgramTimes {
-    fn drop(&mut self) {
-        // It could be written before; if not now, programs are a little slower.
-        let _ = std::fs::write(&self.path, &self.before);
-    }
+/// Lets the kernel measure how long BPF programs run, until the value goes.
+pub(super) fn measure_programs() -> Result<KernelSetting> {
+    let setting = KernelSetting::at(Path::new("/proc/sys/kernel/bpf_stats_enabled"))?;
+    setting.set("1").map(|()| setting)
 }
 
 /// How long the BPF programs that a process holds ran, ns, and how often.
@@ -115,10 +99,6 @@ fn programs(pid: Pid) -> Result<(u64, u64)> {
 fn number(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;
     value.trim().parse().ok()
-}
-
-fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).during(|| path.display().to_string())
 }
 
 #[cfg(test)]

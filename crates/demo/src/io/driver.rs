@@ -1,6 +1,6 @@
 //! The measuring part.
 
-use super::account::{LaneTime, ProgramTimes};
+use super::account::{LaneTime, measure_programs};
 use super::halt_polling::HaltPolling;
 use super::pauses::{self, Pauses};
 use super::sides::{self, IoSide};
@@ -13,7 +13,7 @@ use crate::experiment::Observer;
 use crate::machine::Machine;
 use crate::reference;
 use crate::scheduler::Scheduler;
-use crate::sys::machine_switches;
+use crate::sys::{KernelSetting, machine_switches};
 use crate::turns::take_turns;
 use sidelane_topology::Topology;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ struct Driver<'a> {
     computing: Batch,
     polling: Option<HaltPolling>,
     pauses: Option<Pauses>,
-    _program_times: ProgramTimes,
+    _measured_programs: KernelSetting,
 }
 
 /// What only grows.
@@ -89,7 +89,7 @@ impl<'a> Driver<'a> {
             io: IoSide::start(plan, sidelane, lanes)?,
             computing,
             polling,
-            _program_times: ProgramTimes::measure()?,
+            _measured_programs: measure_programs()?,
             machine,
         })
     }

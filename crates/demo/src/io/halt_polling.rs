@@ -1,19 +1,16 @@
 //! Halt polling: for so long the kernel's KVM watches a virtual CPU that halted, before it gives the lane
 //! away.
 
-use crate::error::{During, Result};
-use std::fs;
-use std::path::{Path, PathBuf};
+use crate::error::Result;
+use crate::sys::KernelSetting;
+use std::path::Path;
 
 const PARAMETER: &str = "/sys/module/kvm/parameters/halt_poll_ns";
 /// The kernel's default on x86, where it was switched off.
 const USUAL_NS: u64 = 200_000;
 
 /// The setting, as it was when this value goes.
-pub(super) struct HaltPolling {
-    file: PathBuf,
-    before: String,
-}
+pub(super) struct HaltPolling(KernelSetting);
 
 impl HaltPolling {
     pub(super) fn new() -> Result<HaltPolling> {
@@ -21,33 +18,24 @@ impl HaltPolling {
     }
 
     fn at(file: &Path) -> Result<HaltPolling> {
-        let before = fs::read_to_string(file).during(|| file.display().to_string())?;
-        let file = file.to_owned();
-        Ok(HaltPolling { file, before })
+        KernelSetting::at(file).map(HaltPolling)
     }
 
     /// Switches it on, with the time that it had if it had any, or off.
     pub(super) fn set(&self, on: bool) -> Result<()> {
         let usual = USUAL_NS.to_string();
-        let before = self.before.trim();
-        let value = match (on, before) {
+        self.0.set(match (on, self.0.before()) {
             (false, _) => "0",
-            (true, "0") => usual.as_str(),
+            (true, "0") => &usual,
             (true, before) => before,
-        };
-        fs::write(&self.file, value).during(|| self.file.display().to_string())
-    }
-}
-
-impl Drop for HaltPolling {
-    fn drop(&mut self) {
-        let _ = fs::write(&self.file, self.before.trim());
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn it_is_restored() {

@@ -230,8 +230,7 @@ static __always_inline bool pair_uses_held(const struct task_ctx *tctx, const st
 	bool shared = fixed.pair && !fixed.retain_exclusive && lane->held_pid;
 	struct core_ctx *core = shared ? core_ctx(lane->core) : NULL;
 
-	return core && pair_on(core) && tctx->class == CLASS_NORMAL && tctx->side == SIDE_IO &&
-	       pair_lane_side(core, cpu) == SIDE_IO;
+	return core && pair_owns(core, cpu) && tctx->class == CLASS_NORMAL && tctx->side == SIDE_IO;
 }
 
 /*

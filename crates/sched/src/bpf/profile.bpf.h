@@ -18,8 +18,8 @@
  *
  * Source: vSMT-IO (USENIX ATC 2020), 4.3.2, after Eyerman and Eeckhout: cycles an instruction are base, miss
  * and waiting components; alone on its core a task has none of the last. It is measured while the sibling
- * retains. Here as shares of the cycles; miss cycles by the
- * number of misses, for counters of stalls differ from one processor to the next.
+ * retains. Here as shares of the cycles; miss cycles by the number of misses, for counters of stalls differ
+ * from one processor to the next.
  */
 #ifndef SIDELANE_PROFILE_BPF_H
 #define SIDELANE_PROFILE_BPF_H

@@ -6,8 +6,8 @@
  * order of the vector knows nothing of that.
  *
  * Rule (settings.symbiotic): a lane that looks for CPU-bound normal work, while siblings run normal tasks
- * whose profile is known (profile.bpf.h), looks at the first SYMBIOSIS_LOOKS of the vector, of those that it may take,
- * and takes the one beside which both are fastest in sum. Who is further behind in virtual time than a slice
+ * whose profile is known (profile.bpf.h), takes, of the first SYMBIOSIS_LOOKS of the vector that it may
+ * take, the one beside which both are fastest in sum. Who is further behind in virtual time than a slice
  * is not passed over. Of tasks whose profile is not known half of the cycles are taken for base.
  *
  * Model: of a task with base share b and miss share m = 1 - b, beside one with b' and m', each cycle alone

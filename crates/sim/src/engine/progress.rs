@@ -93,9 +93,10 @@ impl Engine {
             let task = &mut self.tasks[id.index()];
             task.collected.mt1_ns += passed_ns as f64 * shared;
             task.work_ns -= mt1_ns * capacity;
-            let misses = self.machine.misses.get(task.spec.kind).copied();
             self.lanes[cpu].work_ns += mt1_ns * capacity;
-            self.lanes[cpu].missed_ns += mt1_ns * capacity * misses.unwrap_or(0.0);
+            if let Some(share) = self.machine.misses.get(task.spec.kind) {
+                self.lanes[cpu].missed_ns += mt1_ns * capacity * share;
+            }
             done_ns += mt1_ns * capacity;
         }
         let totals = &mut self.cores[core];

@@ -216,8 +216,6 @@ fn settings(value: Value, context: &Context, there: &Machine) -> Result<Settings
     let machine = context.machine;
     let mut settings = Settings::default();
     let section = value.section(&SETTINGS)?;
-    let held = (section.get("retain")).map_or(Ok(false), |value| value.boolean())?;
-    settings.thread_perf = thread_perf(machine, held);
     settings.budget = budget(&section, machine)?;
     for (key, value) in section.those(SETTING_KEYS) {
         let time = |min, max| time_ns(value, MS, Limits::from(min, max));
@@ -228,8 +226,9 @@ fn settings(value: Value, context: &Context, there: &Machine) -> Result<Settings
             "starvation_bound_ms" => settings.starvation_bound_ns = time(10.0, 10_000.0)?,
             "overdue_slice_ms" => settings.overdue_slice_ns = time(0.1, 100.0)?,
             "borrow" | "budget_ms" | "objective" => {} // together, above
-            "retain" | "retention" | "pair" | "pairing" => {} // below
-            "symbiotic" | "symbiosis" | "pool_charge" => {} // too
+            // below
+            "retain" | "retention" | "pair" | "pairing" | "symbiotic" | "symbiosis"
+            | "pool_charge" => {}
             "keep_slice" => settings.keep_slice = value.boolean()?,
             "steal_patience_ms" => settings.steal_patience_ns = time(0.0, 1000.0)?,
             "polarization" => {
@@ -246,6 +245,7 @@ fn settings(value: Value, context: &Context, there: &Machine) -> Result<Settings
         }
     }
     (settings.retention, settings.pairing) = io_bound(&section)?;
+    settings.thread_perf = thread_perf(machine, settings.retention.is_some());
     settings.symbiosis = symbiosis(&section)?;
     let charge = section.get("pool_charge").map(pools::charge).transpose()?;
     Ok(with_pools(settings, context, there, charge))

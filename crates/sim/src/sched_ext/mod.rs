@@ -18,7 +18,6 @@ mod pools;
 mod queues;
 mod retention;
 mod settings;
-mod symbiosis;
 mod tables;
 mod visit;
 
@@ -26,7 +25,6 @@ pub use pairing::Pairing;
 pub use pools::{Charge, Pool, PoolState};
 pub use retention::{Retention, TimeoutSearch};
 pub use settings::{Budget, Counted, ObjectiveState, Settings};
-pub use symbiosis::Symbiosis;
 
 use crate::engine::{Engine, Event};
 use crate::record::Step;

@@ -4,7 +4,7 @@ use super::native;
 use super::pairing::Pairing;
 use super::pools::Pool;
 use super::retention::Retention;
-use super::symbiosis::Symbiosis;
+use sidelane_model::Symbiosis;
 
 const MS: u64 = 1_000_000;
 const NR_CLASSES: usize = native::task_class_NR_CLASSES as usize;
@@ -232,7 +232,7 @@ impl Settings {
             batch_lanes: self.lanes_for_batch(widest),
             symbiotic: u32::from(self.symbiosis.is_some()),
             miss_cycles: symbiosis.miss_cycles,
-            symbiosis_waits: symbiosis.waits(),
+            symbiosis_waits: symbiosis.waits(native::SPEED_ONE),
             retain_exclusive: u32::from(retention.exclusive),
             nr_rules: NR_CLASSES as u32,
             has_cgroup_rules: 0,

@@ -94,7 +94,7 @@ impl Watch {
     }
 
     fn check_lane_books(&self, cpu: u32, own: LaneTotals, theirs: LaneTotals) -> Verdict {
-        let all_ns = theirs.class_ns.iter().sum::<u64>() + theirs.idle_ns + theirs.offline_ns;
+        let all_ns = theirs.busy_ns() + theirs.idle_ns + theirs.offline_ns;
         if own == theirs && all_ns == self.now_ns {
             return Ok(());
         }

@@ -5,8 +5,9 @@ use super::draws::Draws;
 use super::plan::{Behaviour, Fault, Plan, PlannedTask, Span};
 use crate::Result;
 use crate::machine::{Costs, Interference, Machine};
-use crate::sched_ext::{Budget, Charge, Pairing, Pool, Retention, Settings, Symbiosis};
+use crate::sched_ext::{Budget, Charge, Pairing, Pool, Retention, Settings};
 use crate::task::{Class, Policy, TaskSpec};
+use sidelane_model::Symbiosis;
 use sidelane_topology::{Builder, CoreSpec, Topology};
 
 const US: u64 = 1_000;

@@ -1,9 +1,8 @@
 //! How much tasks slow each other down on a core, by what their cycles go into.
 
-use crate::bpf::intf;
 use serde::Deserialize;
 
-/// The interference model (`bpf/symbiosis.bpf.h`): by how much a cycle alone grows beside a sibling, for the
+/// The interference model of the scheduler (`symbiosis.bpf.h`): by how much a cycle alone grows beside a sibling, for the
 /// part of a task's cycles that it computes (base) or waits for memory (miss), beside those of the other. The
 /// defaults are assumed: two that only compute halve each other's speed, others less.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -44,23 +43,25 @@ impl Symbiosis {
     }
 
     /// What is wrong with it, if anything is.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let wrong = |problem: String| Err(format!("[scheduler.symbiosis] {problem}"));
+    ///
+    /// # Errors
+    /// A figure outside its range.
+    pub fn check(&self) -> Result<(), String> {
         for (name, value) in self.coefficients() {
             if !(0.0..=10.0).contains(&value) {
-                return wrong(format!("{name} = {value}: expected 0 to 10"));
+                return Err(format!("{name} = {value}: expected 0 to 10"));
             }
         }
         match self.miss_cycles {
             1..=10_000 => Ok(()),
-            cycles => wrong(format!("miss_cycles = {cycles}: expected 1 to 10000")),
+            cycles => Err(format!("miss_cycles = {cycles}: expected 1 to 10000")),
         }
     }
 
-    /// The coefficients as the scheduler reads them.
-    pub(crate) fn waits(&self) -> [u32; 4] {
+    /// The coefficients as the scheduler reads them: in parts of `one`.
+    pub fn waits(&self, one: u32) -> [u32; 4] {
         self.coefficients()
-            .map(|(_, value)| (value * f64::from(intf::SPEED_ONE)) as u32)
+            .map(|(_, value)| (value * f64::from(one)) as u32)
     }
 }
 
@@ -80,6 +81,6 @@ mod tests {
         assert!(refused(|symbiosis| symbiosis.base_miss = f64::NAN));
         assert!(refused(|symbiosis| symbiosis.miss_base = -0.1));
         assert!(refused(|symbiosis| symbiosis.miss_cycles = 0));
-        assert_eq!(Symbiosis::default().waits(), [1024, 204, 204, 614]);
+        assert_eq!(Symbiosis::default().waits(1024), [1024, 204, 204, 614]);
     }
 }
