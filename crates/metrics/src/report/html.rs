@@ -1,5 +1,6 @@
 //! Reports as one HTML file with its figures.
 
+use super::escape::escaped;
 use super::{Comparison, Report, UsageRow, svg};
 use std::fmt::Write;
 
@@ -7,14 +8,6 @@ const STYLE: &str = "body{font-family:sans-serif;max-width:60em;margin:2em auto;
 table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;text-align:right}\
 td:first-child,th:first-child{text-align:left}tr:nth-child(even){background:#f4f6f8}\
 svg{max-width:100%;height:auto}";
-
-/// Text that means nothing to HTML.
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-}
 
 fn page(title: &str, body: &str) -> String {
     let title = escaped(title);
