@@ -86,6 +86,7 @@ pub struct Builder {
     present: CpuList,
     smt: Smt,
     capacity_source: Option<CapacitySource>,
+    notes: Vec<String>,
 }
 
 /// Why cores do not make a machine.
@@ -150,6 +151,12 @@ impl Builder {
         self
     }
 
+    /// What is unknown of the machine because a file of it is wrong, a sentence each.
+    pub fn notes(mut self, notes: Vec<String>) -> Self {
+        self.notes = notes;
+        self
+    }
+
     /// Checks the cores, numbers them and builds the machine.
     pub fn build(self) -> Result<Topology, BuildError> {
         check(&self.cores)?;
@@ -179,6 +186,7 @@ impl Builder {
                 .collect(),
             smt: self.smt,
             capacity_source: self.capacity_source.unwrap_or(CapacitySource::Given),
+            notes: self.notes,
         };
         if machine.capacities_equal() {
             machine.capacity_source = CapacitySource::Equal;

@@ -24,6 +24,7 @@ pub struct Topology {
     pub(crate) online: CpuList,
     pub(crate) smt: Smt,
     pub(crate) capacity_source: CapacitySource,
+    pub(crate) notes: Vec<String>,
 }
 
 /// A package (socket).
@@ -248,6 +249,12 @@ impl Topology {
     /// Where the capacities come from.
     pub fn capacity_source(&self) -> CapacitySource {
         self.capacity_source
+    }
+
+    /// What is unknown because a file of the machine is wrong: each names the file, what it holds and
+    /// what was expected.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Whether all cores have the same capacity.

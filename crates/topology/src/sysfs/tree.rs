@@ -26,7 +26,7 @@ impl Tree {
     }
 
     /// Where `relative` lies.
-    pub(super) fn path(&self, relative: &str) -> PathBuf {
+    fn path(&self, relative: &str) -> PathBuf {
         self.root.join(relative)
     }
 
@@ -65,11 +65,16 @@ impl Tree {
     where
         T: FromStr<Err: Display>,
     {
-        let missing = || ReadError::Missing {
+        self.optional(relative, expected)?
+            .ok_or_else(|| self.missing(relative, expected))
+    }
+
+    /// The error for a file that is not there.
+    pub(super) fn missing(&self, relative: &str, expected: &'static str) -> ReadError {
+        ReadError::Missing {
             path: self.path(relative),
             expected,
-        };
-        self.optional(relative, expected)?.ok_or_else(missing)
+        }
     }
 
     /// The error for a file that can be parsed and yet is wrong.
