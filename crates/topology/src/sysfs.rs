@@ -4,7 +4,7 @@ mod agree;
 mod caches;
 mod cpus;
 mod notes;
-mod tree;
+pub(crate) mod tree;
 
 use crate::builder::{BuildError, Builder, CoreSpec};
 use crate::{CapacitySource, CpuList, Smt, Topology};
