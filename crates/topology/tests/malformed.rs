@@ -320,9 +320,9 @@ fn sharers_that_nothing_tells_apart_are_unknown() {
 #[test]
 fn long_and_unprintable_content_is_shortened() {
     let message = error(good().set(format!("{CPU}/online"), "x\u{7}".repeat(1000)));
-    assert!(message.contains("x\\u{7}x"), "{message}");
+    assert!(message.contains(r"x\x07x"), "{message}");
     assert!(message.contains("…"), "{message}");
-    assert!(message.len() < 4000);
+    assert!(message.len() < 1000);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Files below a root folder: absent, malformed or parsed, with errors that name the file.
 
 use super::ReadError;
+use crate::printable;
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,7 +12,10 @@ use std::str::FromStr;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// How much of a malformed file's content an error shows.
-const SHOWN_CHARS_MAX: usize = 40;
+const CONTENT_CHARS_MAX: usize = 40;
+
+/// How long a reason may be; it quotes files, too.
+const REASON_CHARS_MAX: usize = 200;
 
 /// The folder that stands for `/`.
 pub(crate) struct Tree {
@@ -85,16 +89,11 @@ impl Tree {
         expected: &'static str,
         reason: impl Display,
     ) -> ReadError {
-        let content = content.to_string();
-        let mut shown: String = content.chars().take(SHOWN_CHARS_MAX).collect();
-        if shown.len() < content.len() {
-            shown.push('…');
-        }
         ReadError::Malformed {
             path: self.path(relative),
-            content: shown.escape_debug().to_string(),
+            content: shown(&content.to_string(), CONTENT_CHARS_MAX),
             expected,
-            reason: reason.to_string(),
+            reason: shown(&reason.to_string(), REASON_CHARS_MAX),
         }
     }
 
@@ -146,5 +145,13 @@ impl Tree {
         }
         numbers.sort_unstable();
         Ok(Some(numbers))
+    }
+}
+
+/// The beginning of a text, printable.
+fn shown(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => printable(text.as_bytes()),
+        Some((end, _)) => printable(&text.as_bytes()[..end]) + "…",
     }
 }
