@@ -1,5 +1,6 @@
 //! What can go wrong when the scheduler is configured, loaded or watched.
 
+use crate::doctor::{STOP_COOKIES, boot_a_kernel};
 use std::path::PathBuf;
 
 /// An error of the scheduler's loader; each names the place and the remedy.
@@ -52,9 +53,19 @@ pub enum Error {
     },
     /// The kernel lacks sched_ext.
     #[error(
-        "this kernel has no sched_ext (no /sys/kernel/sched_ext); boot Linux 6.12 or later built with CONFIG_SCHED_CLASS_EXT, and see 'sidelane doctor'"
+        "this kernel has no sched_ext (no /sys/kernel/sched_ext); {}, and see 'sidelane doctor'",
+        boot_a_kernel()
     )]
     NoSchedExt,
+    /// Tasks use core scheduling, which stops some kernels under a sched_ext scheduler.
+    #[error(
+        "core scheduling is in use by {holders}, and beside a sched_ext scheduler the kernel may hang; {}",
+        STOP_COOKIES
+    )]
+    CoreScheduling {
+        /// The tasks that have a cookie.
+        holders: String,
+    },
     /// Loading BPF needs privileges.
     #[error(
         "loading BPF programs needs root (CAP_SYS_ADMIN, or CAP_BPF with CAP_PERFMON); run as root"
@@ -101,6 +112,7 @@ impl Error {
                 | Error::NotPrivileged
                 | Error::TooLarge { .. }
                 | Error::OtherScheduler { .. }
+                | Error::CoreScheduling { .. }
         )
     }
 

@@ -3,6 +3,7 @@
 use super::{Event, Found, Scheduler, prepare_libbpf};
 use crate::carried::Carried;
 use crate::config::Config;
+use crate::doctor;
 use crate::resolve;
 use crate::task_storage::TaskStorage;
 use crate::{Error, ExitReason};
@@ -98,7 +99,10 @@ fn check_machine() -> Result<(), Error> {
             name: name.trim().to_owned(),
         });
     }
-    Ok(())
+    match doctor::cookie_holders() {
+        Some(holders) => Err(Error::CoreScheduling { holders }),
+        None => Ok(()),
+    }
 }
 
 impl Scheduler<'_> {
