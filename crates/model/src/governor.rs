@@ -133,7 +133,7 @@ impl Decision {
 enum Entry {
     /// It was there in the beginning.
     Found,
-    /// It was the best one; the highest load since.
+    /// It was the best one; the highest load since, and, of a higher level, that for which it was taken.
     Taken { highest: f64 },
     /// It was left by mistake, at this load. What is measured after the return, with work piled up, says nothing.
     Returned { load: f64 },
@@ -237,17 +237,18 @@ impl Governor {
     fn take(&mut self, best: usize, peak: Utilization, load: Load) {
         let mistaken = self.left.filter(|_| best > self.level);
         let mistaken = mistaken.filter(|(_, then)| self.is_same_load(*then, load));
-        let taken = Entry::Taken { highest: 0.0 };
+        let taken = |highest| Entry::Taken { highest };
         (self.level, self.entry, self.left) = match mistaken {
-            Some((before, then)) => (
-                before,
-                Entry::Returned {
-                    load: then.expected.get(),
-                },
-                None,
-            ),
-            None if best < self.level => (best, taken, Some((self.level, load.with_peak(peak)))),
-            None => (best, taken, None),
+            Some((before, then)) => {
+                let load = then.expected.get();
+                (before, Entry::Returned { load }, None)
+            }
+            // what it is at the lower level shows there
+            None if best < self.level => {
+                let left = (self.level, load.with_peak(peak));
+                (best, taken(0.0), Some(left))
+            }
+            None => (best, taken(peak.get()), None),
         };
         self.age = 0;
     }
