@@ -1,6 +1,6 @@
 //! CPUs that are set apart: ordinary work does not run there, or the operator gave them to some work.
 //!
-//! Four parties reserve CPUs: the kernel's boot parameters (`isolcpus=`, `nohz_full=`), partitions of
+//! Three parties reserve CPUs: the kernel's boot parameters (`isolcpus=`, `nohz_full=`), partitions of
 //! cgroup v2 (`cpuset.cpus.partition`), and Kubernetes' kubelet with the CPU manager's policy `static`.
 //! [`Reserved::read`] asks all of them. What cannot be read is a note, and the answer is then
 //! incomplete; it is never an error, as most machines reserve nothing.

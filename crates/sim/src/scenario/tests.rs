@@ -308,6 +308,11 @@ fn control_has_the_defaults_of_the_governor() {
         measure: Measure::Lanes(LaneOrder::Independent),
     };
     assert_eq!(control("control = {}"), Some(default.clone()));
+    // as the daemon: each model but the source's says itself how busy lanes come together
+    let measure = |lines: &str| control(lines).unwrap().measure;
+    assert_eq!(measure("control.model = \"last-lane\""), Measure::Model);
+    let independent = "control = { model = \"last-lane\", utilization = \"independent\" }";
+    assert_eq!(measure(independent), default.measure);
     let options = Options::new(Model::Source).with_iterations(10).unwrap();
     let published = Control {
         interval_ns: 1_000_000_000,
