@@ -1,7 +1,7 @@
 //! Reads a [`Topology`] from sysfs below a root folder: `/` for this machine, or a captured tree.
 
 mod cpus;
-mod tree;
+pub(crate) mod tree;
 
 use crate::builder::{BuildError, Builder, CoreSpec};
 use crate::{CapacitySource, CpuList, Smt, Topology};

@@ -177,7 +177,7 @@ pub(super) fn check_siblings(tree: &Tree, cpus: &BTreeMap<u32, CpuFacts>) -> Res
 fn node_of(tree: &Tree, cpu: u32, nodes: Option<&BTreeMap<u32, u32>>) -> Result<u32, ReadError> {
     let Some(nodes) = nodes else { return Ok(0) };
     nodes.get(&cpu).copied().ok_or_else(|| ReadError::Missing {
-        path: tree.path(&format!("{NODES}/node*/cpulist")),
+        path: tree.path(format!("{NODES}/node*/cpulist")),
         expected: "every online CPU in the list of a NUMA node",
     })
 }

@@ -14,24 +14,24 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const SHOWN_CHARS_MAX: usize = 40;
 
 /// The folder that stands for `/`.
-pub(super) struct Tree {
+pub(crate) struct Tree {
     root: PathBuf,
 }
 
 impl Tree {
-    pub(super) fn new(root: &Path) -> Self {
+    pub(crate) fn new(root: &Path) -> Self {
         Tree {
             root: root.to_owned(),
         }
     }
 
     /// Where `relative` lies.
-    pub(super) fn path(&self, relative: &str) -> PathBuf {
+    pub(crate) fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.root.join(relative)
     }
 
     /// The content of a file, without surrounding white space; `None` if there is no such file.
-    fn text(&self, relative: &str) -> Result<Option<String>, ReadError> {
+    pub(crate) fn text(&self, relative: impl AsRef<Path>) -> Result<Option<String>, ReadError> {
         let path = self.path(relative);
         let mut bytes = Vec::new();
         let read = File::open(&path).and_then(|f| f.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
@@ -91,6 +91,29 @@ impl Tree {
             expected,
             reason: reason.to_string(),
         }
+    }
+
+    /// The folders in a folder, as paths from the root, sorted; none if there is no such folder.
+    pub(crate) fn folders(&self, folder: &Path) -> Result<Vec<PathBuf>, ReadError> {
+        let path = self.path(folder);
+        let error = |source| ReadError::Io {
+            path: path.clone(),
+            source,
+        };
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(error(source)),
+        };
+        let mut folders = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(error)?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(folder.join(entry.file_name()));
+            }
+        }
+        folders.sort_unstable();
+        Ok(folders)
     }
 
     /// The numbers `n` of the entries `PREFIXn` of a folder, ascending; `None` if there is no such
