@@ -16,6 +16,7 @@ pub fn text(advice: &[Advice]) -> String {
     let paragraphs = advice.iter().map(|advice| {
         let [finding, remedy] = advice.finding.sentences();
         let confidence = match advice.confidence {
+            Confidence::None => "none",
             Confidence::Low => "low",
             Confidence::Medium => "medium",
             Confidence::High => "high",
@@ -98,6 +99,14 @@ impl Finding {
             Finding::SmtHarmful { loss } => [
                 format!("SMT is not worth having: all lanes do {} less than one of each core.", percent(*loss)),
                 "Switch to SMT level 1 ('sidelane control' does it by load).".into(),
+            ],
+            Finding::SmtUseless { within } => [
+                format!(
+                    "SMT gains nothing: all lanes do what one of each core does, within {}.",
+                    percent(*within)
+                ),
+                "Switch to SMT level 1 ('sidelane control' does it by load): each thread then has a whole core's speed."
+                    .into(),
             ],
             Finding::Headroom {
                 share,

@@ -284,7 +284,25 @@ fn tasks_without_end_are_bounded() {
 #[test]
 fn nothing_is_an_error() {
     let said = report("a", &file(&[]), &Options::default()).unwrap_err();
-    assert!(said.to_string().contains("no interval"), "{said}");
+    let stopped =
+        "it holds no complete interval: its recorder was stopped before the first one was over";
+    assert_eq!(said.to_string(), stopped);
+    // it was killed, so that not even an end is there; or in the midst of the first interval
+    let one = two_seconds();
+    let marker = b"\xf5SLF";
+    let starts: Vec<usize> = (0..one.len())
+        .filter(|&at| one[at..].starts_with(marker))
+        .collect();
+    let killed = report("a", &one[..starts[1]], &Options::default()).unwrap_err();
+    assert_eq!(killed.to_string(), stopped);
+    let within = report("a", &one[..starts[1] + 20], &Options::default()).unwrap_err();
+    assert!(
+        within
+            .to_string()
+            .starts_with("it holds no complete interval: the file ends within")
+    );
+    let advised = crate::recording::intervals(&one[..starts[1]]).unwrap_err();
+    assert_eq!(advised.to_string(), stopped);
     assert!(report("a", b"text", &Options::default()).is_err());
 }
 

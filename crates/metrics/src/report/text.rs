@@ -60,19 +60,7 @@ impl Report {
 
     /// What limits the figures: sentences.
     pub fn limits(&self) -> Vec<String> {
-        let speeds: Vec<String> = (self.rates.thread_perf.iter())
-            .map(|speed| format!("{speed:.3}"))
-            .collect();
-        let source = match self.rates.source {
-            RateSource::Counters => "measured by instructions meanwhile",
-            RateSource::Calibrated => "of a calibration",
-            RateSource::Given => "as given",
-            RateSource::Assumed => {
-                "assumed: capacity, productivity, MT utilisation and MT1 times are estimates; \
-                 'sidelane calibrate' measures it"
-            }
-        };
-        let mut limits = vec![format!("threadPerf {} is {source}", speeds.join(", "))];
+        let mut limits = vec![self.rates.sentence()];
         if self.rates.source == RateSource::Counters {
             limits.extend(self.hardly_seen());
         }

@@ -46,6 +46,24 @@ pub struct Rates {
     pub thread_perf: Vec<f64>,
 }
 
+impl Rates {
+    /// Them, and where they come from, in words.
+    pub fn sentence(&self) -> String {
+        let speeds = self.thread_perf.iter().map(|speed| format!("{speed:.3}"));
+        let source = match self.source {
+            RateSource::Counters => "measured by instructions meanwhile",
+            RateSource::Calibrated => "of a calibration",
+            RateSource::Given => "as given",
+            RateSource::Assumed => {
+                "assumed: capacity, productivity, MT utilisation and MT1 times are estimates; \
+                 'sidelane calibrate' measures it"
+            }
+        };
+        let speeds: Vec<String> = speeds.collect();
+        format!("threadPerf {} is {source}", speeds.join(", "))
+    }
+}
+
 /// Where rates come from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
