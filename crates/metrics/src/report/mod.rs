@@ -13,7 +13,7 @@ use crate::histogram::LogHistogram;
 use crate::latency::Quantile;
 use crate::recording::{self, Frame, Header};
 use crate::smt::SmtMetrics;
-use crate::snapshot::{Class, CoreTotals, Interval, Rates, Usage};
+use crate::snapshot::{Class, CoreTotals, Interval, Rates, Usage, by_path};
 use serde::Serialize;
 
 /// What is wanted.
@@ -291,7 +291,7 @@ impl Sum {
             cgroups: top(
                 options.top,
                 elapsed_s,
-                total.cgroups.iter().map(named_cgroup),
+                by_path(total.cgroups).iter().map(named_cgroup),
             ),
             transactions: transactions(&self.critical, elapsed_s, &metrics, options),
             metrics,

@@ -2,6 +2,7 @@
 
 use super::{Monitored, Retention, Side, Task, VirtualMachine};
 use sidelane_metrics::snapshot::{Class, RateSource};
+use sidelane_topology::printable;
 use std::fmt::Write;
 
 impl Monitored {
@@ -29,7 +30,7 @@ impl Monitored {
         };
         let _ = writeln!(text, "\nOver {:.1} s. {LEGEND}{assumed}", self.seconds);
         for note in &self.notes {
-            let _ = writeln!(text, "{note}");
+            let _ = writeln!(text, "{}", printable(note.as_bytes()));
         }
         text
     }
@@ -54,7 +55,7 @@ impl VirtualMachine {
             (self.retention_rate).map_or("-".into(), |rate| format!("{rate:.2}")),
             self.lanes,
             self.progress,
-            self.name
+            printable(self.name.as_bytes())
         )
     }
 }
@@ -72,7 +73,7 @@ impl Task {
             class(self.class),
             self.lanes,
             self.progress,
-            self.name
+            printable(self.name.as_bytes())
         )
     }
 }
