@@ -92,6 +92,25 @@ fn three_threads_at_full_lanes_beside_idle_cores_are_a_serial_stage() {
 }
 
 #[test]
+fn no_name_reaches_the_terminal_as_it_is() {
+    let all = advice(|s| {
+        let mut second = second(s, 2, 0.3, 0.1, &[(1, 0.99)]);
+        second.tasks[0].comm = "\x1b[31m\n\u{202e}".to_owned();
+        second.limits = vec![Limit {
+            cgroup: "/\x1b[32m\n\u{202e}".to_owned(),
+            charge: Charge::Raw,
+            capacity: 0.9,
+            throttled_ns: None,
+        }];
+        second.cgroups[0].path = Some(second.limits[0].cgroup.clone());
+        second
+    });
+    let said = text(&all);
+    assert!(said.contains(r"\x1b[31m\x0a\u{202e} (1)"), "{said}");
+    assert!(said.contains(r"/\x1b[32m\x0a\u{202e} uses"), "{said}");
+}
+
+#[test]
 fn one_is_a_master() {
     let all = advice(|s| second(s, 8, 0.3, 0.1, &[(1, 0.99), (2, 0.5)]));
     let found = serial(&all).unwrap();

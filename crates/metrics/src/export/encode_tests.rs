@@ -1,5 +1,4 @@
 #![allow(clippy::unwrap_used)]
-use super::super::SERIES_MAX;
 use super::*;
 use crate::snapshot::CgroupTotals;
 use crate::snapshot::{LaneTotals, Rates, delta};
@@ -112,7 +111,30 @@ fn the_dashboard_asks_for_what_is_exported() {
 
 #[test]
 fn no_name_ends_its_label() {
-    assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+    let nasty = "/\x1b[31m\x07\n\t\"\\\u{202e}\u{fffd}";
+    let mut now = reading(10, 2);
+    now.cgroups[1].path = Some(nasty.to_owned());
+    for text in [told(&now, None), plain(&told(&now, None))] {
+        let mut lines = text.lines();
+        let line = lines.find(|line| line.contains("31m")).unwrap();
+        let (_, rest) = line.split_once("{cgroup=\"").unwrap();
+        let (value, number) = rest.rsplit_once("\"} ").unwrap();
+        assert_eq!(number, "5.0");
+        // as a reader of the format undoes it
+        let mut read = String::new();
+        let mut characters = value.chars();
+        while let Some(character) = characters.next() {
+            read.push(match character {
+                '\\' => match characters.next().unwrap() {
+                    'n' => '\n',
+                    other => other,
+                },
+                other => other,
+            });
+        }
+        assert_eq!(read, nasty);
+        assert!(!value.replace("\\\\", "").replace("\\\"", "").contains('"'));
+    }
 }
 
 #[test]

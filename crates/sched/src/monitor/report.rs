@@ -104,6 +104,18 @@ mod tests {
     use super::super::tests::seen;
 
     #[test]
+    fn no_name_reaches_the_terminal_as_it_is() {
+        let mut seen = seen(true);
+        let nasty = "\x1b[31m\n\u{202e}";
+        seen.tasks[0].name = nasty.to_owned();
+        seen.virtual_machines[0].name = nasty.to_owned();
+        seen.notes = vec![nasty.to_owned()];
+        let text = seen.text(9);
+        assert_eq!(text.matches(r"\x1b[31m\x0a\u{202e}").count(), 3, "{text}");
+        assert!(!text.contains(['\x1b', '\u{202e}']));
+    }
+
+    #[test]
     fn tables_fit_and_leave_out_what_is_beyond_the_rows() {
         let text = seen(true).text(3);
         assert!(text.lines().all(|line| line.chars().count() <= 100));
