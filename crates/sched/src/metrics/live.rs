@@ -37,7 +37,7 @@ pub fn export(
             answered.map_err(|e| Error::Metrics(e.to_string()))?;
             storage.let_go();
             if readings.collector.crowded() {
-                readings.take()?;
+                let _ = readings.take(); // the next scrape says why, or succeeds
             }
             if let Some(reason) = readings.collector.outdated() {
                 tell(&format!("the collector is started anew: {reason}"));
