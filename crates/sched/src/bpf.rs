@@ -63,7 +63,9 @@ unsafe impl Plain for metrics_intf::metrics_lane {}
 unsafe impl Plain for metrics_intf::density_record {}
 unsafe impl Plain for metrics_intf::metrics_reading {}
 unsafe impl Plain for metrics_intf::metrics_ended {}
+unsafe impl Plain for metrics_intf::metrics_ended_key {}
 unsafe impl Plain for metrics_intf::metrics_cgroup {}
+unsafe impl Plain for metrics_intf::metrics_removed {}
 
 /// A structure of zeros.
 pub fn zeroed<T: Plain>() -> T {

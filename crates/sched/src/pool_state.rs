@@ -169,7 +169,7 @@ impl PoolRates {
         };
         format!(
             "  pool {}: {used:.2} {limit} used ({other}), throttled {:.0} % of the time\n",
-            self.cgroup,
+            sidelane_topology::printable(self.cgroup.as_bytes()),
             self.throttled * 100.0
         )
     }

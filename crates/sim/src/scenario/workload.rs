@@ -6,6 +6,7 @@ use super::machine::cpu_list;
 use super::pools::{self, Described};
 use super::reader::{Section, Shape, Value, alternatives};
 use crate::{Class, Machine, Policy, TaskSpec, Workload};
+use sidelane_topology::printable;
 
 const IN_OPEN: &str = "open = { … }";
 const IN_CLOSED: &str = "closed = { … }";
@@ -121,7 +122,8 @@ impl Context<'_> {
 pub(super) fn name(value: Value) -> Result<String> {
     let what = "a name of 1 to 40 characters without control characters";
     let name = value.string(what)?;
-    match (1..=40).contains(&name.chars().count()) && !name.contains(char::is_control) {
+    let shown = name.replace('\\', ""); // which is shown twice, and harmless
+    match (1..=40).contains(&name.chars().count()) && printable(shown.as_bytes()) == shown {
         true => Ok(name.to_owned()),
         false => Err(value.expected(what)),
     }
