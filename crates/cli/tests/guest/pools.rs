@@ -2,7 +2,7 @@
 
 use super::support::*;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SMT: &str = "/sys/devices/system/cpu/smt/control";
 
@@ -171,10 +171,14 @@ fn more_quotas_than_there_is_room_for_hold_after_it_is_attached_again() {
     let last = "many/299";
     fs::write(cgroup(last).join("cpu.max"), "30000 100000").unwrap();
     let loads = [(); 2].map(|()| Load::spin_in(last));
-    std::thread::sleep(Duration::from_secs(2));
-    let lanes = busy_lanes("2")[1];
+    std::thread::sleep(Duration::from_secs(3));
+    // not all normal work: to read so many files takes the loader a while here
+    let (began, before) = (Instant::now(), usage_ns(last));
+    std::thread::sleep(Duration::from_secs(4));
+    let used_ns = usage_ns(last) - before;
+    let lanes = used_ns as f64 / began.elapsed().as_nanos() as f64;
     println!("of 0.3 lanes {lanes:.2}, by the last of 300 limits");
-    assert!((0.2..0.45).contains(&lanes), "{lanes}");
+    assert!((0.2..0.42).contains(&lanes), "{lanes}");
     drop(loads);
     for number in 0..300 {
         fs::remove_dir(cgroup(&format!("many/{number:03}"))).unwrap();
