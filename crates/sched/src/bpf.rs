@@ -55,6 +55,7 @@ unsafe impl Plain for intf::cgroup_known {}
 unsafe impl Plain for intf::cgroup_demand {}
 unsafe impl Plain for intf::pool_limit {}
 unsafe impl Plain for intf::pool {}
+unsafe impl Plain for intf::pool_path {}
 unsafe impl Plain for intf::lane_signal {}
 unsafe impl Plain for u64 {}
 unsafe impl Plain for types::task_ctx {}

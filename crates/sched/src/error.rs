@@ -7,8 +7,10 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A class rule that cannot be understood.
-    #[error("rule '{rule}': {problem}")]
+    #[error("{}rule '{rule}': {problem}", prefix(origin.as_deref()))]
     Rule {
+        /// Where it stands, `FILE:LINE:COLUMN` or a flag; none: not known here.
+        origin: Option<String>,
         /// The rule as it was written.
         rule: String,
         /// What is wrong, and what would be right.
@@ -22,14 +24,9 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// A configuration file with a mistake; the message names line and column.
-    #[error("{}: {message}", path.display())]
-    ConfigInvalid {
-        /// The file.
-        path: PathBuf,
-        /// Line, column and mistake.
-        message: String,
-    },
+    /// A configuration with a mistake: `FILE:LINE:COLUMN: mistake`.
+    #[error("{0}")]
+    ConfigInvalid(String),
     /// This machine is larger than the scheduler's tables.
     #[error(
         "this machine has {found} {what}, the scheduler handles at most {limit}; raise the limit in bpf/intf.h and rebuild"
@@ -103,6 +100,10 @@ pub enum Error {
     Running(String),
 }
 
+fn prefix(origin: Option<&str>) -> String {
+    origin.map_or(String::new(), |origin| format!("{origin}: "))
+}
+
 impl Error {
     /// Is the machine (kernel, privilege) at fault rather than the input?
     pub fn is_machine(&self) -> bool {
@@ -122,7 +123,7 @@ impl Error {
             self,
             Error::Rule { .. }
                 | Error::ConfigUnreadable { .. }
-                | Error::ConfigInvalid { .. }
+                | Error::ConfigInvalid(_)
                 | Error::Tune(_)
         )
     }

@@ -18,11 +18,8 @@ typedef unsigned long long u64;
 enum limits {
 	MAX_CORES = 4096,
 	CORE_SET_WORDS = MAX_CORES / 64,
-	MAX_RULES = 64, /* one bit each in cgroup_masks */
-	NR_BUDGETS = MAX_RULES + 1, /* that of the settings, then one a rule */
-	MAX_POOLS = 256,
-	POOL_DEPTH_MAX = 8, /* pools within pools */
-	POOL_NAME_LEN = 128,
+	POOL_DEPTH_MAX = 32, /* pools within pools */
+	POOL_PATH_LEN = 4096, /* the kernel's PATH_MAX */
 	MAX_LANES_PER_CORE = 64,
 	COMM_LEN = 16,
 	EXE_NAME_LEN = 64,
@@ -263,7 +260,7 @@ struct objective {
 
 /* One classification rule: the first that matches decides the class. */
 enum rule_kind {
-	RULE_CGROUP = 0, /* bit in cgroup_masks, kept by the loader */
+	RULE_CGROUP = 0, /* kept by the loader in cgroups_known */
 	RULE_EXE = 1, /* inode and file name of the executable */
 	RULE_COMM = 2, /* thread name, or a prefix of it */
 	RULE_USER = 3, /* effective user id */
@@ -364,7 +361,11 @@ struct pool_limit {
 	u64 period_ns;
 	u32 charge; /* enum pool_charge */
 	u32 parent; /* the pool that it is part of, + 1; 0: none */
-	char cgroup[POOL_NAME_LEN]; /* its path, with a 0 at the end; for those who read it */
+};
+
+/* Path of a pool's cgroup, with a 0 at the end; for those who read it. */
+struct pool_path {
+	char text[POOL_PATH_LEN];
 };
 
 /* What a pool used: kept by the scheduler. Totals are since attach. */
@@ -382,11 +383,12 @@ struct pool {
 
 /* What the loader knows of a cgroup. */
 struct cgroup_known {
-	u64 rules; /* bit n: rule n matches it or an ancestor */
 	u64 group; /* it, or the nearest ancestor, that has a weight; 0: none (weight.bpf.h) */
 	u64 parent; /* if it has one: the nearest ancestor that has one; 0: none */
 	u32 pool; /* innermost pool that it is in, + 1; 0: none */
 	u32 weight; /* cpu.weight; 0: it has none */
+	u32 rule; /* first cgroup rule that matches it or an ancestor, + 1; 0: none */
+	u32 pad;
 };
 
 /* What wants to run in a cgroup that has a weight. */

@@ -133,7 +133,7 @@ struct {
 /* By budget: that of the settings, then those of the rules. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, NR_BUDGETS);
+	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct objective);
 } sidelane_slo SEC(".maps");
@@ -155,17 +155,25 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_POOLS);
+	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct pool_limit);
 } sidelane_limits SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_POOLS);
+	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct pool);
 } sidelane_pools SEC(".maps");
+
+/* By pool; the scheduler itself has no use for it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct pool_path);
+} sidelane_paths SEC(".maps");
 
 CONSTANT u32 nr_cores = 1;
 CONSTANT u32 nr_lanes = 1; /* highest CPU number + 1 */
