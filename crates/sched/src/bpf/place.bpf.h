@@ -311,7 +311,7 @@ static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ct
 	if (yields && waker_is_brief())
 		return;
 	/* an idle sibling is woken, and may come sooner; without one the waker has to leave */
-	stays = yields && lanes_in_state(lane->core, LANE_IDLE);
+	stays = lane->overdue || (yields && lanes_in_state(lane->core, LANE_IDLE));
 	if (state == LANE_IDLE || pair_uses_held(tctx, lane, cpu))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	else if (pair_makes_room(tctx, lane) && !stays) {
@@ -337,7 +337,7 @@ static __always_inline bool lane_take_over(struct lane_ctx *lane, s32 cpu, u32 c
 
 	if (class == CLASS_BATCH)
 		return false; /* whether batch may run is decided when a lane is free */
-	if (!idle && !(own && state < LANE_IDLE && state > class))
+	if (!idle && !(own && state < LANE_IDLE && state > class && !lane->overdue))
 		return false;
 	return __sync_val_compare_and_swap(&lane->state, state, LANE_OTHER) == state;
 }
