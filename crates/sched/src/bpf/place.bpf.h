@@ -311,13 +311,13 @@ static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ct
 	if (yields && waker_is_brief())
 		return;
 	/* an idle sibling is woken, and may come sooner; without one the waker has to leave */
-	stays = lane->overdue || (yields && lanes_in_state(lane->core, LANE_IDLE));
+	stays = yields && lanes_in_state(lane->core, LANE_IDLE);
 	if (state == LANE_IDLE || pair_uses_held(tctx, lane, cpu))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	else if (pair_makes_room(tctx, lane) && !stays) {
 		count(hand_backs);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	} else if (state < LANE_IDLE && state > tctx->class && !stays)
+	} else if (state < LANE_IDLE && state > tctx->class && !stays && !lane->overdue)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
 	else if (tctx->class != CLASS_BATCH || borrow_allowed(lane->core))
 		core_kick_idle(lane->core, tctx->class,
