@@ -36,11 +36,11 @@ pub struct SchedulerConfig {
     /// Slice of batch work, 0.1 to 1000 ms. Default 50 ms: batch leaves at once for any other work, so a
     /// longer one costs nobody latency and saves switches among batch.
     pub batch_slice_ms: f64,
-    /// Normal work waits at most about this long behind critical work, 1 to 10000 ms.
+    /// Normal work that has waited this long behind critical work is due: the next on its lane, 1 to 10000 ms.
     pub normal_bound_ms: f64,
-    /// Batch work waits at most about this long, 10 to 10000 ms.
+    /// The same for batch work, 10 to 10000 ms.
     pub starvation_bound_ms: f64,
-    /// What a task gets when the bound is used, 0.1 to 100 ms.
+    /// What a task gets when it is due, and a kernel thread of one lane when it wakes, 0.1 to 100 ms.
     pub overdue_slice_ms: f64,
     /// Critical jobs move to better cores that fall free.
     pub promote: bool,

@@ -58,6 +58,14 @@ enum distance {
 	NR_DISTANCES = 4,
 };
 
+/* Why a task runs before all else, for a slice of its own (overdue.bpf.h). */
+enum overdue {
+	OVERDUE_NOT = 0, /* it does not */
+	OVERDUE_BOUND = 1, /* by the starvation bound */
+	OVERDUE_KTHREAD = 2, /* a kernel thread of that lane, which woke */
+	NR_OVERDUE = 3,
+};
+
 /* One lane. The loader fills the first block, the scheduler keeps the rest. */
 struct lane_ctx {
 	u32 core; /* index into cores */
@@ -65,7 +73,7 @@ struct lane_ctx {
 	u16 index; /* in its core */
 
 	u32 state; /* enum lane_state */
-	u32 overdue; /* 1 while a task runs by the starvation bound */
+	u32 overdue; /* enum overdue of the task that runs */
 	u32 rechecked; /* 1 after the one extra dispatch of this idle period */
 	u32 was_critical; /* 1 if the last task that ran was critical */
 	u64 since_ns; /* when the state began */
@@ -80,6 +88,11 @@ struct lane_ctx {
 	u32 fills; /* 1: what runs there makes room for I/O-bound work (pair.bpf.h) */
 	u32 came; /* pair.came of its core when it made room by itself last */
 	u32 profile; /* miss share of the task that runs, + 1; 0: not known (profile.bpf.h) */
+	u32 kthread; /* 1: a kernel thread of this lane was sent there and does not run yet */
+	u64 slice_ends_ns; /* when the slice of the task that runs ends */
+	u64 overdue_paid_ns[NR_OVERDUE]; /* until then such work has had its share */
+	u64 timely_ns[NR_CLASSES]; /* until then nothing that waits in that vector for it is due */
+	u64 forgotten_ns; /* until then nothing is, by far, of the class that it serves by itself */
 } __attribute__((aligned(64)));
 
 /* What the next period of Algorithm 1 does (retain.bpf.h). */
@@ -156,9 +169,6 @@ struct core_ctx {
 	u64 normal_ns; /* when normal work was last sent here while all of it idled; 0: it runs */
 	u32 expected; /* critical tasks that were sent here and do not run yet */
 	u32 sent[NR_CLASSES]; /* tasks that were sent to that vector and do not run yet */
-	u64 timely_ns[NR_CLASSES]; /* until then nobody in that vector waits too long */
-	u64 overdue_next_ns; /* the starvation bound may be used again from here */
-	u64 forgotten_next_ns; /* the end of the normal vector is looked at again from here */
 	u32 strictest; /* of this busy period: index of its critical tasks' strictest budget */
 	u32 period; /* 1 once that is known */
 	u64 overlap_ns; /* since when the budget's clock runs in this busy period; 0: not yet */

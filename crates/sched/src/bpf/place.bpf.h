@@ -317,7 +317,7 @@ static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ct
 	else if (pair_makes_room(tctx, lane) && !stays) {
 		count(hand_backs);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	} else if (state < LANE_IDLE && state > tctx->class && !stays)
+	} else if (state < LANE_IDLE && state > tctx->class && !stays && !lane->overdue)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
 	else if (tctx->class != CLASS_BATCH || borrow_allowed(lane->core))
 		core_kick_idle(lane->core, tctx->class,
@@ -337,7 +337,7 @@ static __always_inline bool lane_take_over(struct lane_ctx *lane, s32 cpu, u32 c
 
 	if (class == CLASS_BATCH)
 		return false; /* whether batch may run is decided when a lane is free */
-	if (!idle && !(own && state < LANE_IDLE && state > class))
+	if (!idle && !(own && state < LANE_IDLE && state > class && !lane->overdue))
 		return false;
 	return __sync_val_compare_and_swap(&lane->state, state, LANE_OTHER) == state;
 }

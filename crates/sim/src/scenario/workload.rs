@@ -21,6 +21,7 @@ pub(super) const WORKLOAD: Shape = Shape {
         "policy",
         "nice",
         "cpus",
+        "kernel_thread",
         "kind_of",
         "pool",
         "open",
@@ -79,9 +80,11 @@ pub(super) fn workload(section: &Section, context: &Context) -> Result<Workload>
     let cpus = cpus
         .map(|value| usable(value, context.machine))
         .transpose()?;
+    let class = self::class(class)?;
     let task = TaskSpec {
         name: self::name(name)?,
-        class: self::class(class)?,
+        class,
+        kernel_thread: kernel_thread(section, class)?,
         policy,
         nice: section
             .get("nice")
@@ -136,6 +139,21 @@ pub(super) fn usable(value: Value, machine: &Machine) -> Result<Vec<u32>> {
         true => Ok(cpus),
         false => Err(value.error("cpus: none of them is online; name one that is")),
     }
+}
+
+/// Whether its tasks are threads of the kernel.
+fn kernel_thread(section: &Section, class: Class) -> Result<bool> {
+    let Some(value) = section.get("kernel_thread") else {
+        return Ok(false);
+    };
+    let it_is = value.boolean()?;
+    if it_is && class != Class::Normal {
+        return Err(value.error("kernel_thread: the kernel's threads are of class \"normal\""));
+    }
+    if it_is && section.get("pool").is_some() {
+        return Err(value.error("kernel_thread: the kernel's threads are in no pool"));
+    }
+    Ok(it_is)
 }
 
 /// The row of the interference table.
