@@ -225,3 +225,39 @@ fn critical_work_gets_a_lock_that_batch_holds() {
     drop(contenders);
     assert!(scheduler.stop().success(), "ejected");
 }
+
+/// Tasks in the partition and outside go on, whether it was there first or the scheduler.
+#[test]
+#[ignore = "runs in the test bed"]
+fn an_isolated_partition_comes_and_goes_under_the_scheduler() {
+    let apart = cgroup("apart");
+    let first = first_core();
+    let others: Vec<_> = (0..nr_cpus()).filter(|cpu| !first.contains(cpu)).collect();
+    let list: Vec<_> = others.iter().map(usize::to_string).collect();
+    fs::write(apart.join("cpuset.cpus"), list.join(",")).unwrap();
+    let make_it = |kind: &str| {
+        let file = apart.join("cpuset.cpus.partition");
+        fs::write(&file, kind).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap().trim(), kind);
+    };
+    make_it("isolated");
+    let scheduler = Scheduler::attach(&RULES);
+    let bound = |&cpu: &usize| Traits {
+        cgroup: Some("apart"),
+        cpus: vec![cpu],
+        ..Traits::default()
+    };
+    let inside: Vec<_> = others.iter().map(|cpu| Load::spin(&bound(cpu))).collect();
+    let outside = ["critical", "normal", "batch"].map(Load::spin_in);
+    for kind in ["member", "isolated"] {
+        eventually_all_run(&inside, 8_000_000);
+        eventually_all_run(&outside, 8_000_000);
+        make_it(kind);
+    }
+    eventually_all_run(&inside, 8_000_000);
+    eventually_all_run(&outside, 8_000_000);
+    assert!(outside.iter().all(|load| first.contains(&load.cpu())));
+    drop(inside);
+    make_it("member");
+    assert!(scheduler.stop().success(), "ejected");
+}
