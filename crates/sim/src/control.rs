@@ -70,7 +70,7 @@ impl Control {
                 .zip(&lanes)
                 .filter(|(_, l)| !l.is_empty())
         };
-        let width = |(core, lanes): (&crate::Core, &Vec<u32>)| (core.capacity, lanes.len());
+        let width = |(core, lanes): (&crate::Core, &Vec<u32>)| (core.tier_capacity, lanes.len());
         let Some(first) = there().map(width).next() else {
             return wrong("no lane is online");
         };

@@ -65,7 +65,12 @@ fn give_cookie(pid: u32) -> std::io::Result<()> {
 #[ignore = "runs in the test bed"]
 fn core_scheduling_keeps_it_from_starting() {
     let load = Load::spin_in("batch");
-    give_cookie(load.pid()).unwrap();
+    if let Err(error) = give_cookie(load.pid()) {
+        // kernels for virtual machines are often built without it
+        assert!([Some(libc::EINVAL), Some(libc::ENODEV)].contains(&error.raw_os_error()));
+        println!("no core scheduling in this kernel: {error}");
+        return;
+    }
     let output = sidelane(&["run"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");

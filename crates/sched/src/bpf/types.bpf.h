@@ -348,6 +348,15 @@ static __always_inline u32 states_busy(const struct core_ctx *core, u64 states)
 	return core->nr_lanes - STATE_COUNT(states, LANE_IDLE) - STATE_COUNT(states, LANE_HELD);
 }
 
+/* How many lanes of @core_id run critical or normal work, or are about to run something. */
+static __always_inline u32 lanes_foreground(u32 core_id)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u64 states = core_states(core_id);
+
+	return core ? states_busy(core, states) - STATE_COUNT(states, LANE_BATCH) : 0;
+}
+
 /* How many lanes of @core_id are busy. */
 static __always_inline u32 lanes_busy(u32 core_id)
 {

@@ -56,7 +56,7 @@ impl Tables {
             tables.cores.push(native::core_ctx {
                 first_lane: tables.core_lanes.len() as u32,
                 nr_lanes: online.len() as u32,
-                capacity: core.capacity,
+                capacity: core.tier_capacity,
                 cache: core.cache,
                 node: core.node,
                 ..native::core_ctx::default()
