@@ -215,7 +215,7 @@ fn a_malformed_configuration_changes_nothing() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(
-        said.contains("line 3") && said.contains("unit:nginx.service"),
+        said.contains("/run/bad.toml:3:9: ") && said.contains("unit:nginx.service"),
         "{said}"
     );
     assert_eq!(state(), "disabled");
