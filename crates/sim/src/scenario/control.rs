@@ -15,6 +15,7 @@ const KEYS: &[&str] = &[
     "hysteresis",
     "min_gain",
     "dwell",
+    "memory",
     "utilization",
 ];
 
@@ -47,6 +48,7 @@ pub(super) fn control(value: Value, machine: &Machine) -> Result<Control> {
             "min_gain" => governor.min_gain = value.number(Limits::from(0.0, 0.99))?,
             "hysteresis" => governor.hysteresis = value.number(Limits::from(0.0, 0.99))?,
             "dwell" => governor.dwell = value.integer(0..=MANY)?,
+            "memory" => governor.memory = value.boolean()?,
             "utilization" => given = Some(measure(value)?),
             _ => {}
         }

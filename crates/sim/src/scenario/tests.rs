@@ -323,7 +323,7 @@ fn control_has_the_defaults_of_the_governor() {
         },
         measure: Measure::Counted,
     };
-    let lines = "control = { interval_s = 1, iterations = 10, hysteresis = 0, min_gain = 0, dwell = 0, \
+    let lines = "control = { interval_s = 1, iterations = 10, hysteresis = 0, min_gain = 0, dwell = 0, memory = false, \
                  window = 12, utilization = \"counted\" }";
     assert_eq!(control(lines), Some(published));
 }
