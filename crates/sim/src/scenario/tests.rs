@@ -318,7 +318,6 @@ fn control_has_the_defaults_of_the_governor() {
         interval_ns: 1_000_000_000,
         governor: GovernorConfig {
             options,
-            memory: true, // as the daemon's; a scenario has no word for it
             ..GovernorConfig::published()
         },
         measure: Measure::Counted,
