@@ -122,8 +122,8 @@ pub(crate) fn quota(mount: &Path, path: &str) -> Option<Quota> {
 }
 
 /// The limits that the `cpu.max` of these cgroups below `mount` set, ascending by path.
-pub(crate) fn quotas(mount: &Path, cgroups: &HashMap<u64, String>) -> Vec<Quota> {
-    let mut paths: Vec<&String> = cgroups.values().collect();
+pub(crate) fn quotas<'a>(mount: &Path, paths: impl Iterator<Item = &'a String>) -> Vec<Quota> {
+    let mut paths: Vec<&String> = paths.collect();
     paths.sort();
     let quotas = paths.into_iter().filter_map(|path| quota(mount, path));
     quotas.collect()

@@ -94,8 +94,8 @@ pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
         }
     });
     let quotas = || {
-        let limited = |path: &&String| cgroups::quota(mount.as_deref()?, path).map(|_| ());
-        groups.iter().filter(|path| limited(path).is_some()).count()
+        let mount = mount.as_deref();
+        mount.map_or(0, |mount| cgroups::quotas(mount, groups.iter()).len())
     };
     Ok(Check {
         rules: rules.collect(),

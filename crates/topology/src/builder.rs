@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Cores whose capacity is at least this share (in percent) of their tier's fastest share its tier.
-/// Cores of one design differ in turbo by up to 7 % (13900K: 5.8 and 5.5 GHz; 13900KS: 6.0 and 5.6),
-/// those of two designs by more; hwloc, too, takes less than 10 % for one kind.
+/// Cores of one design differ in their highest frequency by 5 % and more (13900K: 5.8 and 5.5 GHz), those
+/// of two designs by far more.
 const TIER_SHARE_PERCENT: u32 = 90;
 
 /// One core of a machine under construction.

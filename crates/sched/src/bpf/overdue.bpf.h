@@ -177,11 +177,16 @@ VERIFIED_ONCE bool overdue_take(s32 cpu, u32 own, u64 now_ns)
 	return batch_ns && overdue_move(cpu, CLASS_BATCH, batch_ns);
 }
 
-/* May something be due that waits for @lane? False is certain. */
+/* May work wait on @core_id that can be due? False is certain. */
+static __always_inline bool overdue_hinted(u32 core_id)
+{
+	return vector_hinted(core_id, CLASS_NORMAL) || vector_hinted(core_id, CLASS_BATCH);
+}
+
+/* May something be due that waits for @lane, and is it allowed to take it? False is certain. */
 static __always_inline bool overdue_expected(const struct lane_ctx *lane, u64 now_ns)
 {
-	return overdue_allowed(lane, OVERDUE_BOUND, now_ns) &&
-	       (vector_hinted(lane->core, CLASS_NORMAL) || vector_hinted(lane->core, CLASS_BATCH));
+	return overdue_allowed(lane, OVERDUE_BOUND, now_ns) && overdue_hinted(lane->core);
 }
 
 /* Wakes the idle lanes of @core_id for which something is due. False: there is none. */
@@ -213,7 +218,7 @@ VERIFIED_ONCE bool overdue_kick_idle(u32 core_id, u64 now_ns)
 static __always_inline void overdue_check(struct task_struct *p, const struct task_ctx *tctx,
 					  const struct lane_ctx *lane, s32 cpu, u64 now_ns)
 {
-	if (!vector_hinted(lane->core, CLASS_NORMAL) && !vector_hinted(lane->core, CLASS_BATCH))
+	if (!overdue_hinted(lane->core))
 		return;
 	if (!overdue_kick_idle(lane->core, now_ns) && !lane->overdue &&
 	    overdue_waits(cpu, task_class(tctx), now_ns))

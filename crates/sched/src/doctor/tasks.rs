@@ -215,7 +215,7 @@ impl Cookies {
 pub(crate) const STOP_COOKIES: &str = "stop these programs, or start them without core scheduling                                        (cloud-hypervisor: --cpus core_scheduling=off)";
 
 /// Core-scheduling cookies: with SMT, kernels have stopped for good when a task that has one ran under
-/// a sched_ext scheduler (github.com/sched-ext/scx/issues/3715).
+/// a sched_ext scheduler (issue 3715 of sched-ext/scx).
 pub(super) fn core_scheduling(source: &Source) -> Result<Finding, Unreadable> {
     if !source.is_live() {
         let remedy = "run the doctor on the machine itself: only its kernel tells";

@@ -30,7 +30,7 @@ impl Rooms {
         let found = mount.as_deref().map(cgroups::list).unwrap_or_default();
         let quotas = config.scheduler.cgroup_quotas.then(|| {
             let mount = mount.as_deref();
-            mount.map_or(0, |mount| cgroups::quotas(mount, &found).len())
+            mount.map_or(0, |mount| cgroups::quotas(mount, found.values()).len())
         });
         Rooms::of(Some(found.len()), quotas)
     }

@@ -71,7 +71,7 @@ impl Scheduler<'_> {
         if !self.config.scheduler.cgroup_quotas {
             return Ok(());
         }
-        let quotas = cgroups::quotas(mount, cgroups);
+        let quotas = cgroups::quotas(mount, cgroups.values());
         let found = quotas.len();
         let changed = self.pools.set_quotas(quotas);
         for entry in changed.begun {

@@ -71,7 +71,7 @@ fn together(quotas: &BTreeMap<String, f64>, pools: &[PoolState]) -> Vec<Limit> {
 
 /// Cgroups with a `cpu.max`, by path: how many lanes they may use on the mean.
 fn quotas(mount: &Path) -> BTreeMap<String, f64> {
-    let quotas = cgroups::quotas(mount, &cgroups::list(mount));
+    let quotas = cgroups::quotas(mount, cgroups::list(mount).values());
     let limited = quotas.into_iter().filter_map(|quota| {
         let lanes = quota.lanes()?;
         Some((quota.cgroup, lanes))
