@@ -62,7 +62,7 @@ static __always_inline bool kthread_passes(struct task_struct *p, struct task_ct
 
 	if (!lane || !lane->kthread || lane->pid != (u32)p->pid || tctx->misclassified ||
 	    tctx->class != CLASS_CRITICAL || (enq_flags & SCX_ENQ_WAKEUP) ||
-	    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || overdue_waits(cpu, CLASS_CRITICAL, now_ns))
+	    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || overdue_next(cpu, CLASS_CRITICAL, now_ns))
 		return false;
 	tctx->core = lane->core;
 	tctx->queued_ns = now_ns;

@@ -131,14 +131,20 @@ VERIFIED_ONCE u64 overdue_since(s32 cpu, u32 class, u32 own, u64 now_ns)
 	return 0;
 }
 
-/* Does work wait that the lane @cpu, which serves class @own by itself, takes by the bound now? */
-VERIFIED_ONCE bool overdue_waits(s32 cpu, u32 own, u64 now_ns)
+/*
+ * When that was due which the lane @cpu, which serves class @own by itself, takes by the bound now; 0:
+ * it takes nothing.
+ */
+VERIFIED_ONCE u64 overdue_next(s32 cpu, u32 own, u64 now_ns)
 {
 	struct lane_ctx *lane = lane_ctx(cpu);
+	u64 normal_ns, batch_ns;
 
-	return lane && overdue_allowed(lane, OVERDUE_BOUND, now_ns) &&
-	       (overdue_since(cpu, CLASS_NORMAL, own, now_ns) ||
-		overdue_since(cpu, CLASS_BATCH, own, now_ns));
+	if (!lane || !overdue_allowed(lane, OVERDUE_BOUND, now_ns))
+		return 0;
+	normal_ns = overdue_since(cpu, CLASS_NORMAL, own, now_ns);
+	batch_ns = overdue_since(cpu, CLASS_BATCH, own, now_ns);
+	return normal_ns && (!batch_ns || normal_ns <= batch_ns) ? normal_ns : batch_ns;
 }
 
 /* Moves the first task of @class that is due since @due_ns to this lane. */
@@ -189,11 +195,14 @@ static __always_inline bool overdue_expected(const struct lane_ctx *lane, u64 no
 	return overdue_allowed(lane, OVERDUE_BOUND, now_ns) && overdue_hinted(lane->core);
 }
 
-/* Wakes the idle lanes of @core_id for which something is due. False: there is none. */
-VERIFIED_ONCE bool overdue_kick_idle(u32 core_id, u64 now_ns)
+/*
+ * Wakes the idle lanes of @core_id for which something is due. Does one of them take what was due at
+ * @due_ns?
+ */
+VERIFIED_ONCE bool overdue_kick_idle(u32 core_id, u64 due_ns, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
-	bool kicked = false;
+	bool taken = false;
 	u32 i;
 
 	if (!core)
@@ -201,14 +210,17 @@ VERIFIED_ONCE bool overdue_kick_idle(u32 core_id, u64 now_ns)
 	bpf_for(i, 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(cpu);
+		u64 next_ns;
 
-		if (!lane || (lane->state != LANE_IDLE && lane->state != LANE_HELD) ||
-		    !overdue_waits(cpu, NR_CLASSES, now_ns))
+		if (!lane || (lane->state != LANE_IDLE && lane->state != LANE_HELD))
+			continue;
+		next_ns = overdue_next(cpu, NR_CLASSES, now_ns);
+		if (!next_ns)
 			continue;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-		kicked = true;
+		taken |= next_ns == due_ns;
 	}
-	return kicked;
+	return taken;
 }
 
 /*
@@ -218,10 +230,13 @@ VERIFIED_ONCE bool overdue_kick_idle(u32 core_id, u64 now_ns)
 static __always_inline void overdue_check(struct task_struct *p, const struct task_ctx *tctx,
 					  const struct lane_ctx *lane, s32 cpu, u64 now_ns)
 {
+	u64 due_ns = 0;
+
 	if (!overdue_hinted(lane->core))
 		return;
-	if (!overdue_kick_idle(lane->core, now_ns) && !lane->overdue &&
-	    overdue_waits(cpu, task_class(tctx), now_ns))
+	if (!lane->overdue)
+		due_ns = overdue_next(cpu, task_class(tctx), now_ns);
+	if (!overdue_kick_idle(lane->core, due_ns, now_ns) && due_ns)
 		scx_bpf_task_set_slice(p, 0);
 }
 
