@@ -10,8 +10,9 @@
 //!   overdue slice; a kernel thread of one lane is due at once. A lane of its core that it may use does not
 //!   go on with higher classes, or idle beside a busy lane, for longer than: the account's (OVERDUE_PARTS - 1)
 //!   longest overdue runs (a slice and a tick); a quarter of the bound, after which the source looks
-//!   again; the ticks that end what runs and that notice; and reach, for a lane that idles. How many go
-//!   first is for `tests/starvation.rs`.
+//!   again; the ticks that end what runs and that notice; and reach, for a lane that idles. A task that was
+//!   due before it and runs on any lane of the core begins that time anew: how many go first is for
+//!   `tests/starvation.rs`.
 //! * **Idle lane.** Work conservation: no lane idles beside a task that it could take by the rules
 //!   (class, affinity, SMT level, steal barrier). Nothing is said before [`Watch::patience_ns`]: what
 //!   is missed is found by a tick. While every lane idles there are no ticks: only reach, twice.
@@ -173,6 +174,7 @@ impl Watch {
                 continue;
             };
             let waits_ns = due_ns.max(task.queued_ns).max(self.attached_ns);
+            let waits_ns = waits_ns.max(task.preceded_ns);
             let until_ns = waits_ns.max(from_ns) + slack_ns;
             if self.now_ns > until_ns {
                 let what = format!(

@@ -142,8 +142,30 @@ impl Watch {
         task.since_ns = now_ns;
         task.ran_on = Some(cpu);
         self.put(id, Place::Nowhere)?;
+        self.precedes(id, core);
         self.charge(core);
         Ok(())
+    }
+
+    /// The task begins on the core: those that are due after it have got on, if no lane passed them over for it.
+    fn precedes(&mut self, id: TaskId, core: usize) {
+        let (task, now_ns) = (&self.tasks[id.0 as usize], self.now_ns);
+        let Some(due_ns) = task.due_ns.filter(|_| task.overdue) else {
+            return;
+        };
+        let lanes: Vec<u32> = self.machine.cores[core].lanes.clone();
+        let (allowed, left_out): (Vec<u32>, Vec<u32>) =
+            lanes.iter().partition(|cpu| task.may_use(**cpu));
+        if allowed.is_empty() {
+            return;
+        }
+        for other in &mut self.tasks {
+            let waits_here = matches!(other.place, Place::Vector { core: at, .. } if at == core);
+            let later = other.due_ns.is_some_and(|other_ns| other_ns >= due_ns);
+            if waits_here && later && !left_out.iter().any(|cpu| other.may_use(*cpu)) {
+                other.preceded_ns = now_ns;
+            }
+        }
     }
 
     fn leaves(&mut self, id: TaskId, cpu: u32, state: State) -> Verdict {

@@ -122,6 +122,8 @@ pub(super) struct Task {
     pub since_ns: u64,
     /// When it is to run at the latest; none if it has run since then, or sleeps.
     pub due_ns: Option<u64>,
+    /// When a task last began on its core that was due before it and may use all lanes of the core that it may.
+    pub preceded_ns: u64,
     /// It was due when it began to run.
     pub overdue: bool,
     /// When it woke.
@@ -218,6 +220,7 @@ impl Watch {
             queued_ns: 0,
             since_ns: 0,
             due_ns: None,
+            preceded_ns: 0,
             overdue: false,
             job_ns: 0,
             left: None,
