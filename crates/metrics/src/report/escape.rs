@@ -1,8 +1,11 @@
 //! Text in HTML and SVG.
 
-/// Text that means nothing to HTML.
+use sidelane_topology::printable;
+
+/// Text that means nothing to HTML, and turns no other text around.
 pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
+    printable(text.as_bytes())
+        .replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
