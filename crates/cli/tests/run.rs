@@ -37,7 +37,7 @@ fn a_malformed_file_is_named_with_its_line() {
     assert_eq!(output.status.code(), Some(4));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.contains("line 2") && said.contains("slize_ms"),
+        said.contains("bad.toml:2:1:") && said.contains("slize_ms"),
         "{said}"
     );
 }

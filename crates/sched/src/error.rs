@@ -22,13 +22,8 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A configuration file with a mistake; the message names line and column.
-    #[error("{}: {message}", path.display())]
-    ConfigInvalid {
-        /// The file.
-        path: PathBuf,
-        /// Line, column and mistake.
-        message: String,
-    },
+    #[error(transparent)]
+    ConfigInvalid(#[from] sidelane_policy::file::Mistake),
     /// This machine is larger than the scheduler's tables.
     #[error(
         "this machine has {found} {what}, the scheduler handles at most {limit}; raise the limit in bpf/intf.h and rebuild"
@@ -110,7 +105,7 @@ impl Error {
             self,
             Error::Rule { .. }
                 | Error::ConfigUnreadable { .. }
-                | Error::ConfigInvalid { .. }
+                | Error::ConfigInvalid(_)
                 | Error::Tune(_)
         )
     }

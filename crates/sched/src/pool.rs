@@ -1,49 +1,15 @@
 //! Pools: what a cgroup may use of the cores (`bpf/pool.bpf.h`).
 
 use crate::bpf::intf;
-use serde::{Deserialize, Serialize};
+use sidelane_policy::Charge;
+use sidelane_policy::file::{Result, Section, Shape};
+use sidelane_policy::pool::{self, Limit};
 
 /// Longest path that the scheduler's table holds, bytes.
 pub(crate) const PATH_MAX: usize = intf::limits_POOL_NAME_LEN as usize - 1;
 
-/// What a pool is charged for the time that its tasks run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Charge {
-    /// MT1-equivalent time: on a shared core less than on a core alone, by `thread_perf`.
-    #[default]
-    Mt1,
-    /// Time on lanes.
-    Raw,
-}
-
-impl Charge {
-    /// The word used in the configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Charge::Mt1 => "mt1",
-            Charge::Raw => "raw",
-        }
-    }
-
-    pub(crate) fn native(self) -> u32 {
-        match self {
-            Charge::Mt1 => intf::pool_charge_POOL_CHARGE_MT1,
-            Charge::Raw => intf::pool_charge_POOL_CHARGE_RAW,
-        }
-    }
-
-    pub(crate) fn of_native(charge: u32) -> Charge {
-        match charge {
-            intf::pool_charge_POOL_CHARGE_RAW => Charge::Raw,
-            _ => Charge::Mt1,
-        }
-    }
-}
-
 /// A `[[pool]]`: a cgroup with all below it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Pool {
     /// Path of the cgroup below the cgroup root, `/` first.
     pub cgroup: String,
@@ -52,15 +18,9 @@ pub struct Pool {
     /// Share limit: of the machine, this part of the sum of all pools' shares; above 0.
     pub share: Option<f64>,
     /// What it is charged.
-    #[serde(default)]
     pub charge: Charge,
     /// Its allowance is for so long, 10 to 1000 ms.
-    #[serde(default = "period_ms")]
     pub period_ms: f64,
-}
-
-fn period_ms() -> f64 {
-    100.0
 }
 
 /// What there is to share.
@@ -73,33 +33,40 @@ pub(crate) struct Capacity {
 }
 
 impl Pool {
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let named = |problem: String| format!("[[pool]] {:?}: {problem}", self.cgroup);
-        let path = &self.cgroup;
+    /// A table `[[pool]]`.
+    pub(crate) const SHAPE: Shape = Shape {
+        title: "[[pool]]",
+        form: "tables [[pool]]",
+        keys: &["cgroup", "capacity_cores", "share", "charge", "period_ms"],
+        elsewhere: &[],
+    };
+
+    /// Reads a `[[pool]]`.
+    pub(crate) fn read(section: &Section) -> Result<Pool> {
+        const WHAT: &str = "a path below the cgroup root that begins with '/' and does not end with it, such as \
+                            \"/batch.slice\"";
+        let cgroup = section.need("cgroup", WHAT)?;
+        let path = cgroup.string(WHAT)?;
         if !path.starts_with('/') || (path.len() > 1 && path.ends_with('/')) {
-            return Err(named(format!(
-                "a path below the cgroup root begins with '/' and does not end with it, such as \
-                 \"/{}\"",
-                path.trim_matches('/')
-            )));
+            return Err(cgroup.expected(WHAT));
         }
         if path.len() > PATH_MAX {
-            return Err(named(format!("the path is longer than {PATH_MAX} bytes")));
+            return Err(cgroup.expected(format!("a path of at most {PATH_MAX} bytes")));
         }
-        if !(10.0..=1000.0).contains(&self.period_ms) {
-            let found = self.period_ms;
-            return Err(named(format!("period_ms = {found}: expected 10 to 1000")));
-        }
-        match (self.capacity_cores, self.share) {
-            (Some(amount), None) | (None, Some(amount)) if amount > 0.0 && amount <= 1e6 => Ok(()),
-            (Some(_), Some(_)) => Err(named("capacity_cores and share: one of them".to_owned())),
-            (None, None) => Err(named(
-                "needs capacity_cores, such as 1.5, or share, such as 20".to_owned(),
-            )),
-            _ => Err(named(
-                "capacity_cores and share are above 0 and at most 1000000".to_owned(),
-            )),
-        }
+        let terms = pool::terms(section, false)?;
+        Ok(Pool {
+            cgroup: path.to_owned(),
+            capacity_cores: match terms.limit {
+                Some(Limit::Cores(cores)) => Some(cores),
+                _ => None,
+            },
+            share: match terms.limit {
+                Some(Limit::Share(share)) => Some(share),
+                _ => None,
+            },
+            charge: terms.charge,
+            period_ms: terms.period_ns as f64 / 1e6,
+        })
     }
 
     /// How many cores, or lanes with `raw`, it may use; `shares` is the sum of all pools'.
@@ -128,23 +95,6 @@ pub(crate) mod tests {
             share,
             charge: Charge::Mt1,
             period_ms: 100.0,
-        }
-    }
-
-    #[test]
-    fn mistakes_name_the_pool() {
-        for (pool, problem) in [
-            (pool("a", Some(1.0), None), "such as \"/a\""),
-            (pool("/a", None, None), "needs capacity_cores"),
-            (pool("/a", Some(1.0), Some(1.0)), "one of them"),
-            (pool("/a", Some(0.0), None), "above 0"),
-            (pool("/a", Some(f64::NAN), None), "above 0"),
-        ] {
-            let error = pool.check().unwrap_err();
-            assert!(
-                error.contains(problem) && error.contains("[[pool]]"),
-                "{error}"
-            );
         }
     }
 }

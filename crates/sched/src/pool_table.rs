@@ -2,7 +2,8 @@
 
 use crate::Error;
 use crate::bpf::{intf, zeroed};
-use crate::pool::{Capacity, Charge, PATH_MAX, Pool};
+use crate::pool::{Capacity, PATH_MAX, Pool};
+use sidelane_policy::Charge;
 use std::collections::BTreeMap;
 
 /// Is `path` the cgroup `top`, or below it?

@@ -1,7 +1,8 @@
 //! Class rules: one syntax for the configuration file and for flags.
 
-use crate::{Budget, Error};
-use serde::Serialize;
+use crate::Error;
+use sidelane_policy::Budget;
+pub use sidelane_policy::Class;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,32 +11,6 @@ use std::str::FromStr;
 const COMM_MAX: usize = 15;
 /// Longest executable file name that the scheduler compares, in bytes.
 const EXE_NAME_MAX: usize = 63;
-
-/// The task classes, highest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Class {
-    /// Somebody waits for it.
-    Critical,
-    /// Everything that no rule names.
-    Normal,
-    /// Worth doing only with what is left over.
-    Batch,
-}
-
-impl Class {
-    /// All classes, in the order of their numbers on the BPF side.
-    pub const ALL: [Class; 3] = [Class::Critical, Class::Normal, Class::Batch];
-
-    /// The word used in the configuration and in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Class::Critical => "critical",
-            Class::Normal => "normal",
-            Class::Batch => "batch",
-        }
-    }
-}
 
 /// Scheduling policies that a rule can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What the scheduler's maps hold, as its loader lays a machine out.
 
 use super::native;
-use super::settings::{Settings, rules};
+use super::settings::{Sidelane, rules};
 use crate::engine::Engine;
 
 pub(super) struct Tables {
@@ -26,8 +26,8 @@ pub(super) struct Tables {
 
 impl Tables {
     /// Lays out the lanes that are online, all of them idle.
-    pub fn of(engine: &Engine, settings: &Settings) -> Tables {
-        let nr_pools = settings.pools.len();
+    pub fn of(engine: &Engine, sidelane: &Sidelane) -> Tables {
+        let nr_pools = sidelane.pools.len();
         let mut tables = Tables {
             lanes: vec![native::lane_ctx::default(); engine.machine.nr_lanes],
             cores: Vec::new(),
@@ -38,9 +38,9 @@ impl Tables {
             objectives: vec![native::objective::default(); native::limits_NR_BUDGETS as usize],
             lane_counts: vec![native::lane_count::default(); engine.machine.nr_lanes],
             ipcs: vec![native::budget_ipc::default(); native::limits_NR_BUDGETS as usize],
-            limits: settings.pools.iter().map(|pool| pool.native()).collect(),
+            limits: sidelane.pools.iter().map(|pool| pool.native()).collect(),
             pools: vec![native::pool::default(); nr_pools],
-            cgroups: settings.cgroups(),
+            cgroups: sidelane.cgroups(),
             demands: vec![native::cgroup_demand::default(); nr_pools + 1],
             widest: 1,
         };

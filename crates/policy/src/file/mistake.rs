@@ -1,10 +1,9 @@
-//! What is wrong with a scenario file.
+//! What is wrong with a file.
 
-/// A mistake in a scenario file, or in a trace that it names. Printed as `file:line:column: what`,
-/// with the remedy.
+/// A mistake in a file. Printed as `file:line:column: what`, with the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {message}")]
-pub struct ScenarioError {
+pub struct Mistake {
     /// The file, as it was named.
     pub file: String,
     /// Line, from 1.
@@ -15,4 +14,5 @@ pub struct ScenarioError {
     pub message: String,
 }
 
-pub(super) type Result<T> = std::result::Result<T, ScenarioError>;
+/// What is read, or the first mistake.
+pub type Result<T> = std::result::Result<T, Mistake>;
