@@ -373,7 +373,7 @@ fn load<'a>(
         (skel
             .maps
             .core_timers
-            .set_max_entries(2 * layout.cores.len() as u32 + 4)),
+            .set_max_entries(intf::timers(layout.cores.len() as u32))),
         (skel
             .maps
             .core_lanes

@@ -49,7 +49,6 @@
 _Static_assert(NR_CLASSES < 255, "the class has to fit eight bits of a vector's id");
 
 #define NS_PER_S 1000000000ULL
-#define OVERDUE_GAP 10
 #define OVERDUE_URGENT_NS (10 * NS_PER_S) /* the watchdog bites at 30 s */
 
 /* Virtual time that normal work has reached. */

@@ -69,7 +69,7 @@ impl Tables {
             tables.widest = tables.widest.max(online.len() as u32);
             tables.core_lanes.extend_from_slice(&online);
         }
-        tables.core_timers = vec![0; 2 * tables.cores.len() + 4];
+        tables.core_timers = vec![0; native::timers(tables.cores.len() as u32) as usize];
         tables
     }
 

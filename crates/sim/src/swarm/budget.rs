@@ -8,10 +8,10 @@
 
 use super::watch::Watch;
 use crate::task::{Class, TaskId};
-use sidelane_policy::{Borrow, UseCounters};
+use sidelane_policy::{Borrow, UseCounters, intf};
 
 /// Timers of a dynamic budget are not set for less (`BUDGET_GRAIN_NS`).
-const GRAIN_NS: u64 = 20_000;
+const GRAIN_NS: u64 = intf::BUDGET_GRAIN_NS as u64;
 
 /// The clock of a core's busy period.
 #[derive(Debug, Default, Clone)]

@@ -103,7 +103,7 @@ impl fmt::Display for Rule {
 }
 
 /// Service beyond the bound comes once in so many overdue slices (`OVERDUE_GAP`).
-const OVERDUE_GAP: u64 = 10;
+const OVERDUE_GAP: u64 = intf::OVERDUE_GAP as u64;
 /// Steal barriers: the greatest distance.
 const DISTANCES: u64 = intf::distance_DISTANCE_REMOTE as u64;
 
