@@ -79,6 +79,9 @@ impl ThreadPerf {
 pub struct Utilization(f64);
 
 impl Utilization {
+    /// Nothing to do.
+    pub const NONE: Utilization = Utilization(0.0);
+
     /// At least 0; above 1 where more lanes do more work.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::cgroups;
 use crate::pool::Pool;
-use crate::rules::{Class, ClassRule, Rule};
+use crate::rules::{Class, ClassRule, Rule, lost_escape};
 use sidelane_policy::file::{Mistake, Result, Section, Shape, Source, Value};
 use sidelane_policy::settings::{self, NEEDS_SPEEDS};
 use sidelane_policy::{Borrow, Charge, Settings};
@@ -126,11 +126,11 @@ impl Config {
     /// No cgroup has two pools, and `mt1` knows the speeds of shared lanes.
     fn check_pool(&self, section: &Section, pool: &Pool) -> Result<()> {
         if self.pools.iter().any(|other| other.cgroup == pool.cgroup) {
-            return Err(at(section, "cgroup", "this cgroup has a pool already"));
+            return Err(of_pool(section, pool, "cgroup", "has a pool already"));
         }
         if pool.charge == Charge::Mt1 && self.scheduler.thread_perf.is_empty() {
             let problem = format!("charge = \"mt1\" {NEEDS_SPEEDS}; or take charge = \"raw\"");
-            return Err(at(section, "charge", &problem));
+            return Err(of_pool(section, pool, "charge", &problem));
         }
         Ok(())
     }
@@ -151,13 +151,24 @@ fn at(section: &Section, key: &str, problem: &str) -> Mistake {
     }
 }
 
+/// A mistake of a pool: where a key stands, or else its cgroup.
+fn of_pool(section: &Section, pool: &Pool, key: &str, problem: &str) -> Mistake {
+    let key = section.get(key).map_or("cgroup", |_| key);
+    at(section, key, &pool.wrong(problem))
+}
+
 /// Reads a `[[rule]]`.
 fn rule(section: &Section) -> Result<ClassRule> {
     let class = section.need("class", "\"critical\", \"normal\" or \"batch\"")?;
     let class = Class::ALL[class.word_of(&Class::WORDS)?];
     let what = "a rule such as \"unit:nginx.service\"";
     let matched = section.need("match", what)?;
-    let rule = matched.string(what)?.parse::<Rule>();
+    let text = matched.string(what)?;
+    if let Some(problem) = lost_escape(matched.text(), text) {
+        return Err(matched.error(format!("rule '{text}': {problem}")));
+    }
+    let rule = text.parse::<Rule>();
+    let rule = rule.map_err(|error| matched.error(error.to_string()))?;
     let budget = settings::budget_of(section)?;
     if budget.is_some() && class != Class::Critical {
         let problem = "borrow stands in rules of class \"critical\" only";
@@ -165,7 +176,7 @@ fn rule(section: &Section) -> Result<ClassRule> {
     }
     Ok(ClassRule {
         class,
-        rule: rule.map_err(|error| matched.error(error.to_string()))?,
+        rule: rule.at(matched.place().to_string()),
         budget,
     })
 }
@@ -271,7 +282,10 @@ mod tests {
     fn mistakes_of_pools_name_their_place() {
         let speeds = "[scheduler]\nthread_perf = [1, 0.6]\n";
         for (keys, problem) in [
-            ("cgroup = \"a\"\nshare = 1", "c.toml:2:10: cgroup: expected"),
+            (
+                "cgroup = \"a\"\nshare = 1",
+                "c.toml:2:10: [[pool]] \"a\": a cgroup's path begins with '/'",
+            ),
             ("cgroup = \"/a\"", "needs one of capacity_cores, share"),
             (
                 "cgroup = \"/a\"\nshare = 1\ncapacity_cores = 1",
@@ -285,8 +299,14 @@ mod tests {
             assert!(error.contains(problem), "{error}");
         }
         let pool = "[[pool]]\ncgroup = \"/a\"\nshare = 1\n";
-        assert!(refused(pool).contains("needs thread_perf"));
-        assert!(refused(&format!("{pool}{pool}{speeds}")).contains("c.toml:5:10: this cgroup"));
+        assert!(
+            refused(pool)
+                .contains("c.toml:2:10: [[pool]] \"/a\": charge = \"mt1\" needs thread_perf")
+        );
+        assert!(
+            refused(&format!("{pool}{pool}{speeds}"))
+                .contains("c.toml:5:10: [[pool]] \"/a\": has a pool")
+        );
         assert!(parse(&format!("{pool}{speeds}")).is_ok());
         assert!(parse(&format!("{pool}charge = \"raw\"\n")).is_ok());
     }

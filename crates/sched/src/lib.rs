@@ -31,12 +31,12 @@ pub mod tune;
 mod urgent;
 
 pub use charge::{ChargeState, ChargedBy};
-pub use check::{Check, Finds, RuleCheck, check};
+pub use check::{Check, Finds, PoolCheck, RuleCheck, check};
 pub use config::Config;
 pub use counters::NoCounters;
 pub use error::Error;
 pub use exit_reason::ExitReason;
-pub use loader::{Event, Requests, run};
+pub use loader::{Event, Outgrown, Requests, run};
 pub use pool::Pool;
 pub use pool_state::{PoolRates, PoolState};
 pub use rules::{ClassRule, Rule};

@@ -1,12 +1,13 @@
 //! Pools: what a cgroup may use of the cores (`bpf/pool.bpf.h`).
 
 use crate::bpf::intf;
+use crate::rules::{cgroup_path, lost_escape};
 use sidelane_policy::Charge;
 use sidelane_policy::file::{Result, Section, Shape};
 use sidelane_policy::pool::{self, Limit};
 
-/// Longest path that the scheduler's table holds, bytes.
-pub(crate) const PATH_MAX: usize = intf::limits_POOL_NAME_LEN as usize - 1;
+/// Longest path of a cgroup, bytes.
+pub(crate) const PATH_MAX: usize = intf::limits_POOL_PATH_LEN as usize - 1;
 
 /// A `[[pool]]`: a cgroup with all below it.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,18 +44,11 @@ impl Pool {
 
     /// Reads a `[[pool]]`.
     pub(crate) fn read(section: &Section) -> Result<Pool> {
-        const WHAT: &str = "a path below the cgroup root that begins with '/' and does not end with it, such as \
-                            \"/batch.slice\"";
+        const WHAT: &str = "a path below the cgroup root, such as \"/batch.slice\"";
         let cgroup = section.need("cgroup", WHAT)?;
         let path = cgroup.string(WHAT)?;
-        if !path.starts_with('/') || (path.len() > 1 && path.ends_with('/')) {
-            return Err(cgroup.expected(WHAT));
-        }
-        if path.len() > PATH_MAX {
-            return Err(cgroup.expected(format!("a path of at most {PATH_MAX} bytes")));
-        }
         let terms = pool::terms(section, false)?;
-        Ok(Pool {
+        let pool = Pool {
             cgroup: path.to_owned(),
             capacity_cores: match terms.limit {
                 Some(Limit::Cores(cores)) => Some(cores),
@@ -66,7 +60,17 @@ impl Pool {
             },
             charge: terms.charge,
             period_ms: terms.period_ns as f64 / 1e6,
-        })
+        };
+        let escaped = lost_escape(cgroup.text(), path);
+        match escaped.map_or_else(|| check_path(path), Err) {
+            Ok(()) => Ok(pool),
+            Err(problem) => Err(cgroup.error(pool.wrong(&problem))),
+        }
+    }
+
+    /// What is wrong with it, as a message.
+    pub(crate) fn wrong(&self, problem: &str) -> String {
+        format!("{} {:?}: {problem}", Pool::SHAPE.title, self.cgroup)
     }
 
     /// How many cores, or lanes with `raw`, it may use; `shares` is the sum of all pools'.
@@ -83,6 +87,23 @@ impl Pool {
     }
 }
 
+/// A pool is one cgroup, by a path that it can have.
+fn check_path(path: &str) -> std::result::Result<(), String> {
+    let bare = cgroup_path(path)?;
+    if bare.len() < path.len() {
+        return Err(format!("the path ends with '/'; did you mean {bare:?}?"));
+    }
+    if path.contains(['*', '?', '[', ']', '{', '}']) {
+        return Err(
+            "a pool is one cgroup, with all below it: patterns are not possible".to_owned(),
+        );
+    }
+    if path.len() > PATH_MAX {
+        return Err(format!("no path is longer than {PATH_MAX} bytes"));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -96,5 +117,22 @@ pub(crate) mod tests {
             charge: Charge::Mt1,
             period_ms: 100.0,
         }
+    }
+
+    #[test]
+    fn mistakes_in_paths_name_the_remedy() {
+        let long = format!("/{}", "a".repeat(PATH_MAX));
+        for (path, problem) in [
+            ("a", "'/a'"),
+            ("/a/", "\"/a\""),
+            ("/sys/fs/cgroup/a", "'/a'"),
+            ("/a/*", "patterns"),
+            ("/a-{b,c}", "patterns"),
+            (&long, "longer than 4095"),
+        ] {
+            let error = check_path(path).unwrap_err();
+            assert!(error.contains(problem), "{error}");
+        }
+        assert!(check_path(&long[..PATH_MAX]).is_ok());
     }
 }

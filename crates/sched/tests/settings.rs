@@ -17,8 +17,8 @@ const TABLE: &str = "[scheduler]\n";
 type Said = (usize, usize, String);
 
 fn said(mistake: Mistake, before: &str) -> Said {
-    let line = mistake.line - before.lines().count();
-    (line, mistake.column, mistake.message)
+    let line = mistake.place.line - before.lines().count();
+    (line, mistake.place.column, mistake.message)
 }
 
 fn configured(settings: &str) -> Result<Settings, Said> {

@@ -1,7 +1,7 @@
 //! TOML values that know where they stand, so that every mistake can be shown.
 
 use super::limits::Limits;
-use super::mistake::{Mistake, Result};
+use super::mistake::{Mistake, Place, Result};
 use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
@@ -29,18 +29,30 @@ impl<'a> Source<'a> {
     pub fn table(&self) -> Result<DeTable<'a>> {
         let table = DeTable::parse(self.text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            self.error(at, format!("not TOML: {}", error.message()))
+            let what = error.message();
+            let remedy = match what.contains("escape") {
+                true => "; in single quotes a backslash stands for itself",
+                false => "",
+            };
+            self.error(at, format!("not TOML: {what}{remedy}"))
         })?;
         Ok(table.into_inner())
     }
 
-    /// A mistake at a byte offset.
-    pub fn error(&self, at: usize, message: impl Into<String>) -> Mistake {
+    /// The place at a byte offset.
+    fn place(&self, at: usize) -> Place {
         let before = self.text.get(..at).unwrap_or(self.text);
-        Mistake {
+        Place {
             file: self.file.to_owned(),
             line: before.matches('\n').count() + 1,
             column: before.chars().rev().take_while(|&c| c != '\n').count() + 1,
+        }
+    }
+
+    /// A mistake at a byte offset.
+    pub fn error(&self, at: usize, message: impl Into<String>) -> Mistake {
+        Mistake {
+            place: self.place(at),
             message: message.into(),
         }
     }
@@ -196,6 +208,16 @@ pub struct Value<'a> {
 }
 
 impl<'a> Value<'a> {
+    /// Where it stands.
+    pub fn place(&self) -> Place {
+        self.source.place(self.node.span().start)
+    }
+
+    /// The text in the file, quotes included.
+    pub fn text(&self) -> &'a str {
+        self.source.text.get(self.node.span()).unwrap_or_default()
+    }
+
     /// A mistake here.
     pub fn error(&self, message: impl Into<String>) -> Mistake {
         self.source.error(self.node.span().start, message)
@@ -221,7 +243,7 @@ impl<'a> Value<'a> {
             DeValue::Table(_) => return "a table".into(),
             DeValue::Array(array) if array.is_empty() => return "an empty array".into(),
             DeValue::Array(_) => return "an array".into(),
-            _ => self.source.text.get(self.node.span()).unwrap_or_default(),
+            _ => self.text(),
         };
         let line = text.lines().next().unwrap_or_default();
         let mut short: String = line.chars().take(QUOTED_MAX).collect();
@@ -394,4 +416,37 @@ pub fn similar<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<&
     let scored = known.map(|known| (strsim::jaro_winkler(word, known), known));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 > SIMILAR).then_some(best.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape {
+        title: "the file",
+        form: "a table",
+        keys: &["a", "name"],
+        elsewhere: &[],
+    };
+
+    #[test]
+    fn places_are_lines_and_characters() {
+        let (file, text) = ("x.toml", "a = 'é'\nname = \"\\x2d\"\n");
+        let source = Source { file, text };
+        let table = source.table().unwrap();
+        let root = Section::root(&source, &SHAPE, &table).unwrap();
+        let name = root.get("name").unwrap();
+        assert_eq!(name.place().to_string(), "x.toml:2:8");
+        assert_eq!(name.error("is wrong").to_string(), "x.toml:2:8: is wrong");
+        assert_eq!((name.string("").unwrap(), name.text()), ("-", "\"\\x2d\""));
+        assert_eq!(source.place("a = 'é".len()).column, 7);
+    }
+
+    #[test]
+    fn a_backslash_that_begins_no_escape_is_told_its_place_and_the_remedy() {
+        let (file, text) = ("x.toml", "name = \"a\\-b\"\n");
+        let said = Source { file, text }.table().unwrap_err().to_string();
+        assert!(said.starts_with("x.toml:1:"), "{said}");
+        assert!(said.contains("in single quotes"), "{said}");
+    }
 }

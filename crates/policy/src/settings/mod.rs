@@ -36,11 +36,11 @@ pub struct Settings {
     /// Slice of batch work, ns: batch leaves at once for any other work, so a longer one costs no latency and
     /// saves switches among batch.
     pub batch_slice_ns: u64,
-    /// Normal work waits at most about this long behind critical work, ns.
+    /// Normal work that has waited this long behind critical work is due, the next on its lane, ns.
     pub normal_bound_ns: u64,
-    /// Batch work waits at most about this long, ns.
+    /// The same for batch work, behind any other and on closed cores, ns.
     pub starvation_bound_ns: u64,
-    /// What a task gets when a bound is used, ns.
+    /// What a task gets when it is due, and a kernel thread of one lane when it wakes, ns.
     pub overdue_slice_ns: u64,
     /// A task that sleeps for less than a slice, of which it has used less than half, goes on with it.
     pub keep_slice: bool,

@@ -31,8 +31,9 @@ pub(super) const ROWS: &[Row] = &[
         }),
         change: Change::Fixed,
         needs: None,
-        says: "normal work waits at most about this long behind critical work",
-        more: "",
+        says: "normal work that has waited this long behind critical work is due",
+        more: "it gets its turn, one after the other of those that use the same lane, with a third of that; \
+               [how long that takes at most](scheduler.md)",
     },
     Row {
         name: "starvation_bound_ms",
@@ -41,7 +42,7 @@ pub(super) const ROWS: &[Row] = &[
         }),
         change: Change::Fixed,
         needs: None,
-        says: "batch work waits at most about this long",
+        says: "batch work that has waited this long behind any other, or on closed cores, is due",
         more: "",
     },
     Row {
@@ -51,7 +52,7 @@ pub(super) const ROWS: &[Row] = &[
         }),
         change: Change::Fixed,
         needs: None,
-        says: "what a task gets when a bound is used; in practice at least a tick",
+        says: "what a task gets when it is due, and a kernel thread of one lane when it wakes; in practice at least a tick",
         more: "",
     },
     Row {

@@ -149,9 +149,9 @@ fn settings(value: Option<Value>, machine: &Machine) -> Result<Settings> {
     }
 }
 
-/// Are cores not equally fast?
+/// Are there cores that the scheduler does not take as equally fast?
 fn is_hybrid(machine: &Machine) -> bool {
-    let mut capacities = machine.cores.iter().map(|core| core.capacity);
+    let mut capacities = machine.cores.iter().map(|core| core.tier_capacity);
     let first = capacities.next();
     capacities.any(|capacity| Some(capacity) != first)
 }

@@ -46,7 +46,6 @@ impl Pool {
             period_ns: self.period_ns,
             charge: self.charge.native(),
             parent: self.parent.map_or(0, |parent| parent as u32 + 1),
-            ..native::pool_limit::default()
         }
     }
 }
