@@ -14,7 +14,7 @@ pub mod experiment;
 pub mod io;
 pub mod lanes;
 pub mod levels;
-mod lines;
+pub mod lines;
 pub mod machine;
 pub mod message;
 pub mod multiply;

@@ -58,11 +58,6 @@ impl<M> Lines<M> {
             (None, false) => Err(Error::Incomplete("the last line is cut off".into())),
         }
     }
-
-    /// The messages so far.
-    pub fn messages(&self) -> &[M] {
-        &self.messages
-    }
 }
 
 impl<M: DeserializeOwned> std::io::Write for Lines<M> {
@@ -121,7 +116,7 @@ mod tests {
         lines
             .write_all(b"\"done\"\nSegmentation fault\n\"done\"\n")
             .unwrap();
-        assert_eq!(lines.messages().len(), 2);
+        assert_eq!(lines.messages.len(), 2);
         assert!(
             lines
                 .finish()

@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used)] // an unwrap that fails fails the test
 
-use sidelane_demo::message::{Calibration, MachineFacts, Message, Reference, Run, TraceRun};
-use sidelane_demo::plan::{Configuration, Workload};
+use sidelane_demo::lines::MachineFacts;
+use sidelane_demo::message::{Calibration, Message, Reference, Run, TraceRun};
+use sidelane_demo::setups::{Configuration, Workload};
 use sidelane_demo::report::{self, Document};
 use sidelane_demo::results::Results;
 use sidelane_metrics::histogram::LogHistogram;
