@@ -83,6 +83,7 @@ impl<M: DeserializeOwned> std::io::Write for Lines<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::{Message, Reference};
     use std::io::Write;
 
     #[test]
