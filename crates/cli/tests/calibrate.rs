@@ -3,7 +3,6 @@
 
 use sidelane_metrics::calibrate::Calibration;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn sidelane(args: &[&str]) -> Output {
@@ -15,13 +14,6 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn fixture(name: &str) -> PathBuf {
-    let fixtures = "../topology/tests/fixtures";
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join(fixtures)
-        .join(name)
-}
-
 #[test]
 fn a_machine_without_second_lanes_exits_with_3() {
     for (name, said) in [
@@ -31,7 +23,8 @@ fn a_machine_without_second_lanes_exits_with_3() {
         ),
         ("virtual-machine", "every core has one lane online"),
     ] {
-        let output = sidelane(&["calibrate", "--root", fixture(name).to_str().unwrap()]);
+        let root = sidelane_trees::generated(name);
+        let output = sidelane(&["calibrate", "--root", root.path().to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(3), "{output:?}");
         assert!(stderr(&output).contains(said), "{}", stderr(&output));
         assert!(output.stdout.is_empty());

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 /// Runs it on a machine in files.
@@ -24,25 +24,12 @@ fn says(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), text)
 }
 
-/// A copy of a captured tree, with a `/proc/stat`.
-fn machine(fixture: &str, stat: &str) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let fixtures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../topology/tests/fixtures");
-    copy(&fixtures.join(fixture), folder.path());
+/// A machine in files, with a `/proc/stat`.
+fn machine(name: &str, stat: &str) -> tempfile::TempDir {
+    let folder = sidelane_trees::generated(name);
     fs::create_dir_all(folder.path().join("proc")).unwrap();
     fs::write(folder.path().join("proc/stat"), stat).unwrap();
     folder
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().flatten() {
-        let target = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &target),
-            false => drop(fs::copy(entry.path(), target).unwrap()),
-        }
-    }
 }
 
 const STAT: &str = "\
@@ -60,11 +47,11 @@ const SMT: &str = "two-packages-apart";
 
 #[test]
 fn machines_without_smt_have_nothing_to_control() {
-    for (fixture, why) in [
+    for (name, why) in [
         ("smt-off", "SMT is switched off"),
         ("virtual-machine", "more than one lane"),
     ] {
-        let root = machine(fixture, STAT);
+        let root = machine(name, STAT);
         let (code, text) = says(&control(root.path(), &[]));
         assert!(
             code == Some(0) && text.contains("nothing to do") && text.contains(why),

@@ -7,13 +7,15 @@
 use crate::batch::Batch;
 use crate::compute::{ComputeServer, Outcome, units_of};
 use crate::error::{During, Error, Result};
-use crate::experiment::Observer;
+use crate::experiment::{Measure, Observer};
+use crate::lines::MachineFacts;
 use crate::machine::{Cgroups, Machine, SmtSwitch};
-use crate::message::{Calibration, MachineFacts, Message, Run, TraceRun};
-use crate::plan::{Configuration, Plan, Workload};
+use crate::message::{Calibration, Message, Run, TraceRun};
+use crate::plan::Plan;
 use crate::redis::Redis;
 use crate::reference::Mix;
 use crate::scheduler::Scheduler;
+use crate::setups::{Configuration, Workload};
 use crate::sys::cpu_time_ns;
 use crate::tracefs::Recording;
 use crate::{arrivals, reference};
@@ -34,32 +36,33 @@ const TRACING: &str = "/sys/kernel/tracing";
 
 /// Measures everything in the plan on this machine, as [`Experiment::measure`] says.
 ///
-/// [`Experiment::measure`]: crate::experiment::Experiment::measure
-pub(crate) fn measure(
-    plan: &Plan,
-    sidelane: &Path,
-    stop: &AtomicBool,
-    observer: &mut dyn Observer<Message>,
-) -> Result<()> {
-    let mut driver = Driver::set_up(plan, sidelane, stop, observer)?;
-    for repetition in 0..plan.repetitions {
-        if repetition > 0 {
-            driver.calibrate_demand()?;
-        }
-        for configuration in plan.order(repetition) {
-            driver.take_reference()?;
-            driver.measure_configuration(configuration, repetition)?;
-        }
-    }
-    driver.take_reference()?;
-    if let Some(trace_ms) = plan.trace_ms {
-        for configuration in [Configuration::Default, Configuration::Sidelane] {
-            if plan.configurations.contains(&configuration) {
-                driver.trace_configuration(configuration, trace_ms)?;
+impl Measure for Plan {
+    fn measure(
+        &self,
+        sidelane: &Path,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer<Message>,
+    ) -> Result<()> {
+        let mut driver = Driver::set_up(self, sidelane, stop, observer)?;
+        for repetition in 0..self.repetitions {
+            if repetition > 0 {
+                driver.calibrate_demand()?;
+            }
+            for configuration in self.order(repetition) {
+                driver.take_reference()?;
+                driver.measure_configuration(configuration, repetition)?;
             }
         }
+        driver.take_reference()?;
+        if let Some(trace_ms) = self.trace_ms {
+            for configuration in [Configuration::Default, Configuration::Sidelane] {
+                if self.configurations.contains(&configuration) {
+                    driver.trace_configuration(configuration, trace_ms)?;
+                }
+            }
+        }
+        driver.observer.message(Message::Done)
     }
-    driver.observer.message(Message::Done)
 }
 
 /// Everything that is alive while measuring. Fields go in this order: processes before cgroups.

@@ -5,7 +5,7 @@
 //! machine, where messages are lines on standard output and progress goes to standard error.
 
 use crate::error::{During, Error, Result};
-use crate::message::{Lines, MachineFacts, from_line, to_line};
+use crate::lines::{Lines, MachineFacts, from_line, to_line};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sidelane_metrics::latency::Spread;
@@ -75,7 +75,10 @@ pub trait Experiment: Serialize + DeserializeOwned {
     fn check_native(&self) -> Result<()> {
         Ok(())
     }
+}
 
+/// An experiment with its measuring part.
+pub trait Measure: Experiment {
     /// Measures everything on this machine. `sidelane` is the path of the program itself, which is the
     /// servers and the scheduler, too. Raising `stop` ends it with [`Error::Interrupted`].
     ///
@@ -247,7 +250,7 @@ fn booted<E: Experiment>(
 ///
 /// # Errors
 /// Whatever fails.
-pub fn in_guest<E: Experiment>(plan: &str, sidelane: &Path, stop: &AtomicBool) -> Result<()> {
+pub fn in_guest<E: Measure>(plan: &str, sidelane: &Path, stop: &AtomicBool) -> Result<()> {
     let plan: E = from_line(plan)?;
     plan.validate()?;
     plan.measure(sidelane, stop, &mut Printer)
@@ -257,7 +260,7 @@ pub fn in_guest<E: Experiment>(plan: &str, sidelane: &Path, stop: &AtomicBool) -
 ///
 /// # Errors
 /// Whatever fails.
-pub fn native<E: Experiment>(
+pub fn native<E: Measure>(
     plan: &E,
     sidelane: &Path,
     stop: &AtomicBool,
@@ -329,7 +332,9 @@ mod tests {
         fn seconds(&self, _lanes: usize) -> f64 {
             0.0
         }
+    }
 
+    impl Measure for Numbers {
         fn measure(
             &self,
             _sidelane: &Path,

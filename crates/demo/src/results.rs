@@ -17,8 +17,9 @@
 //! references met slow moments. Nothing else (the kernel, the load generator) is taken off the capacity.
 
 use crate::error::{Error, Result};
-use crate::message::{Calibration, MachineFacts, Message, Reference, Run, TraceRun};
-use crate::plan::{Configuration, Workload};
+use crate::lines::MachineFacts;
+use crate::message::{Calibration, Message, Reference, Run, TraceRun};
+use crate::setups::{Configuration, Workload};
 use serde::Serialize;
 use sidelane_metrics::histogram::LogHistogram;
 use sidelane_metrics::latency::{Spread, Summary};

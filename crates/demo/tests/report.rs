@@ -3,10 +3,11 @@
 
 #![allow(clippy::unwrap_used)] // an unwrap that fails fails the test
 
-use sidelane_demo::message::{Calibration, MachineFacts, Message, Reference, Run, TraceRun};
-use sidelane_demo::plan::{Configuration, Workload};
+use sidelane_demo::lines::MachineFacts;
+use sidelane_demo::message::{Calibration, Message, Reference, Run, TraceRun};
 use sidelane_demo::report::{self, Document};
 use sidelane_demo::results::Results;
+use sidelane_demo::setups::{Configuration, Workload};
 use sidelane_metrics::histogram::LogHistogram;
 use sidelane_metrics::latency::Summary;
 use sidelane_metrics::trace::Analysis;

@@ -1,12 +1,7 @@
 //! What the model is about: a machine and its load, checked.
 
+use crate::limits::{CORES_MAX, LANES_MAX};
 use crate::{Error, Result};
-
-/// Most cores of a machine.
-pub const CORES_MAX: u32 = 16_384;
-
-/// Most lanes of a core.
-pub const LANES_MAX: usize = 16;
 
 /// threadPerf: the speed of a thread when n lanes of its core run, relative to running alone.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,8 +4,9 @@
 //! connection and the signal is replaced by zeros, so that naps end. Then it looks for a service four
 //! times a second. It has all signals blocked. A forked child begins anew.
 
+use crate::status::{Status, set_attached, status};
 use crate::wire::{ASK_BOARD, BoardHello, Hello, SOCKET_VARIABLE, SUBSCRIBE};
-use crate::{board, cpu, nap, region, report, wire};
+use crate::{board, cpu, nap, region, report, totals, wire};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::mem::{MaybeUninit, size_of};
@@ -24,28 +25,10 @@ const STARTING: u32 = 1;
 const STARTED: u32 = 2;
 
 static STATE: AtomicU32 = AtomicU32::new(NEW);
-static ATTACHED: AtomicBool = AtomicBool::new(false);
 /// The connection, for a forked child to close.
 static CONNECTION: AtomicI32 = AtomicI32::new(-1);
 /// A second descriptor of it, to ask for a job board with, once: whoever takes it out owns it.
 static ASKER: AtomicI32 = AtomicI32::new(-1);
-
-/// Whether a service keeps the signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// No service: everything is a no-op.
-    Detached,
-    /// A service keeps it.
-    Attached,
-}
-
-/// Whether a service keeps the signal now.
-pub fn status() -> Status {
-    match ATTACHED.load(Ordering::Acquire) {
-        true => Status::Attached,
-        false => Status::Detached,
-    }
-}
 
 /// Begins to watch for the service, once a process; checks do so by themselves. When it returns, a
 /// service that runs is attached to.
@@ -69,7 +52,7 @@ fn begin() {
         // nobody would notice the service's end
         drop(take_asker());
         let _ = region::hide();
-        ATTACHED.store(false, Ordering::Release);
+        set_attached(false);
     }
     region::open_fast_path(cpu::find_area());
 }
@@ -82,11 +65,11 @@ fn after_fork() {
         // SAFETY: the child's copy of a descriptor that only the watching thread used
         unsafe { libc::close(CONNECTION.swap(-1, Ordering::AcqRel)) };
         drop(take_asker());
-        ATTACHED.store(false, Ordering::Release);
+        set_attached(false);
         let _ = region::hide();
         let _ = board::hide();
         board::forget();
-        report::forget();
+        totals::forget();
         STATE.store(NEW, Ordering::Release);
     }
     if !ONCE.swap(true, Ordering::AcqRel) {
@@ -118,7 +101,7 @@ fn watch(mut connection: Option<UnixStream>) {
                 until_closed(&stream);
                 drop(take_asker());
                 CONNECTION.store(-1, Ordering::Release);
-                ATTACHED.store(false, Ordering::Release);
+                set_attached(false);
                 let _ = board::hide();
                 if region::hide().is_err() {
                     return; // what is shown may never change again; naps are bounded
@@ -194,7 +177,7 @@ fn attach() -> io::Result<UnixStream> {
         ask_for_board();
     }
     CONNECTION.store(stream.as_raw_fd(), Ordering::Release);
-    ATTACHED.store(true, Ordering::Release);
+    set_attached(true);
     Ok(stream)
 }
 

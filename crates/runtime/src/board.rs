@@ -4,8 +4,8 @@
 //! address that is reserved once and never moved; without a service there are zeros that nobody reads.
 //! Each thread claims a slot of its own.
 
+use crate::region;
 use crate::wire::{JOB_LATENCY_NS, JOB_PROBES, JOB_RING, JOB_SLOTS, JobSlot};
-use crate::{attach, region};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -44,16 +44,14 @@ thread_local! {
     };
 }
 
+/// Whether a board is wanted from now on, and was not before: it is to be asked for.
+pub fn is_to_be_asked_for() -> bool {
+    SHOWN.load(Ordering::Acquire) == 0 && !WANTED.swap(true, Ordering::SeqCst)
+}
+
 /// This thread begins to work on a job that began then.
 pub fn begin(began_ns: u64) {
-    let shown = SHOWN.load(Ordering::Acquire);
-    if shown == 0 && !WANTED.swap(true, Ordering::SeqCst) {
-        keep_errno(|| {
-            attach::start();
-            attach::ask_for_board();
-        });
-    }
-    if let Some(slot) = own_slot(shown) {
+    if let Some(slot) = own_slot(SHOWN.load(Ordering::Acquire)) {
         slot.began_ns.store(began_ns, Ordering::Relaxed);
     }
 }
@@ -167,7 +165,7 @@ fn is_alive(process: libc::pid_t, tid: u32) -> bool {
 }
 
 /// Marks change nothing else of the program.
-fn keep_errno<R>(work: impl FnOnce() -> R) -> R {
+pub fn keep_errno<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: the address of this thread's errno
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above

@@ -1,7 +1,7 @@
 //! The check, and what happens when critical work runs beside.
 
 use crate::wire::LaneSignal;
-use crate::{attach, clock, cpu, nap, region, report};
+use crate::{attach, clock, cpu, nap, region, totals};
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -89,13 +89,13 @@ fn nap_while_beside() {
     while let Some((cpu, line)) = own_line().filter(|(_, line)| is_beside(line)) {
         if now_ns - began_ns >= NAP_MAX_NS {
             GRACE_UNTIL_NS.set(now_ns + GRACE_NS);
-            report::count_forced();
+            totals::count_forced();
             break;
         }
         nap::wait(&line.critical_beside, region::word(cpu));
         now_ns = clock::now_ns();
     }
-    report::count_nap(now_ns.saturating_sub(began_ns));
+    totals::count_nap(now_ns.saturating_sub(began_ns));
 }
 
 /// A thread that is bound to its lane: its check is one load and a branch.

@@ -1,7 +1,7 @@
 //! What C programs call: `include/sidelane.h` describes it.
 
 use crate::check::{BoundLane, check, critical_beside, step_aside};
-use crate::report::{Totals, totals};
+use crate::totals::{Totals, totals};
 use crate::{Job, Status, start};
 
 #[unsafe(no_mangle)]

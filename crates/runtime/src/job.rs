@@ -9,7 +9,7 @@
 //!
 //! Source: FOF ("fast first, old fast"): jobs of unknown demand, deadlines, partial results.
 
-use crate::{board, clock};
+use crate::{attach, board, clock};
 
 /// A job that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,12 @@ impl Job {
             0 => u64::MAX,
             _ => begin_ns.saturating_add(budget_ns),
         };
+        if board::is_to_be_asked_for() {
+            board::keep_errno(|| {
+                attach::start();
+                attach::ask_for_board();
+            });
+        }
         board::begin(begin_ns);
         Job {
             begin_ns,

@@ -22,8 +22,11 @@ pub mod job;
 pub mod nap;
 mod region;
 pub mod report;
+mod status;
+pub mod totals;
 pub mod wire;
 
-pub use attach::{Status, start, status};
+pub use attach::start;
 pub use check::{BoundLane, check, critical_beside, siblings};
 pub use job::Job;
+pub use status::{Status, status};

@@ -5,7 +5,7 @@
 //! below a microsecond. Elsewhere the thread sleeps on a futex, which gives the lane to the kernel; the
 //! service wakes it. Each wait has a time-out of its own, after which the signal is looked at again.
 
-use crate::{clock, report};
+use crate::{clock, totals};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -100,7 +100,7 @@ fn futex(flag: &AtomicU64, word: Option<&AtomicU32>) {
     // SAFETY: the word and the time outlive the call; whatever it answers, the caller looks again
     let answer = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), wait, seen, &timeout) };
     if answer == 0 {
-        report::count_woken();
+        totals::count_woken();
     }
 }
 

@@ -1,60 +1,13 @@
-//! How often threads of this process napped, and for how long.
+//! What the library tells on standard error, if that is wanted.
 
-use crate::{attach, nap};
+use crate::nap;
+use crate::status::{Status, status};
+use crate::totals::{Totals, totals};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Set to 1, the totals are printed on standard error when the process ends.
 pub const VERBOSE_VARIABLE: &str = "SIDELANE_RUNTIME_VERBOSE";
-
-static NAPS: AtomicU64 = AtomicU64::new(0);
-static NAP_NS: AtomicU64 = AtomicU64::new(0);
-static FORCED: AtomicU64 = AtomicU64::new(0);
-static WOKEN: AtomicU64 = AtomicU64::new(0);
-
-/// Totals of this process, over its threads: `struct sidelane_nap_totals`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Totals {
-    /// Times a thread stepped aside.
-    pub naps: u64,
-    /// How long, summed over threads.
-    pub nap_ns: u64,
-    /// Naps that ended by the bound, with critical work still running beside.
-    pub forced: u64,
-    /// Times a thread that slept on a futex was woken, and not by a time-out.
-    pub woken: u64,
-}
-
-/// Totals so far.
-pub fn totals() -> Totals {
-    Totals {
-        naps: NAPS.load(Ordering::Relaxed),
-        nap_ns: NAP_NS.load(Ordering::Relaxed),
-        forced: FORCED.load(Ordering::Relaxed),
-        woken: WOKEN.load(Ordering::Relaxed),
-    }
-}
-
-pub(crate) fn count_nap(nap_ns: u64) {
-    NAPS.fetch_add(1, Ordering::Relaxed);
-    NAP_NS.fetch_add(nap_ns, Ordering::Relaxed);
-}
-
-pub(crate) fn count_forced() {
-    FORCED.fetch_add(1, Ordering::Relaxed);
-}
-
-pub(crate) fn count_woken() {
-    WOKEN.fetch_add(1, Ordering::Relaxed);
-}
-
-/// A forked child counts for itself.
-pub(crate) fn forget() {
-    for total in [&NAPS, &NAP_NS, &FORCED, &WOKEN] {
-        total.store(0, Ordering::Relaxed);
-    }
-}
 
 /// Tells why a service that is there cannot be used, if that is wanted.
 pub(crate) fn refused(error: &io::Error) {
@@ -85,9 +38,9 @@ pub(crate) fn at_exit() {
             woken,
         } = totals();
         let (ms, method) = (nap_ns as f64 / 1e6, nap::Method::selected().name());
-        let status = match attach::status() {
-            attach::Status::Attached => "attached",
-            attach::Status::Detached => "no service",
+        let status = match status() {
+            Status::Attached => "attached",
+            Status::Detached => "no service",
         };
         print(&format!(
             "sidelane-runtime: {naps} naps, {ms:.1} ms, {forced} ended by the bound, {woken} wake-ups ({method}, {status})\n"

@@ -3,7 +3,7 @@
 
 mod support;
 
-use sidelane_runtime::{Status, check, critical_beside, report, siblings, status};
+use sidelane_runtime::{Status, check, critical_beside, siblings, status, totals};
 use std::time::{Duration, Instant};
 use support::{FakeService, eventually};
 
@@ -28,7 +28,7 @@ fn naps_begin_and_end_with_critical_work_and_with_the_service() {
     assert!(!critical_beside());
     assert_eq!(siblings(0), [1], "as the service told");
     check();
-    assert_eq!(report::totals().naps, 0);
+    assert_eq!(totals::totals().naps, 0);
 
     // critical work for a while: one nap of that length, give or take a time-out
     service.critical_for(Duration::from_millis(80));
@@ -38,7 +38,7 @@ fn naps_begin_and_end_with_critical_work_and_with_the_service() {
     let napped = began.elapsed();
     assert!(napped > Duration::from_millis(20), "{napped:?}");
     assert!(napped < Duration::from_millis(500), "{napped:?}");
-    assert_eq!(report::totals().naps, 1);
+    assert_eq!(totals::totals().naps, 1);
 
     // the service is killed during a nap
     service.critical_for(Duration::from_secs(60));
@@ -65,7 +65,7 @@ fn naps_begin_and_end_with_critical_work_and_with_the_service() {
     let napped = began.elapsed();
     assert!(napped > Duration::from_millis(900), "{napped:?}");
     assert!(napped < Duration::from_millis(1400), "{napped:?}");
-    assert_eq!(report::totals().forced, 1);
+    assert_eq!(totals::totals().forced, 1);
     let began = Instant::now();
     check();
     assert!(
@@ -82,11 +82,11 @@ fn a_forked_child_begins_anew() {
     if child == 0 {
         // it may find the service only at the second try
         let until = Instant::now() + Duration::from_secs(10);
-        while report::totals().naps == 0 && Instant::now() < until {
+        while totals::totals().naps == 0 && Instant::now() < until {
             check();
             std::thread::sleep(Duration::from_millis(1));
         }
-        let anew = report::totals().naps == 1 && status() == Status::Attached;
+        let anew = totals::totals().naps == 1 && status() == Status::Attached;
         // SAFETY: ends this process
         unsafe { libc::_exit(i32::from(!anew)) };
     }

@@ -1,5 +1,6 @@
 //! Cgroup rules: which cgroups exist, and which rules match each.
 
+use crate::cgroup_path::up;
 use crate::pool_table::Quota;
 use crate::rules::{ClassRule, Matcher, matches_cgroup};
 use std::collections::HashMap;
@@ -98,15 +99,6 @@ pub(crate) fn facts(
         (id, facts)
     };
     cgroups.iter().map(facts).collect()
-}
-
-/// A path, and those of the cgroups around it, up to the root.
-pub(crate) fn up(path: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(Some(path), |at| match at.rfind('/') {
-        Some(0) if at.len() > 1 => Some("/"),
-        Some(slash) if slash > 0 => Some(&at[..slash]),
-        _ => None,
-    })
 }
 
 /// The `cpu.weight` of the cgroup at `path` below `mount`.

@@ -1,9 +1,10 @@
 //! The configuration file: class rules, pools and the scheduler's settings.
 
 use crate::Error;
+use crate::cgroup_path;
 use crate::cgroups;
 use crate::pool::Pool;
-use crate::rules::{Class, ClassRule, Rule, lost_escape};
+use crate::rules::{Class, ClassRule, Rule};
 use sidelane_policy::file::{Mistake, Result, Section, Shape, Source, Value};
 use sidelane_policy::settings::{self, NEEDS_SPEEDS};
 use sidelane_policy::{Borrow, Charge, Settings};
@@ -164,7 +165,7 @@ fn rule(section: &Section) -> Result<ClassRule> {
     let what = "a rule such as \"unit:nginx.service\"";
     let matched = section.need("match", what)?;
     let text = matched.string(what)?;
-    if let Some(problem) = lost_escape(matched.text(), text) {
+    if let Some(problem) = cgroup_path::lost_escape(matched.text(), text) {
         return Err(matched.error(format!("rule '{text}': {problem}")));
     }
     let rule = text.parse::<Rule>();

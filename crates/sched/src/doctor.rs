@@ -16,9 +16,7 @@ use serde::Serialize;
 use source::{Source, Unreadable};
 use std::path::Path;
 
-pub use kernel::KERNEL_MIN;
-pub(crate) use kernel::boot_a_kernel;
-pub(crate) use tasks::STOP_COOKIES;
+pub use crate::remedy::KERNEL_MIN;
 
 /// The outcome of a check, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

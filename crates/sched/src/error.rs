@@ -1,6 +1,6 @@
 //! What can go wrong when the scheduler is configured, loaded or watched.
 
-use crate::doctor::{STOP_COOKIES, boot_a_kernel};
+use crate::remedy::{STOP_COOKIES, boot_a_kernel};
 use std::path::PathBuf;
 
 /// An error of the scheduler's loader; each names the place and the remedy.

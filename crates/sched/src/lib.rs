@@ -6,6 +6,7 @@
 
 mod bpf;
 mod carried;
+mod cgroup_path;
 mod cgroups;
 mod charge;
 mod check;
@@ -15,12 +16,14 @@ pub mod doctor;
 mod error;
 mod exit_reason;
 mod layout;
+mod libbpf;
 mod loader;
 pub mod metrics;
 pub mod monitor;
 mod pool;
 mod pool_state;
 mod pool_table;
+mod remedy;
 mod resolve;
 pub mod rules;
 pub mod running;

@@ -15,19 +15,19 @@ use crate::cgroups;
 use crate::config::Config;
 use crate::counters::{self, Counters, NoCounters};
 use crate::layout::Layout;
+use crate::libbpf::load_error;
 use crate::pool_table::PoolTable;
 use crate::resolve;
 use crate::signal;
 use crate::urgent::Urgent;
 use crate::{Error, ExitReason};
-use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel, RingBuffer};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBuffer};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open};
 use sidelane_topology::Topology;
 use size::Rooms;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -122,42 +122,6 @@ impl std::fmt::Display for Event {
                 "warning: the configuration is not reloaded, what was in force stays: {why}"
             ),
         }
-    }
-}
-
-/// What any use of libbpf needs first.
-pub(crate) fn prepare_libbpf() {
-    scx_utils::try_set_rlimit_infinity();
-    hush_libbpf();
-}
-
-/// libbpf tells a lot; its warnings are kept for the one error that matters.
-fn hush_libbpf() {
-    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
-        if let Ok(mut kept) = LIBBPF_WARNINGS.lock() {
-            kept.push_str(&message);
-        }
-    })));
-}
-
-/// The end of what libbpf warned of: the verifier's verdict comes last.
-pub(crate) fn libbpf_warnings() -> String {
-    const LINES: usize = 40;
-    let kept = LIBBPF_WARNINGS
-        .lock()
-        .map(|kept| kept.clone())
-        .unwrap_or_default();
-    let lines: Vec<_> = kept.lines().collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n")
-}
-
-static LIBBPF_WARNINGS: Mutex<String> = Mutex::new(String::new());
-
-pub(crate) fn load_error<E: std::fmt::Display>(step: &'static str) -> impl Fn(E) -> Error {
-    move |e| Error::Load {
-        step,
-        reason: format!("{e:#}"),
-        details: libbpf_warnings(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Pools: what a cgroup may use of the cores (`bpf/pool.bpf.h`).
 
 use crate::bpf::intf;
-use crate::rules::{cgroup_path, lost_escape};
+use crate::cgroup_path;
 use sidelane_policy::Charge;
 use sidelane_policy::file::{Result, Section, Shape};
 use sidelane_policy::pool::{self, Limit};
@@ -61,7 +61,7 @@ impl Pool {
             charge: terms.charge,
             period_ms: terms.period_ns as f64 / 1e6,
         };
-        let escaped = lost_escape(cgroup.text(), path);
+        let escaped = cgroup_path::lost_escape(cgroup.text(), path);
         match escaped.map_or_else(|| check_path(path), Err) {
             Ok(()) => Ok(pool),
             Err(problem) => Err(cgroup.error(pool.wrong(&problem))),
@@ -89,7 +89,7 @@ impl Pool {
 
 /// A pool is one cgroup, by a path that it can have.
 fn check_path(path: &str) -> std::result::Result<(), String> {
-    let bare = cgroup_path(path)?;
+    let bare = cgroup_path::written(path)?;
     if bare.len() < path.len() {
         return Err(format!("the path ends with '/'; did you mean {bare:?}?"));
     }

@@ -1,7 +1,7 @@
 //! The scheduler's table of pools: those of the configuration, and those that `cpu.max` makes.
 
 use crate::bpf::{intf, zeroed};
-use crate::cgroups::up;
+use crate::cgroup_path::up;
 use crate::pool::{Capacity, Pool};
 use sidelane_policy::Charge;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -4,7 +4,7 @@ mod covers;
 mod value;
 
 pub use covers::matches_cgroup;
-pub(crate) use value::{COMM_MAX, cgroup_path, lost_escape};
+pub(crate) use value::COMM_MAX;
 
 use crate::Error;
 use sidelane_policy::Budget;

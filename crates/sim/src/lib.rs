@@ -40,11 +40,11 @@ pub use machine::{Beside, Core, Costs, Interference, Machine};
 pub use random::{Distribution, Stream};
 pub use record::{Record, Step};
 pub use recording::{RecordError, record};
-pub use results::{Measured, Replication};
+pub use results::Replication;
 pub use run::{Outcome, Traced, run, trace};
 pub use scenario::{Configuration, Mistake, Run, Scenario};
-pub use sched_ext::{Counted, ObjectiveState, Pool, PoolState, Sidelane, TimeoutSearch};
-pub use scheduler::Counters;
+pub use sched_ext::{Sidelane, TimeoutSearch};
+pub use scheduler::{Counted, Counters, ObjectiveState, Pool, PoolState};
 pub use sidelane_policy::{
     Borrow, Budget, Charge, Objective, Pairing, Polarization, Retention, Settings, StealBarriers,
     Symbiosis, UseCounters,
@@ -56,4 +56,4 @@ pub use summary::{
     CONFIDENCE, ConfigurationSummary, LaneShares, LatencyPoint, Metric, Summary, WorkloadSummary,
 };
 pub use task::{Class, Policy, State, TaskId, TaskSpec, TaskTotals};
-pub use workload::{Arrivals, Behaviour, Poll, Quality, Stage, TraceRequest, Workload};
+pub use workload::{Arrivals, Behaviour, Measured, Poll, Quality, Stage, TraceRequest, Workload};

@@ -1,8 +1,11 @@
 //! What a scheduler is to the simulated machine.
 
+mod state;
+
+pub use state::{Counted, ObjectiveState, Pool, PoolState};
+
 use crate::Result;
 use crate::engine::Engine;
-use crate::sched_ext::{Counted, ObjectiveState, Pool, PoolState};
 use crate::task::TaskId;
 use sidelane_policy::intf;
 

@@ -2,10 +2,11 @@
 
 use crate::control::LevelTotals;
 use crate::machine::{Core, Interference, Machine};
-use crate::results::{Measured, Replication};
+use crate::results::Replication;
 use crate::run::Outcome;
 use crate::scenario::Scenario;
 use crate::statistics::Estimate;
+use crate::workload::Measured;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 

@@ -4,9 +4,9 @@ use crate::companions::Companions;
 use crate::error::Result;
 use crate::host;
 use crate::host_settings::HostSettings;
-use crate::qemu::LaneThread;
 use crate::spec::Spec;
 use crate::steady::{self, Steady};
+use crate::threads::LaneThread;
 use crate::threads::{self, RunTime};
 use std::time::Duration;
 

@@ -5,6 +5,7 @@ use crate::emulator::Emulator;
 use crate::error::{During, Error, Result};
 use crate::kernel::Image;
 use crate::spec::Spec;
+use crate::threads::LaneThread;
 use crate::wire;
 use nix::sys::signal::Signal;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
@@ -33,15 +34,6 @@ pub struct Qemu {
     /// The guest kernel's console.
     pub console: UnixStream,
     control: UnixStream,
-}
-
-/// A lane's thread in QEMU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaneThread {
-    /// The thread's id.
-    pub tid: i32,
-    /// Which core of the whole machine the lane belongs to.
-    pub core: usize,
 }
 
 /// All that TCG can emulate, except:

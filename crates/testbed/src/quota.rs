@@ -7,7 +7,7 @@
 //! which each lane's group is *threaded*; threads go to `cgroup.threads`. The parent is the nearest
 //! group, from this process's own upwards, that hands the `cpu` controller down or can be made to.
 
-pub use crate::qemu::LaneThread;
+pub use crate::threads::LaneThread;
 
 use crate::belongings::Belongings;
 use crate::error::{During, Error, Result};

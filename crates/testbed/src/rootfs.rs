@@ -3,7 +3,6 @@
 
 use crate::cpio::Archive;
 use crate::error::{During, Error, Result};
-use crate::guest::MODULES;
 use crate::host;
 use crate::kernel::{Image, modules};
 use crate::libraries;
@@ -12,6 +11,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+
+/// Where the modules to load at boot are listed, one path a line, in order.
+pub const MODULES: &str = "/etc/sidelane-modules";
 
 /// Folders that stay empty in the archive.
 const FOLDERS: [(&str, u32); 10] = [

@@ -1,12 +1,20 @@
 //! Puts the lanes' threads where siblings compete: the lanes of one core on one host CPU.
 
 use crate::error::{During, Result};
-use crate::qemu::LaneThread;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
+
+/// A lane's thread in QEMU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneThread {
+    /// The thread's id.
+    pub tid: i32,
+    /// Which core of the whole machine the lane belongs to.
+    pub core: usize,
+}
 
 /// Tells how long a thread ran.
 pub struct RunTime {

@@ -1,7 +1,8 @@
 //! Keys, as in htop where it has them.
 
 use crate::rows::Sort;
-use crate::state::{State, Table};
+use crate::rows::Table;
+use crate::state::State;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 /// What follows a key.

@@ -12,9 +12,10 @@ mod state;
 mod terminal;
 
 pub use keys::{After, key};
+pub use rows::Table;
 pub use rows::{Row, Sort};
 pub use screen::draw;
-pub use state::{Sample, State, Table};
+pub use state::{Sample, State};
 pub use terminal::{Error, Screen};
 
 #[cfg(test)]

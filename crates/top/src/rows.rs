@@ -1,6 +1,5 @@
 //! Rows of the table.
 
-use crate::state::Table;
 use sidelane_metrics::latency::Quantile;
 use sidelane_metrics::snapshot::{Class, Interval, Usage, by_path};
 use std::cmp::Ordering;
@@ -26,6 +25,16 @@ pub struct Row {
     pub forced_idle: Option<f64>,
     /// 99th percentile of its jobs, ns.
     pub tail_ns: Option<u64>,
+}
+
+/// Which table is shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Table {
+    /// Tasks.
+    #[default]
+    Tasks,
+    /// Cgroups.
+    Cgroups,
 }
 
 /// By what rows are sorted: most first, names from A.

@@ -2,8 +2,9 @@
 
 use crate::keys::HELP;
 use crate::map;
+use crate::rows::Table;
 use crate::rows::{Row, Sort};
-use crate::state::{Sample, State, Table};
+use crate::state::{Sample, State};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};

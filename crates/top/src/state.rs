@@ -1,6 +1,6 @@
 //! What is shown.
 
-use crate::rows::{Row, Sort, rows};
+use crate::rows::{Row, Sort, Table, rows};
 use sidelane_metrics::latency::Quantile;
 use sidelane_metrics::snapshot::{Class, Interval, LaneState};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,16 +15,6 @@ pub struct Sample {
     pub interval: Interval,
     /// What lanes do now.
     pub lanes: BTreeMap<u32, LaneState>,
-}
-
-/// Which table is shown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Table {
-    /// Tasks.
-    #[default]
-    Tasks,
-    /// Cgroups.
-    Cgroups,
 }
 
 /// All that is shown.

@@ -1,47 +1,61 @@
-//! Every fixture, read and rendered, against kept output. `UPDATE_GOLDEN=1 cargo test` rewrites
-//! both the trees and the output; look at the difference before committing it.
+//! Machines, generated and captured, read and rendered, against kept output. `UPDATE_GOLDEN=1 cargo test`
+//! rewrites that; look at the difference before committing it.
 
 #![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
 
-mod common;
-
-use common::{Tree, fixture, golden, machines, update};
 use sidelane_topology::render::{WIDTH, text};
 use sidelane_topology::{Builder, CoreSpec, Numbering, Regular, Topology};
+use sidelane_trees::{CAPTURED, captured, machines};
 use std::fs;
+use std::path::Path;
 
-#[test]
-fn kept_trees_are_what_the_descriptions_generate() {
-    for (name, machine) in machines::all() {
-        let folder = fixture(name);
-        if update() {
-            let _ = fs::remove_dir_all(&folder);
-            machine.tree().write(&folder);
-        }
-        assert_eq!(
-            Tree::read(&folder),
-            machine.tree(),
-            "{name}; UPDATE_GOLDEN=1 rewrites it"
-        );
+/// Compares `actual` with the kept file `tests/golden/NAME`, or rewrites that.
+fn golden(name: &str, actual: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let path = folder.join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some_and(|value| value == "1") {
+        fs::create_dir_all(folder).unwrap();
+        fs::write(&path, actual).unwrap();
+        return;
     }
-    let kept = fs::read_dir(fixture("")).unwrap().count();
+    let expected = fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}; UPDATE_GOLDEN=1 writes it", path.display()));
     assert_eq!(
-        kept,
-        machines::all().len(),
-        "a tree that no description generates"
+        actual,
+        expected,
+        "{} differs; UPDATE_GOLDEN=1 rewrites it",
+        path.display()
     );
 }
 
+/// A document of pieces, each below its name.
+fn pieces<'a>(pieces: impl Iterator<Item = (&'a str, String)>) -> String {
+    pieces
+        .map(|(name, piece)| format!("== {name}\n{piece}\n"))
+        .collect()
+}
+
 #[test]
-fn every_fixture_is_rendered_as_kept() {
-    for (name, machine) in machines::all() {
-        let folder = tempfile::tempdir().unwrap();
-        machine.tree().write(folder.path());
-        let machine = Topology::read(folder.path()).unwrap();
-        check_text(name, &machine);
-        let json = serde_json::to_string_pretty(&machine).unwrap() + "\n";
-        golden(&format!("{name}.json"), &json);
-    }
+fn every_generated_machine_is_rendered_as_kept() {
+    let all = machines::all();
+    let read =
+        |machine: &sidelane_trees::Machine| Topology::read(machine.tree().folder().path()).unwrap();
+    let texts = all
+        .iter()
+        .map(|(name, machine)| (*name, picture(name, &read(machine))));
+    golden("generated.txt", &pieces(texts));
+    let json = |machine| serde_json::to_string_pretty(&read(machine)).unwrap() + "\n";
+    let documents = all.iter().map(|(name, machine)| (*name, json(machine)));
+    golden("generated.json.txt", &pieces(documents));
+}
+
+#[test]
+fn every_captured_machine_is_rendered_as_kept() {
+    let texts = CAPTURED.map(|name| {
+        let machine = Topology::read(captured(name).path()).unwrap();
+        (name, picture(name, &machine))
+    });
+    golden("captured.txt", &pieces(texts.into_iter()));
 }
 
 #[test]
@@ -88,7 +102,8 @@ fn offline_lanes_whose_core_is_known_are_marked() {
     check_text("built-offline-lanes", &machine.unwrap());
 }
 
-fn check_text(name: &str, machine: &Topology) {
+/// Its text, of which no line is too wide.
+fn picture(name: &str, machine: &Topology) -> String {
     let picture = text(machine);
     for line in picture.lines() {
         assert!(
@@ -96,5 +111,9 @@ fn check_text(name: &str, machine: &Topology) {
             "{name}: wider than {WIDTH}: {line}"
         );
     }
-    golden(&format!("{name}.txt"), &picture);
+    picture
+}
+
+fn check_text(name: &str, machine: &Topology) {
+    golden(&format!("{name}.txt"), &picture(name, machine));
 }

@@ -1,19 +1,17 @@
-//! What a topology answers, on the fixtures and on machines built by hand.
+//! What a topology answers, on generated machines and on machines built by hand.
 
 #![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
 
-mod common;
-
-use common::fixture;
 use proptest::prelude::*;
 use sidelane_topology::{
     BuildError, Builder, CAPACITY_MAX, CPU_MAX, CapacitySource, CoreSpec, Distance, SmtControl,
     Topology, render,
 };
+use sidelane_trees::generated;
 use std::path::Path;
 
 fn read(name: &str) -> Topology {
-    Topology::read(&fixture(name)).unwrap()
+    Topology::read(generated(name).path()).unwrap()
 }
 
 fn lanes_of(machine: &Topology) -> Vec<String> {

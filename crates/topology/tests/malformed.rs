@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
 
-mod common;
-
-use common::{Tree, machines};
 use sidelane_topology::render::{WIDTH, text};
 use sidelane_topology::{CapacitySource, CpuList, Topology};
+use sidelane_trees::{Tree, machines};
 use std::fs;
 
 const CPU: &str = "sys/devices/system/cpu";

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
 
-mod common;
-
-use common::machines;
 use sidelane_topology::Topology;
 use sidelane_topology::render::{WIDTH, text};
+use sidelane_trees::machines;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

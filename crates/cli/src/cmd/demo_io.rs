@@ -1,6 +1,6 @@
 //! `sidelane demo io`: I/O-bound work beside computation, both normal.
 
-use super::demo::{CommonArgs, milliseconds, seconds};
+use super::demo_args::{CommonArgs, milliseconds, seconds};
 use sidelane_demo::io::{Document, IoPlan, Work, render};
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! `sidelane demo lanes`: batch that steps aside by itself, beside batch that the scheduler evicts.
 
-use super::demo::{CommonArgs, milliseconds, seconds};
+use super::demo_args::{CommonArgs, milliseconds, seconds};
 use sidelane_demo::lanes::{Document, LanesPlan, render};
 use std::process::ExitCode;
 

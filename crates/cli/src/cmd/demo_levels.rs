@@ -1,6 +1,6 @@
 //! `sidelane demo levels`: a server's load rises and falls; the SMT level is fixed, or controlled.
 
-use super::demo::CommonArgs;
+use super::demo_args::CommonArgs;
 use sidelane_demo::levels::{Document, LevelsPlan, Plateau, render};
 use std::process::ExitCode;
 

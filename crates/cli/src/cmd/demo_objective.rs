@@ -1,6 +1,6 @@
 //! `sidelane demo objective`: a server's tail is kept below objectives, and batch gets the rest.
 
-use super::demo::{CommonArgs, milliseconds, seconds};
+use super::demo_args::{CommonArgs, milliseconds, seconds};
 use anyhow::Context;
 use sidelane_demo::objective::{Document, ObjectivePlan, draw, render};
 use std::path::PathBuf;

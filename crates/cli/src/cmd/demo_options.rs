@@ -1,6 +1,6 @@
 //! `sidelane demo options`: how much load a server with deadlines bears at a quality.
 
-use super::demo::{CommonArgs, milliseconds, seconds};
+use super::demo_args::{CommonArgs, milliseconds, seconds};
 use sidelane_demo::options::{Document, OptionsPlan, render};
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! `sidelane demo pools`: what pools of the same entitlement get, with SMT on and off.
 
-use super::demo::{CommonArgs, milliseconds, seconds};
+use super::demo_args::{CommonArgs, milliseconds, seconds};
 use sidelane_demo::pools::{Document, PoolsPlan, render};
 use std::process::ExitCode;
 

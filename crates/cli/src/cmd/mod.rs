@@ -4,6 +4,7 @@ mod advise;
 mod calibrate;
 mod control;
 mod demo;
+mod demo_args;
 mod demo_io;
 mod demo_lanes;
 mod demo_levels;

@@ -1,7 +1,7 @@
 //! `sidelane topology`: packages, caches, cores and lanes as the scheduler sees them.
 //!
 //! ```text
-//! $ sidelane topology --root crates/topology/tests/fixtures/two-packages-apart
+//! $ sidelane topology
 //! machine   2 packages, 2 nodes, 2 last-level caches, 4 cores, 8 lanes online
 //! SMT       control on, active; 2 lanes a core
 //! capacity  equal on all cores

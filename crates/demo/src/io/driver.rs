@@ -9,7 +9,7 @@ use crate::batch::Batch;
 use crate::clock::now_ns;
 use crate::driver;
 use crate::error::{Error, Result};
-use crate::experiment::Observer;
+use crate::experiment::{Measure, Observer};
 use crate::machine::Machine;
 use crate::reference;
 use crate::scheduler::Scheduler;
@@ -25,24 +25,26 @@ const REFERENCE: Duration = Duration::from_millis(500);
 /// How often it is looked whether somebody wants to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-pub(super) fn measure(
-    plan: &IoPlan,
-    sidelane: &Path,
-    stop: &AtomicBool,
-    observer: &mut dyn Observer<Message>,
-) -> Result<()> {
-    let machine = Machine::of(&Topology::read(Path::new("/"))?);
-    observer.message(Message::Machine(driver::facts(&machine)?))?;
-    let mut driver = Driver::set_up(plan, sidelane, stop, machine.clone())?;
-    let setups = |repetition| plan.setups(repetition);
-    take_turns(
-        &machine,
-        plan.repetitions,
-        plan.only,
-        setups,
-        observer,
-        |setup, repetition, _speed| driver.run(setup, repetition),
-    )
+impl Measure for IoPlan {
+    fn measure(
+        &self,
+        sidelane: &Path,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer<Message>,
+    ) -> Result<()> {
+        let machine = Machine::of(&Topology::read(Path::new("/"))?);
+        observer.message(Message::Machine(driver::facts(&machine)?))?;
+        let mut driver = Driver::set_up(self, sidelane, stop, machine.clone())?;
+        let setups = |repetition| self.setups(repetition);
+        take_turns(
+            &machine,
+            self.repetitions,
+            self.only,
+            setups,
+            observer,
+            |setup, repetition, _speed| driver.run(setup, repetition),
+        )
+    }
 }
 
 /// Everything that is alive while measuring.

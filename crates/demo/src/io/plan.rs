@@ -1,16 +1,15 @@
 //! What is measured.
 
-use super::{Message, Setup, driver};
+use super::{Message, Setup};
 use crate::batch;
 use crate::error::{Error, Result};
-use crate::experiment::{Experiment, Observer};
+use crate::experiment::Experiment;
 use crate::redis;
 use crate::sys::find_program;
 use crate::turns::rotated;
 use crate::vm;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::path::PathBuf;
 
 /// About how long it takes until an emulated machine has booted, and until pauses are measured.
 const BOOT_S: f64 = 22.0;
@@ -223,15 +222,6 @@ impl Experiment for IoPlan {
             Work::Processes { .. } => self.programs().map(drop),
             Work::VirtualMachines { .. } => vm::check(),
         }
-    }
-
-    fn measure(
-        &self,
-        sidelane: &Path,
-        stop: &AtomicBool,
-        observer: &mut dyn Observer<Message>,
-    ) -> Result<()> {
-        driver::measure(self, sidelane, stop, observer)
     }
 }
 

@@ -169,7 +169,7 @@ fn finite(values: impl Iterator<Item = f64>) -> Option<Spread> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::message::MachineFacts;
+    use crate::lines::MachineFacts;
 
     fn messages(plan: &IoPlan) -> Vec<Message> {
         let commands = matches!(plan.work, Work::Processes { .. });

@@ -6,7 +6,7 @@ use crate::batch::Batch;
 use crate::compute::{ComputeServer, units_of};
 use crate::driver;
 use crate::error::{Error, Result};
-use crate::experiment::Observer;
+use crate::experiment::{Measure, Observer};
 use crate::machine::{Cgroups, Machine};
 use crate::reference;
 use crate::scheduler::Scheduler;
@@ -21,29 +21,31 @@ const CGROUP_PARENT: &str = "sidelane-demo-lanes";
 /// Length of a measurement of batch's speed.
 const REFERENCE: Duration = Duration::from_millis(500);
 
-pub(super) fn measure(
-    plan: &LanesPlan,
-    sidelane: &Path,
-    stop: &AtomicBool,
-    observer: &mut dyn Observer<Message>,
-) -> Result<()> {
-    let machine = Machine::of(&Topology::read(Path::new("/"))?);
-    if !machine.has_smt() {
-        return Err(Error::Unsupported(
-            "no core has more than one lane online: there is no lane for batch".into(),
-        ));
+impl Measure for LanesPlan {
+    fn measure(
+        &self,
+        sidelane: &Path,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer<Message>,
+    ) -> Result<()> {
+        let machine = Machine::of(&Topology::read(Path::new("/"))?);
+        if !machine.has_smt() {
+            return Err(Error::Unsupported(
+                "no core has more than one lane online: there is no lane for batch".into(),
+            ));
+        }
+        observer.message(Message::Machine(driver::facts(&machine)?))?;
+        let mut driver = Driver::set_up(self, sidelane, stop, machine.clone())?;
+        let setups = |repetition| self.setups(repetition);
+        take_turns(
+            &machine,
+            self.repetitions,
+            None,
+            setups,
+            observer,
+            |setup, repetition, speed| driver.run(setup, repetition, speed),
+        )
     }
-    observer.message(Message::Machine(driver::facts(&machine)?))?;
-    let mut driver = Driver::set_up(plan, sidelane, stop, machine.clone())?;
-    let setups = |repetition| plan.setups(repetition);
-    take_turns(
-        &machine,
-        plan.repetitions,
-        None,
-        setups,
-        observer,
-        |setup, repetition, speed| driver.run(setup, repetition, speed),
-    )
 }
 
 /// Everything that is alive while measuring; processes before cgroups.

@@ -1,12 +1,10 @@
 //! What is measured.
 
-use super::{Message, Setup, driver};
+use super::{Message, Setup};
 use crate::error::{Error, Result};
-use crate::experiment::{Experiment, Observer};
+use crate::experiment::Experiment;
 use crate::turns::rotated;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 /// Everything the measuring part is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -80,15 +78,6 @@ impl Experiment for LanesPlan {
     fn seconds(&self, _lanes: usize) -> f64 {
         let runs = Setup::ALL.len() as f64 * f64::from(self.repetitions);
         runs * ((self.run_ms + self.settle_ms) as f64 / 1000.0 + 2.5)
-    }
-
-    fn measure(
-        &self,
-        sidelane: &Path,
-        stop: &AtomicBool,
-        observer: &mut dyn Observer<Message>,
-    ) -> Result<()> {
-        driver::measure(self, sidelane, stop, observer)
     }
 }
 

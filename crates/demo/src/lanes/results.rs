@@ -105,7 +105,7 @@ fn whole_core_per_s(runs: &[Run], repetition: u32) -> f64 {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::message::MachineFacts;
+    use crate::lines::MachineFacts;
     use sidelane_metrics::latency::Summary;
 
     fn messages(plan: &LanesPlan) -> Vec<Message> {

@@ -5,7 +5,7 @@ use crate::arrivals::{self, Arrival};
 use crate::compute::ComputeServer;
 use crate::driver;
 use crate::error::{During, Error, Result};
-use crate::experiment::Observer;
+use crate::experiment::{Measure, Observer};
 use crate::machine::{Cgroups, Machine};
 use crate::reference;
 use crate::scheduler::Scheduler;
@@ -28,32 +28,34 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// How long the daemon may take to restore the level.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(super) fn measure(
-    plan: &LevelsPlan,
-    sidelane: &Path,
-    stop: &AtomicBool,
-    observer: &mut dyn Observer<Message>,
-) -> Result<()> {
-    let topology = Topology::read(Path::new("/"))?;
-    let machine = Machine::of(&topology);
-    if !machine.has_smt() {
-        return Err(Error::Unsupported(
-            "no core has more than one lane online".into(),
-        ));
-    }
-    observer.message(Message::Machine(driver::facts(&machine)?))?;
-    let mut driver = Driver::set_up(plan, sidelane, stop, machine, topology)?;
-    let lanes = driver.machine.cores.iter().map(Vec::len).max().unwrap_or(1);
-    for repetition in 0..plan.repetitions {
-        for setup in plan.setups(lanes, repetition) {
-            observer.message(Message::Speed(driver.calibrate()?))?;
-            let (number, of) = (repetition + 1, plan.repetitions);
-            observer.progress(&format!("repetition {number}/{of}: {setup}"));
-            observer.message(Message::Run(driver.run(setup, repetition)?))?;
+impl Measure for LevelsPlan {
+    fn measure(
+        &self,
+        sidelane: &Path,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer<Message>,
+    ) -> Result<()> {
+        let topology = Topology::read(Path::new("/"))?;
+        let machine = Machine::of(&topology);
+        if !machine.has_smt() {
+            return Err(Error::Unsupported(
+                "no core has more than one lane online".into(),
+            ));
         }
+        observer.message(Message::Machine(driver::facts(&machine)?))?;
+        let mut driver = Driver::set_up(self, sidelane, stop, machine, topology)?;
+        let lanes = driver.machine.cores.iter().map(Vec::len).max().unwrap_or(1);
+        for repetition in 0..self.repetitions {
+            for setup in self.setups(lanes, repetition) {
+                observer.message(Message::Speed(driver.calibrate()?))?;
+                let (number, of) = (repetition + 1, self.repetitions);
+                observer.progress(&format!("repetition {number}/{of}: {setup}"));
+                observer.message(Message::Run(driver.run(setup, repetition)?))?;
+            }
+        }
+        observer.message(Message::Speed(driver.calibrate()?))?;
+        observer.message(Message::Done)
     }
-    observer.message(Message::Speed(driver.calibrate()?))?;
-    observer.message(Message::Done)
 }
 
 /// Everything that is alive while measuring; processes before cgroups.

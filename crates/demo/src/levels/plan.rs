@@ -1,13 +1,11 @@
 //! What is measured.
 
-use super::{Message, driver};
+use super::Message;
 use crate::error::{Error, Result};
-use crate::experiment::{Experiment, Observer};
+use crate::experiment::Experiment;
 use crate::turns::rotated;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 /// Everything the measuring part is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -160,15 +158,6 @@ impl Experiment for LevelsPlan {
         let run_ms: u64 = self.plateaus.iter().map(|plateau| plateau.run_ms).sum();
         let runs = self.setups(lanes, 0).len() as f64 * f64::from(self.repetitions);
         runs * (run_ms as f64 / 1000.0 + 3.0)
-    }
-
-    fn measure(
-        &self,
-        sidelane: &Path,
-        stop: &AtomicBool,
-        observer: &mut dyn Observer<Message>,
-    ) -> Result<()> {
-        driver::measure(self, sidelane, stop, observer)
     }
 }
 

@@ -125,7 +125,7 @@ fn against_best(runs: &[Run], setup: Setup, fixed: &[Setup], plateau: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::MachineFacts;
+    use crate::lines::MachineFacts;
 
     /// 2 lanes, 2 repetitions, one plateau; means 10 and 20 at level 1, 30 and 40 at level 2, control
     /// 11 and 18.

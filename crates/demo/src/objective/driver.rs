@@ -8,7 +8,7 @@ use crate::batch::Batch;
 use crate::compute::{ComputeServer, Outcome};
 use crate::driver;
 use crate::error::Result;
-use crate::experiment::Observer;
+use crate::experiment::{Measure, Observer};
 use crate::machine::{Cgroups, Machine};
 use crate::reference;
 use crate::scheduler::Scheduler;
@@ -25,32 +25,34 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// What tells the requests of settling from those that are measured.
 const SETTLE_SEED: u64 = 1 << 32;
 
-pub(super) fn measure(
-    plan: &ObjectivePlan,
-    sidelane: &Path,
-    stop: &AtomicBool,
-    observer: &mut dyn Observer<Message>,
-) -> Result<()> {
-    let machine = Machine::of(&Topology::read(Path::new("/"))?);
-    observer.message(Message::Machine(driver::facts(&machine)?))?;
-    let mut driver = Driver::set_up(plan, sidelane, stop, machine)?;
-    for (setup, repetitions) in plan.order() {
-        observer.progress(&format!("{setup}: repetitions {repetitions:?}"));
-        let runs = driver.runs(setup, repetitions, observer)?;
-        if setup == Setup::Alone && driver.alone_p99_ns == 0 {
-            driver.alone_p99_ns = median_p99_ns(&runs);
-            observer.message(Message::Run(Finding::Alone(driver.alone_p99_ns)))?;
+impl Measure for ObjectivePlan {
+    fn measure(
+        &self,
+        sidelane: &Path,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer<Message>,
+    ) -> Result<()> {
+        let machine = Machine::of(&Topology::read(Path::new("/"))?);
+        observer.message(Message::Machine(driver::facts(&machine)?))?;
+        let mut driver = Driver::set_up(self, sidelane, stop, machine)?;
+        for (setup, repetitions) in self.order() {
+            observer.progress(&format!("{setup}: repetitions {repetitions:?}"));
+            let runs = driver.runs(setup, repetitions, observer)?;
+            if setup == Setup::Alone && driver.alone_p99_ns == 0 {
+                driver.alone_p99_ns = median_p99_ns(&runs);
+                observer.message(Message::Run(Finding::Alone(driver.alone_p99_ns)))?;
+            }
+            for run in runs {
+                observer.message(Message::Run(Finding::Run(run)))?;
+            }
         }
-        for run in runs {
-            observer.message(Message::Run(Finding::Run(run)))?;
+        if self.step_ms > 0 {
+            observer.progress("load steps");
+            observer.message(Message::Speed(driver.calibrate()?))?;
+            observer.message(Message::Run(Finding::Steps(driver.steps()?)))?;
         }
+        observer.message(Message::Done)
     }
-    if plan.step_ms > 0 {
-        observer.progress("load steps");
-        observer.message(Message::Speed(driver.calibrate()?))?;
-        observer.message(Message::Run(Finding::Steps(driver.steps()?)))?;
-    }
-    observer.message(Message::Done)
 }
 
 /// Everything that is alive while measuring; processes before cgroups.

@@ -1,15 +1,14 @@
 //! What is measured.
 
-use super::{Message, Setup, driver};
+use super::{Message, Setup};
 use crate::batch;
 use crate::error::{Error, Result};
-use crate::experiment::{Experiment, Observer};
+use crate::experiment::Experiment;
 use crate::sys::find_program;
 use crate::turns::rotated;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::path::PathBuf;
 
 /// Everything the measuring part is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -139,15 +138,6 @@ impl Experiment for ObjectivePlan {
 
     fn programs(&self) -> Result<Vec<PathBuf>> {
         Ok(vec![find_program("gzip").ok_or(batch::MISSING)?])
-    }
-
-    fn measure(
-        &self,
-        sidelane: &Path,
-        stop: &AtomicBool,
-        observer: &mut dyn Observer<Message>,
-    ) -> Result<()> {
-        driver::measure(self, sidelane, stop, observer)
     }
 }
 

@@ -128,7 +128,7 @@ fn idle_beside<'a>(runs: &'a [Run], run: &Run) -> Option<&'a Run> {
 pub(super) mod tests {
     use super::super::Sample;
     use super::*;
-    use crate::message::MachineFacts;
+    use crate::lines::MachineFacts;
     use sidelane_metrics::latency::Summary;
 
     /// Two repetitions; objective 2 x 10 ms, p99 19 and 21 ms; batch twice of borrow-idle's.

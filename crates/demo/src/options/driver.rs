@@ -3,7 +3,7 @@
 use super::{Message, OptionsPlan, Run, Setup};
 use crate::driver;
 use crate::error::{During, Error, Result};
-use crate::experiment::Observer;
+use crate::experiment::{Measure, Observer};
 use crate::machine::{Cgroups, Machine};
 use crate::scheduler::Scheduler;
 use crate::sys::Guarded;
@@ -36,24 +36,26 @@ pub fn serve_standard_input(workers: usize) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn measure(
-    plan: &OptionsPlan,
-    sidelane: &Path,
-    stop: &AtomicBool,
-    observer: &mut dyn Observer<Message>,
-) -> Result<()> {
-    let machine = Machine::of(&Topology::read(Path::new("/"))?);
-    observer.message(Message::Machine(driver::facts(&machine)?))?;
-    let driver = Driver::set_up(plan, sidelane, stop, machine.clone())?;
-    let setups = |repetition| plan.setups(repetition);
-    take_turns(
-        &machine,
-        plan.repetitions,
-        None,
-        setups,
-        observer,
-        |setup, repetition, speed| driver.run(setup, repetition, speed),
-    )
+impl Measure for OptionsPlan {
+    fn measure(
+        &self,
+        sidelane: &Path,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer<Message>,
+    ) -> Result<()> {
+        let machine = Machine::of(&Topology::read(Path::new("/"))?);
+        observer.message(Message::Machine(driver::facts(&machine)?))?;
+        let driver = Driver::set_up(self, sidelane, stop, machine.clone())?;
+        let setups = |repetition| self.setups(repetition);
+        take_turns(
+            &machine,
+            self.repetitions,
+            None,
+            setups,
+            observer,
+            |setup, repetition, speed| driver.run(setup, repetition, speed),
+        )
+    }
 }
 
 /// Everything that is alive while measuring; processes before cgroups.

@@ -154,7 +154,7 @@ fn highest_load(loads: &[f64], qualities: &[f64], target: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::MachineFacts;
+    use crate::lines::MachineFacts;
     use sidelane_metrics::latency::Summary;
     use sidelane_options::load::Outcome;
 

@@ -4,7 +4,7 @@ use super::{Message, PoolRun, PoolsPlan, Run, Setup};
 use crate::batch::Batch;
 use crate::driver;
 use crate::error::{Error, Result};
-use crate::experiment::Observer;
+use crate::experiment::{Measure, Observer};
 use crate::machine::{Cgroups, Machine, SmtSwitch};
 use crate::reference;
 use crate::scheduler::Scheduler;
@@ -24,25 +24,27 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// The pools' cgroups.
 const POOLS: [&str; 2] = ["alone", "sharing"];
 
-pub(super) fn measure(
-    plan: &PoolsPlan,
-    sidelane: &Path,
-    stop: &AtomicBool,
-    observer: &mut dyn Observer<Message>,
-) -> Result<()> {
-    let machine = Machine::of(&Topology::read(Path::new("/"))?);
-    let two = two_cores(&machine)?;
-    observer.message(Message::Machine(driver::facts(&machine)?))?;
-    let mut driver = Driver::set_up(plan, sidelane, stop, &machine, two.clone())?;
-    let setups = |repetition| plan.setups(repetition);
-    take_turns(
-        &two,
-        plan.repetitions,
-        None,
-        setups,
-        observer,
-        |setup, repetition, _| driver.run(setup, repetition),
-    )
+impl Measure for PoolsPlan {
+    fn measure(
+        &self,
+        sidelane: &Path,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer<Message>,
+    ) -> Result<()> {
+        let machine = Machine::of(&Topology::read(Path::new("/"))?);
+        let two = two_cores(&machine)?;
+        observer.message(Message::Machine(driver::facts(&machine)?))?;
+        let mut driver = Driver::set_up(self, sidelane, stop, &machine, two.clone())?;
+        let setups = |repetition| self.setups(repetition);
+        take_turns(
+            &two,
+            self.repetitions,
+            None,
+            setups,
+            observer,
+            |setup, repetition, _| driver.run(setup, repetition),
+        )
+    }
 }
 
 /// Two cores with as many lanes as there are on any.

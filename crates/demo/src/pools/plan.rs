@@ -1,12 +1,10 @@
 //! What is measured.
 
-use super::{Message, Setup, driver};
+use super::{Message, Setup};
 use crate::error::{Error, Result};
-use crate::experiment::{Experiment, Observer};
+use crate::experiment::Experiment;
 use crate::turns::rotated;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 /// Period of the pools and slice of their processes: an emulated wake-up or switch costs about a
 /// millisecond of work, the pool that shares has more of them, and they are not what is compared.
@@ -87,15 +85,6 @@ impl Experiment for PoolsPlan {
     fn seconds(&self, _lanes: usize) -> f64 {
         let runs = Setup::ALL.len() as f64 * f64::from(self.repetitions);
         runs * (self.run_ms as f64 / 1000.0 + 13.0)
-    }
-
-    fn measure(
-        &self,
-        sidelane: &Path,
-        stop: &AtomicBool,
-        observer: &mut dyn Observer<Message>,
-    ) -> Result<()> {
-        driver::measure(self, sidelane, stop, observer)
     }
 }
 

@@ -93,7 +93,7 @@ fn both(run: &Run) -> f64 {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::message::MachineFacts;
+    use crate::lines::MachineFacts;
 
     /// Two repetitions; the second on a machine that says to do half as much.
     fn messages() -> (PoolsPlan, Vec<Message>) {

@@ -1,7 +1,7 @@
 //! What the scheduler aims at for the computing server, and whether it got there.
 
-use crate::plan::{Configuration, Workload};
 use crate::results::{ConfigurationResults, Results};
+use crate::setups::{Configuration, Workload};
 use serde::Serialize;
 
 /// Latency under Sidelane may be this multiple of that of `alone`.

@@ -3,9 +3,9 @@
 use super::aim::{Verdict, verdicts};
 use super::machine_note;
 use crate::message::TraceRun;
-use crate::plan::Workload;
 use crate::reference;
 use crate::results::{ConfigurationResults, Results, WorkloadResults};
+use crate::setups::Workload;
 use sidelane_metrics::latency::{Spread, Summary};
 use std::fmt::Write;
 

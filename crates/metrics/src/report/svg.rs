@@ -18,7 +18,7 @@ fn shade(index: usize, densities: usize) -> String {
 }
 
 fn text(x: f64, y: f64, anchor: &str, words: &str) -> String {
-    let words = super::html::escaped(words);
+    let words = super::escape::escaped(words);
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>\n")
 }
 

@@ -3,7 +3,9 @@
 mod limits;
 mod mistake;
 mod reader;
+mod times;
 
-pub use limits::{LONGEST_MS, Limits, MS, SECOND, US, time_ns};
+pub use limits::Limits;
 pub use mistake::{Mistake, Place, Result};
 pub use reader::{Section, Shape, Source, Value, alternatives, similar};
+pub use times::{LONGEST_MS, MS, SECOND, US, time_ns};

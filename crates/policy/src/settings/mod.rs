@@ -8,6 +8,7 @@ mod budget;
 mod counters;
 pub mod document;
 mod native;
+mod needs;
 mod order;
 mod pairing;
 mod polarization;

@@ -1,8 +1,8 @@
 //! Which normal tasks share a core: how often it is looked at, and when cores swap tasks (`pair.bpf.h`,
 //! `adjust.bpf.h`).
 
-use super::retention::RETAIN;
-use super::row::{Change, Kind, Needs, Row};
+use super::needs::{PAIR, RETAIN};
+use super::row::{Change, Kind, Row};
 use crate::file::Limits;
 use crate::intf;
 
@@ -24,11 +24,6 @@ impl Default for Pairing {
         }
     }
 }
-
-pub(super) const PAIR: Needs = Needs {
-    what: "pair = true",
-    is_met: |settings| settings.pair,
-};
 
 pub(super) const ROWS: &[Row] = &[
     Row {

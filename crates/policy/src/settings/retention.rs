@@ -1,8 +1,8 @@
 //! How long a lane is held for a task that is expected back (`retain.bpf.h`).
 
 use super::Settings;
-use super::pairing::PAIR;
-use super::row::{Change, Kind, Needs, Row};
+use super::needs::{PAIR, RETAIN};
+use super::row::{Change, Kind, Row};
 use crate::file::{Limits, MS, Result, Section};
 
 /// The time-out of retention, and how it changes (vSMT-IO, Algorithm 1).
@@ -36,11 +36,6 @@ impl Default for Retention {
         }
     }
 }
-
-pub(super) const RETAIN: Needs = Needs {
-    what: "retain = true",
-    is_met: |settings| settings.retain,
-};
 
 const TIMEOUT: Limits = Limits::from(0.05, 100.0);
 

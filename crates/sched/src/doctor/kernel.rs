@@ -2,9 +2,7 @@
 
 use super::Finding;
 use super::source::{Source, Unreadable};
-
-/// The oldest kernel that Sidelane is tested on. sched_ext itself is there since 6.12.
-pub const KERNEL_MIN: (u32, u32) = (6, 16);
+use crate::remedy::{KERNEL_MIN, boot_a_kernel, kernels};
 
 /// The first kernel that may stop for ever when it frees storage of tasks while a CPU goes offline, and the first that no longer
 /// does (`task_storage`).
@@ -17,17 +15,6 @@ const STATE: &str = "sys/kernel/sched_ext/state";
 
 /// The name under which the kernel shows this scheduler.
 const OURS: &str = "sidelane";
-
-/// What to do where the kernel is no good.
-pub(crate) fn boot_a_kernel() -> String {
-    format!("boot {}, built with CONFIG_SCHED_CLASS_EXT=y", kernels())
-}
-
-/// The kernels that Sidelane is tested on.
-fn kernels() -> String {
-    let (major, minor) = KERNEL_MIN;
-    format!("Linux {major}.{minor} or later")
-}
 
 /// The kernel's release, for instance `6.12.9-cloud-amd64`.
 fn release(source: &Source) -> Result<Option<String>, Unreadable> {

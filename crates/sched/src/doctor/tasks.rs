@@ -3,6 +3,7 @@
 use super::Finding;
 use super::kernel;
 use super::source::{Source, Unreadable};
+use crate::remedy::STOP_COOKIES;
 use sidelane_topology::printable;
 use std::io;
 
@@ -210,9 +211,6 @@ impl Cookies {
         }
     }
 }
-
-/// What to do about cookies.
-pub(crate) const STOP_COOKIES: &str = "stop these programs, or start them without core scheduling                                        (cloud-hypervisor: --cpus core_scheduling=off)";
 
 /// Core-scheduling cookies: with SMT, kernels have stopped for good when a task that has one ran under
 /// a sched_ext scheduler (issue 3715 of sched-ext/scx).

@@ -1,9 +1,10 @@
 //! From attachment to attachment: CPU hotplug, a configuration that is read again, the end.
 
-use super::{Event, Found, Outgrown, Scheduler, prepare_libbpf};
+use super::{Event, Found, Outgrown, Scheduler};
 use crate::carried::Carried;
 use crate::config::Config;
 use crate::doctor;
+use crate::libbpf;
 use crate::resolve;
 use crate::task_storage::TaskStorage;
 use crate::{Error, ExitReason};
@@ -55,7 +56,7 @@ pub fn run(
 ) -> Result<ExitReason, Error> {
     let mut config = read()?;
     check_machine()?;
-    prepare_libbpf();
+    libbpf::prepare();
     let mut carried = Carried::default();
     let mut storage = TaskStorage::default();
     let mut before = None;

@@ -1,9 +1,9 @@
 //! How large the scheduler's tables are: as large as what there is when it is loaded.
 
-use super::load_error;
 use crate::bpf::{OpenBpfMaps, intf};
 use crate::cgroups;
 use crate::layout::Layout;
+use crate::libbpf::load_error;
 use crate::{Config, Error};
 use std::path::Path;
 

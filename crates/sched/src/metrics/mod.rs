@@ -22,7 +22,7 @@ use crate::bpf::metrics::{MetricsProgs, MetricsSkel, MetricsSkelBuilder, OpenMet
 use crate::bpf::metrics_intf as intf;
 use crate::task_storage::TaskStorage;
 use crate::urgent::Urgent;
-use crate::{cgroups, running};
+use crate::{cgroups, libbpf, running};
 use groups::CgroupTable;
 use instructions::Instructions;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -122,7 +122,7 @@ impl<'a> Collector<'a> {
         if !nix::unistd::geteuid().is_root() {
             return Err(Error::NotPrivileged);
         }
-        crate::loader::prepare_libbpf();
+        libbpf::prepare();
         let topology = Topology::read(Path::new("/"))?;
         let (rates, tail) = rates::rates(settings, topology.lanes_per_core_max())?;
         let mut tables = tables::Tables::new(&topology)?;
@@ -422,7 +422,7 @@ fn trace(progs: &MetricsProgs) -> Result<Vec<Link>, Error> {
 /// The error of a step.
 fn failed<E: std::fmt::Display>(step: &'static str) -> impl Fn(E) -> Error {
     move |error| {
-        let details = crate::loader::libbpf_warnings();
+        let details = libbpf::warnings();
         Error::Metrics(format!("cannot {step} the collector: {error}\n{details}"))
     }
 }

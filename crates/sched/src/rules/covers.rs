@@ -1,7 +1,7 @@
 //! Which cgroups a rule covers.
 
 use super::{Manager, Matcher};
-use crate::cgroups::up;
+use crate::cgroup_path::up;
 
 const PATHS: glob::MatchOptions = glob::MatchOptions {
     case_sensitive: true,

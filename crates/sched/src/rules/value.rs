@@ -2,14 +2,13 @@
 
 use super::{KINDS, Manager, Matcher, Policy};
 use crate::bpf::intf;
+use crate::cgroup_path;
 use std::path::PathBuf;
 
 /// Longest thread name that the kernel keeps, in bytes.
 pub(crate) const COMM_MAX: usize = intf::limits_COMM_LEN as usize - 1;
 /// Longest name of a unit, in bytes.
 const UNIT_MAX: usize = 255;
-/// Where the cgroup hierarchy is usually mounted; the longer ones first.
-const MOUNTS: [&str; 2] = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
 /// Types of units whose tasks have a cgroup.
 const WITH_TASKS: [&str; 6] = ["service", "scope", "slice", "socket", "mount", "swap"];
 /// Types of units that run nothing.
@@ -108,43 +107,8 @@ fn outside_brackets(glob: &str) -> impl Iterator<Item = char> {
     })
 }
 
-/// A cgroup's path as it is written, without slashes at its end.
-///
-/// # Errors
-/// No cgroup has such a path: it does not begin with '/', is one of the file system, or has empty names,
-/// `.` or `..` in it.
-pub(crate) fn cgroup_path(value: &str) -> Result<&str, String> {
-    if !value.starts_with('/') {
-        return Err(format!(
-            "a cgroup's path begins with '/' (the cgroup root); did you mean '/{value}'?"
-        ));
-    }
-    let below = |mount: &&str| {
-        let rest = value.strip_prefix(mount)?;
-        (rest.is_empty() || rest.starts_with('/')).then_some(rest)
-    };
-    if let Some(rest) = MOUNTS.iter().find_map(below) {
-        let rest = rest.trim_matches('/');
-        return Err(format!(
-            "paths of cgroups begin below the mount point; did you mean '/{rest}'?"
-        ));
-    }
-    let path = value.trim_end_matches('/');
-    if path.is_empty() {
-        return Ok("/");
-    }
-    if path
-        .split('/')
-        .skip(1)
-        .any(|name| ["", ".", ".."].contains(&name))
-    {
-        return Err("no cgroup's path has '//', '/./' or '/../' in it".to_owned());
-    }
-    Ok(path)
-}
-
 fn cgroup_matcher(value: &str) -> Result<Matcher, String> {
-    let path = cgroup_path(value)?;
+    let path = cgroup_path::written(value)?;
     if outside_brackets(path).any(|c| ['{', '}'].contains(&c)) {
         return Err(
             "braces are not a pattern: write a rule for each name; '[{]' and '[}]' stand for themselves"
@@ -279,28 +243,6 @@ fn nice_matcher(value: &str) -> Result<Matcher, String> {
     Ok(Matcher::Nice { min, max })
 }
 
-/// Names of cgroups are full of systemd's `\x2d`, which TOML reads as `-` between double quotes: then the name is
-/// another one. `raw`: a string as it stands in the file, `value`: as it was read.
-pub(crate) fn lost_escape(raw: &str, value: &str) -> Option<String> {
-    let inner = raw.trim_matches('"');
-    if inner.len() == raw.len() || value.starts_with("comm:") {
-        return None; // a thread's name may hold any bytes
-    }
-    let mut rest = inner;
-    while let Some(at) = rest.find('\\') {
-        let escape = &rest[at..];
-        if escape.starts_with("\\x") {
-            let shown: String = escape.chars().take(4).collect();
-            return Some(format!(
-                "between double quotes TOML reads '{shown}' as an escape; in single quotes it stands for \
-                 itself: '{inner}'"
-            ));
-        }
-        rest = escape.get(2..).unwrap_or_default();
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Rule;
@@ -374,11 +316,11 @@ mod tests {
             ("/a/../b", "no cgroup's path"),
         ] {
             refused(&format!("cgroup:{path}"), remedy);
-            assert!(cgroup_path(path).unwrap_err().contains(remedy), "{path}");
+            assert!(
+                cgroup_path::written(path).unwrap_err().contains(remedy),
+                "{path}"
+            );
         }
-        assert_eq!(cgroup_path("/a/b/"), Ok("/a/b"));
-        assert_eq!(cgroup_path("/"), Ok("/"));
-        assert_eq!(cgroup_path("/sys/fs/cgroups"), Ok("/sys/fs/cgroups"));
         refused("cgroup:/a[", "not a glob");
         refused("cgroup:/a-{b,c}.slice", "braces");
         assert!(matches!(matcher("cgroup:/a-[{]b"), Matcher::Cgroup(_)));
@@ -472,20 +414,5 @@ mod tests {
                 "{error}"
             );
         }
-    }
-
-    #[test]
-    fn an_escape_that_toml_reads_is_noticed() {
-        let lost = |raw: &str, value: &str| lost_escape(raw, value).unwrap_or_default();
-        let hint = lost(r#""unit:dev-a\x2db.swap""#, "unit:dev-a-b.swap");
-        assert!(
-            hint.contains(r"'\x2d'") && hint.contains(r"'unit:dev-a\x2db.swap'"),
-            "{hint}"
-        );
-        assert_eq!(lost(r"'unit:dev-a\x2db.swap'", r"unit:dev-a\x2db.swap"), "");
-        assert_eq!(
-            lost(r#""unit:dev-a\\x2db.swap""#, r"unit:dev-a\x2db.swap"),
-            ""
-        );
     }
 }

@@ -5,6 +5,7 @@ use super::{fill_lines, socket_path};
 use crate::Error;
 use crate::bpf::lanes::{LanesSkel, LanesSkelBuilder};
 use crate::cgroups;
+use crate::libbpf;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapHandle, OpenObject};
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -45,7 +46,7 @@ pub fn run(groups: &Groups, stop: &AtomicBool, serving: &mut dyn FnMut()) -> Res
     if !nix::unistd::geteuid().is_root() {
         return Err(Error::NotPrivileged);
     }
-    crate::loader::prepare_libbpf();
+    libbpf::prepare();
     let mut object = MaybeUninit::uninit();
     let tracer = Tracer::attach(groups, &mut object)?;
     serving();
@@ -69,7 +70,7 @@ impl<'a> Tracer<'a> {
         object: &'a mut MaybeUninit<OpenObject>,
     ) -> Result<Tracer<'a>, Error> {
         let topology = Topology::read(Path::new("/"))?;
-        let failed = crate::loader::load_error;
+        let failed = libbpf::load_error;
         let mut open = LanesSkelBuilder::default()
             .open(object)
             .map_err(failed("open the tracer of"))?;

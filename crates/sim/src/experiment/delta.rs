@@ -1,8 +1,7 @@
 //! Tables as the z/VM source prints them: each metric in one configuration, in another, and by how many
 //! percent they differ, as published and as it came out.
 
-use super::report::place;
-use super::{Point, Report};
+use super::point::{Point, place};
 use crate::show::escaped;
 use crate::statistics::{Estimate, digits};
 use crate::summary::CONFIDENCE;
@@ -147,7 +146,7 @@ impl Delta {
         }
     }
 
-    fn write_text(&self, out: &mut String) {
+    pub(super) fn write_text(&self, out: &mut String) {
         let labels = self.rows.iter().map(|row| self.label(row).chars().count());
         let width = labels.max().unwrap_or(0).max(LABEL_WIDTH);
         let _ = writeln!(
@@ -166,7 +165,7 @@ impl Delta {
         let _ = writeln!(out);
     }
 
-    fn write_html(&self, out: &mut String) {
+    pub(super) fn write_html(&self, out: &mut String) {
         let _ = write!(
             out,
             "<table>\n<caption>{}</caption>\n<tr><th><th>published<th><th>delta<th>ours<th><th>delta</tr>\n",
@@ -178,15 +177,5 @@ impl Delta {
             let _ = writeln!(out, "<tr><td>{}{cells}</tr>", escaped(&self.label(row)));
         }
         out.push_str("</table>\n");
-    }
-}
-
-impl Report {
-    pub(super) fn write_deltas(&self, out: &mut String) {
-        self.deltas.iter().for_each(|delta| delta.write_text(out));
-    }
-
-    pub(super) fn write_deltas_html(&self, out: &mut String) {
-        self.deltas.iter().for_each(|delta| delta.write_html(out));
     }
 }

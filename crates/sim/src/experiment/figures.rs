@@ -21,7 +21,9 @@ impl Report {
         if figures.is_empty() {
             figures = self.simulated();
         }
-        figures.extend(self.histograms());
+        if let Some(histogram) = &self.histogram {
+            figures.extend(histogram.draw(&self.points));
+        }
         figures
     }
 

@@ -1,6 +1,6 @@
 //! Histograms of responses.
 
-use super::{Point, Report};
+use super::point::{Point, place};
 use crate::run::Outcome;
 use crate::show::{self, Axis, Chart, Series, Style};
 use serde::Deserialize;
@@ -81,28 +81,23 @@ impl Histogram {
         }
         chart
     }
-}
 
-impl Report {
-    /// A histogram for each point of the sweeps, if the experiment asks for them.
-    pub(super) fn histograms(&self) -> Vec<String> {
-        let Some(histogram) = &self.histogram else {
-            return Vec::new();
-        };
+    /// A histogram for each point that is meant.
+    pub fn draw(&self, points: &[Point]) -> Vec<String> {
         let draw = |point: &Point| {
-            let place = super::report::place(&point.at);
+            let place = place(&point.at);
             let at = if place.is_empty() {
                 place
             } else {
                 format!(", {place}")
             };
-            let title = format!("Responses of {}{at}", histogram.workload);
-            histogram.chart(point, title).draw()
+            let title = format!("Responses of {}{at}", self.workload);
+            self.chart(point, title).draw()
         };
         let meant = |point: &&Point| {
-            let mut at = histogram.at.iter();
+            let mut at = self.at.iter();
             at.all(|(name, value)| point.at.get(name) == Some(value))
         };
-        self.points.iter().filter(meant).map(draw).collect()
+        points.iter().filter(meant).map(draw).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! One page for all experiments.
 
-use super::report::place;
+use super::point::place;
 use super::{Finding, Report, Verdict};
 use crate::show::escaped;
 use std::fmt::Write;
@@ -54,7 +54,9 @@ fn write_report(out: &mut String, report: &Report) {
     for figure in report.figures() {
         let _ = writeln!(out, "<figure>{figure}</figure>");
     }
-    report.write_deltas_html(out);
+    for delta in &report.deltas {
+        delta.write_html(out);
+    }
     out.push_str(
         "<table>\n<tr><th>#<th>what<th>at<th>published<th>ours<th>ratio<th>verdict<th>where it stands</tr>\n",
     );

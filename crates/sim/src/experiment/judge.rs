@@ -2,8 +2,8 @@
 
 use super::claims::{Claim, Comparison, Expectation, Limit, Reach, Role};
 use super::model::Prediction;
+use super::point::Point;
 use super::reach::reached;
-use super::report::Point;
 use crate::run::Outcome;
 use crate::statistics::Estimate;
 use crate::summary::CONFIDENCE;

@@ -10,6 +10,7 @@ mod html;
 mod judge;
 mod levels;
 mod model;
+mod point;
 mod reach;
 mod read;
 mod report;
@@ -20,7 +21,8 @@ pub use delta::{Delta, DeltaRow};
 pub use html::page;
 pub use judge::{Finding, Verdict};
 pub use levels::levels_chart;
-pub use report::{Point, Report};
+pub use point::Point;
+pub use report::Report;
 
 use crate::Scenario;
 use crate::scenario::Mistake;

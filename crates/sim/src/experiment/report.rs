@@ -4,25 +4,15 @@ use super::claims::{Claim, Expectation, Limit};
 use super::delta::Delta;
 use super::histogram::Histogram;
 use super::judge::{Finding, judge};
-use super::model::{ModelCase, Prediction};
+use super::model::ModelCase;
+use super::point::{Point, place};
 use super::{Experiment, ExperimentError, Simulated, Subject};
 use crate::Scenario;
-use crate::run::{Outcome, run};
+use crate::run::run;
 use crate::statistics::digits;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-
-/// A point of the sweeps, and what came out there.
-#[derive(Debug, Clone)]
-pub struct Point {
-    /// Values of the sweeps, by their names.
-    pub at: BTreeMap<String, toml::Value>,
-    /// By configuration.
-    pub outcomes: Vec<Outcome>,
-    /// By case, of an experiment on the model.
-    pub(super) predictions: Vec<Prediction>,
-}
 
 /// What came out of an experiment.
 #[derive(Debug, Clone, Serialize)]
@@ -166,16 +156,6 @@ impl Simulated {
     }
 }
 
-/// `load 0.4, thread_perf [1, 0.6]`.
-pub(super) fn place(at: &BTreeMap<String, toml::Value>) -> String {
-    let part = |(name, value): (&String, &toml::Value)| format!("{name} {}", short(value));
-    at.iter().map(part).collect::<Vec<_>>().join(", ")
-}
-
-fn short(value: &toml::Value) -> String {
-    value.to_string().replace(", ", ",")
-}
-
 impl Claim {
     /// `p99_ms server: borrow-idle ÷ alone`.
     pub(super) fn subject(&self) -> String {
@@ -241,7 +221,9 @@ impl Report {
             "{}\n",
             textwrap::fill(&self.what_was_done(), wrapped())
         );
-        self.write_deltas(&mut out);
+        for delta in &self.deltas {
+            delta.write_text(&mut out);
+        }
         let _ = writeln!(
             out,
             "{:<46} {:>15} {:>16} {:>6}  verdict",

@@ -1,9 +1,10 @@
 //! The tables `[[configuration]]`.
 
 use super::Configuration;
+use super::context::Context;
 use super::control::control;
 use super::pools;
-use super::workload::{Context, name};
+use super::values::name;
 use crate::simulation::Kind;
 use crate::{Baseline, Behaviour, Charge, Machine, Sidelane, Workload};
 use sidelane_policy::file::{Result, Section, Shape, Value, alternatives, similar};

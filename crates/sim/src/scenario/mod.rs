@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod configuration;
+mod context;
 mod control;
 mod cores;
 mod distribution;
@@ -11,6 +12,7 @@ mod pools;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod values;
 mod workload;
 
 pub use sidelane_policy::file::Mistake;

@@ -1,9 +1,10 @@
 //! Reading scenario files; `docs/scenarios.md` describes them.
 
 use super::configuration::{CONFIGURATION, configuration, sole};
+use super::context::Context;
 use super::machine::{MACHINE, machine};
 use super::pools::{Described, POOL, pool};
-use super::workload::{Context, WORKLOAD, workload};
+use super::workload::{WORKLOAD, workload};
 use super::{Configuration, Run, Scenario};
 use crate::{Machine, Workload};
 use sidelane_policy::file::{Limits, Result, SECOND, Section, Shape, Source, Value, time_ns};

@@ -1,6 +1,6 @@
 //! The tables `[[pool]]`.
 
-use super::workload::name;
+use super::values::name;
 use crate::{Charge, Machine, Pool};
 use sidelane_policy::file::{Result, Section, Shape, Value, alternatives};
 use sidelane_policy::pool::{self, Limit, Terms};

@@ -1,11 +1,11 @@
 //! The tables `[[workload]]`.
 
 use super::behaviour::behaviour;
-use super::machine::cpu_list;
-use super::pools::{self, Described};
-use crate::{Class, Machine, Policy, TaskSpec, Workload};
-use sidelane_policy::file::{Result, Section, Shape, Value, alternatives};
-use sidelane_topology::printable;
+use super::context::Context;
+use super::pools;
+use super::values::{self, usable};
+use crate::{Class, Policy, TaskSpec, Workload};
+use sidelane_policy::file::{Result, Section, Shape, alternatives};
 
 const IN_OPEN: &str = "open = { … }";
 const IN_CLOSED: &str = "closed = { … }";
@@ -49,21 +49,6 @@ pub(super) const WORKLOAD: Shape = Shape {
     ],
 };
 
-/// What a workload may refer to.
-#[derive(Clone, Copy)]
-pub(super) struct Context<'a> {
-    pub machine: &'a Machine,
-    /// Names of the rows of the interference table; none without one.
-    pub kinds: &'a [String],
-    pub pools: &'a [Described],
-    /// The workloads above it.
-    pub before: &'a [Workload],
-    /// Of all cores that have a lane online, in fastest cores.
-    pub capacity: f64,
-    /// Reads a trace.
-    pub read: &'a dyn Fn(&str) -> std::io::Result<String>,
-}
-
 /// Reads a `[[workload]]`.
 pub(super) fn workload(section: &Section, context: &Context) -> Result<Workload> {
     let name = section.need("name", "what to call it, such as \"server\"")?;
@@ -79,9 +64,9 @@ pub(super) fn workload(section: &Section, context: &Context) -> Result<Workload>
     let cpus = cpus
         .map(|value| usable(value, context.machine))
         .transpose()?;
-    let class = self::class(class)?;
+    let class = values::class(class)?;
     let task = TaskSpec {
-        name: self::name(name)?,
+        name: values::name(name)?,
         class,
         kernel_thread: kernel_thread(section, class)?,
         policy,
@@ -99,45 +84,6 @@ pub(super) fn workload(section: &Section, context: &Context) -> Result<Workload>
         behaviour: behaviour(section, context, &task)?,
         task,
     })
-}
-
-/// A class by its name.
-pub(super) fn class(value: Value) -> Result<Class> {
-    value.word(&Class::ALL.map(|class| (class.name(), class)))
-}
-
-impl Context<'_> {
-    /// How many online lanes are open to a task.
-    pub fn lanes_of(&self, task: &TaskSpec) -> usize {
-        let online = (0_u32..).zip(&self.machine.online);
-        let open_to_it = |cpu: u32| {
-            let cpus = task.cpus.as_ref();
-            cpus.is_none_or(|cpus| cpus.binary_search(&cpu).is_ok())
-        };
-        online
-            .filter(|(cpu, online)| **online && open_to_it(*cpu))
-            .count()
-    }
-}
-
-/// A name that can stand in a table.
-pub(super) fn name(value: Value) -> Result<String> {
-    let what = "a name of 1 to 40 characters without control characters";
-    let name = value.string(what)?;
-    let shown = name.replace('\\', ""); // which is shown twice, and harmless
-    match (1..=40).contains(&name.chars().count()) && printable(shown.as_bytes()) == shown {
-        true => Ok(name.to_owned()),
-        false => Err(value.expected(what)),
-    }
-}
-
-/// CPUs of which at least one is online.
-pub(super) fn usable(value: Value, machine: &Machine) -> Result<Vec<u32>> {
-    let cpus = cpu_list(value, machine)?;
-    match cpus.iter().any(|&cpu| machine.online[cpu as usize]) {
-        true => Ok(cpus),
-        false => Err(value.error("cpus: none of them is online; name one that is")),
-    }
 }
 
 /// Whether its tasks are threads of the kernel.

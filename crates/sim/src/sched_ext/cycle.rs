@@ -3,12 +3,12 @@
 use super::calls::operate;
 use super::entity::{Entity, Queue};
 use super::{
-    Counted, DSQ_LOCAL, DSQ_LOCAL_ON, ENQ_HEAD, ENQ_LAST, ENQ_PREEMPT, ENQ_WAKEUP, KICK_IDLE,
-    KICK_PREEMPT, ObjectiveState, Pool, PoolState, SchedExt, WAKE_SYNC, native,
+    DSQ_LOCAL, DSQ_LOCAL_ON, ENQ_HEAD, ENQ_LAST, ENQ_PREEMPT, ENQ_WAKEUP, KICK_IDLE, KICK_PREEMPT,
+    SchedExt, WAKE_SYNC, native,
 };
 use crate::engine::Engine;
 use crate::record::Step;
-use crate::scheduler::{Counters, Scheduler};
+use crate::scheduler::{Counted, Counters, ObjectiveState, Pool, PoolState, Scheduler};
 use crate::task::{State, TaskId};
 use crate::{Error, Result};
 use sidelane_policy::Borrow;

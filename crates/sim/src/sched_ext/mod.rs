@@ -20,9 +20,8 @@ mod settings;
 mod tables;
 mod visit;
 
-pub use pools::{Pool, PoolState};
 pub use retention::TimeoutSearch;
-pub use settings::{Counted, ObjectiveState, Sidelane};
+pub use settings::Sidelane;
 
 use crate::engine::{Engine, Event};
 use crate::record::Step;

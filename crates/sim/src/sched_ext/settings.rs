@@ -1,7 +1,7 @@
 //! The scheduler's settings, as its loader would set them.
 
 use super::native;
-use super::pools::Pool;
+use crate::scheduler::{Counted, Pool};
 use sidelane_policy::settings::speeds;
 use sidelane_policy::{Borrow, Settings, UseCounters};
 
@@ -23,30 +23,6 @@ impl From<Settings> for Sidelane {
             pools: Vec::new(),
         }
     }
-}
-
-/// What became of an objective.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ObjectiveState {
-    /// The budget now, ns.
-    pub budget_ns: u64,
-    /// Tail of the jobs in the last window, ns; 0: there was none yet.
-    pub tail_ns: u64,
-    /// Windows so far.
-    pub windows: u64,
-    /// Those whose tail was beyond the objective.
-    pub missed: u64,
-}
-
-/// What counters showed of critical work beside batch and alone.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Counted {
-    /// Instructions a cycle with idle siblings; NaN before there was any.
-    pub ipc_alone: f64,
-    /// The same beside batch.
-    pub ipc_beside: f64,
-    /// Of 1, what is lost beside batch; none: not known well enough yet.
-    pub loss: Option<f64>,
 }
 
 impl Counted {

@@ -1,6 +1,6 @@
 //! Books kept from the recorded steps alone, and the comparison with the simulator's.
 
-use super::rules::{Broken, Rule, Verdict};
+use super::verdict::{Broken, Rule, Verdict};
 use super::watch::Watch;
 use crate::machine::Interference;
 use crate::simulation::Simulation;

@@ -6,38 +6,13 @@
 //! A bound from above: where the scheduler may close a core sooner, as when a period of critical work
 //! ends and the next begins within a moment, nothing is said.
 
+use super::accounts::Clock;
 use super::watch::Watch;
 use crate::task::{Class, TaskId};
 use sidelane_policy::{Borrow, UseCounters, intf};
 
 /// Timers of a dynamic budget are not set for less (`BUDGET_GRAIN_NS`).
 const GRAIN_NS: u64 = intf::BUDGET_GRAIN_NS as u64;
-
-/// The clock of a core's busy period.
-#[derive(Debug, Default, Clone)]
-pub(super) struct Clock {
-    /// When batch ran beside critical work first, or when the clock was set anew since.
-    start_ns: Option<u64>,
-    /// Used up to `from_ns`, ns; of a dynamic budget.
-    charged_ns: f64,
-    /// Since when it is charged at `rate`; none while they do not run at once.
-    from_ns: Option<u64>,
-    rate: f64,
-    /// When the charge reached the budget.
-    spent_ns: Option<u64>,
-    /// When a timer was set first in this period: not by a task that has one lane only, nor by one
-    /// that waited when the scheduler was attached.
-    timed_ns: Option<u64>,
-}
-
-impl Clock {
-    /// When the charge reaches the budget, as it goes on now.
-    fn spends_ns(&self, budget_ns: u64) -> Option<u64> {
-        let left_ns = (budget_ns as f64 - self.charged_ns).max(0.0);
-        let from_ns = self.from_ns.filter(|_| self.rate > 0.0)?;
-        Some(from_ns.saturating_add((left_ns / self.rate) as u64))
-    }
-}
 
 impl Watch {
     /// Batch has to have left the core by then; none: it may stay.

@@ -2,7 +2,7 @@
 
 use super::draws::Draws;
 use super::plan::{Behaviour, Plan, Span};
-use super::rules::{Broken, Rule, Verdict};
+use super::verdict::{Broken, Rule, Verdict};
 use super::watch::Watch;
 use crate::simulation::{Kind, Occurrence, Simulation};
 use crate::task::{TaskId, TaskSpec};

@@ -3,7 +3,7 @@
 use super::drive::Driver;
 use super::generate::some_cpus;
 use super::plan::Fault;
-use super::rules::Verdict;
+use super::verdict::Verdict;
 use crate::task::{Class, TaskId, TaskSpec};
 
 /// No more tasks than this are created.

@@ -5,7 +5,8 @@ use super::draws::Draws;
 use super::plan::{Behaviour, Fault, Plan, PlannedTask, Span};
 use crate::Result;
 use crate::machine::{Costs, Interference, Machine};
-use crate::sched_ext::{Pool, Sidelane};
+use crate::sched_ext::Sidelane;
+use crate::scheduler::Pool;
 use crate::task::{Class, Policy, TaskSpec};
 use sidelane_policy::{
     Borrow, Budget, Charge, Objective, Pairing, Polarization, Retention, Settings, UseCounters,

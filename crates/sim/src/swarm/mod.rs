@@ -4,6 +4,7 @@
 //!
 //! A failure names its seed; the same seed gives the same run on every machine.
 
+mod accounts;
 mod books;
 mod budget;
 mod draws;
@@ -19,20 +20,21 @@ mod spread;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod verdict;
 mod watch;
 
 pub use report::{Failure, Summary, Total};
-pub use rules::Rule;
+pub use verdict::Rule;
 
 use crate::Record;
 use draws::Draws;
 use drive::Driver;
 use plan::Plan;
 use rayon::prelude::*;
-use rules::Broken;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use verdict::Broken;
 
 /// Runs the scenario of a seed. The calling thread must not be simulating.
 ///

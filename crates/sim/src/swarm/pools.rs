@@ -8,41 +8,15 @@
 //! * **Held.** A task is held only by a pool that is used up, one that it is in; and not beyond the
 //!   end of a period after which the pool has an allowance again.
 
-use super::rules::{Broken, Rule, Verdict};
+use super::accounts::{Account, LOOK_NS};
+use super::verdict::{Broken, Rule, Verdict};
 use super::watch::{Place, Watch};
-use crate::sched_ext::Pool;
+use crate::scheduler::Pool;
 use crate::task::TaskId;
 use sidelane_policy::Charge;
 
-/// The scheduler's timer rings at most so late, and first so long after it is attached.
-const LOOK_NS: u64 = 1_000_000;
 /// A task that was held for so long runs for a moment.
 const HELD_MAX_NS: u64 = 10_000_000_000;
-
-/// A pool of the watched machine.
-pub(super) struct Account {
-    /// Of the allowance, ns; negative: overdrawn.
-    left_ns: f64,
-    /// The same when this period began.
-    began_with_ns: f64,
-    began_ns: u64,
-    ends_ns: u64,
-    /// Its tasks, those of pools within it too.
-    pub tasks: u64,
-}
-
-impl Account {
-    /// As the scheduler begins when it is attached.
-    pub fn new(now_ns: u64) -> Account {
-        Account {
-            left_ns: 0.0,
-            began_with_ns: 0.0,
-            began_ns: now_ns,
-            ends_ns: now_ns + LOOK_NS,
-            tasks: 0,
-        }
-    }
-}
 
 /// A pool and those around it, by index.
 fn around(pools: &[Pool], innermost: Option<usize>) -> impl Iterator<Item = usize> {

@@ -7,7 +7,7 @@
 //!   and none is on its way there.
 //! * Only critical work, and only jobs that are as old as the settings say.
 
-use super::rules::{Broken, Rule, Verdict};
+use super::verdict::{Broken, Rule, Verdict};
 use super::watch::Watch;
 use crate::task::{Class, TaskId};
 

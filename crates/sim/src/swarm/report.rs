@@ -1,7 +1,7 @@
 //! What a swarm reports.
 
 use super::drive::Driver;
-use super::rules::{Broken, Rule};
+use super::verdict::{Broken, Rule};
 use crate::record::Record;
 use crate::scheduler::Counters;
 use std::fmt;

@@ -4,7 +4,7 @@
 //! * Away from other critical or normal work, to where it is faster; if the speeds of shared lanes are not
 //!   known, to a core that is not slower.
 
-use super::rules::{Broken, Rule, Verdict};
+use super::verdict::{Broken, Rule, Verdict};
 use super::watch::Watch;
 use crate::task::{Class, TaskId};
 

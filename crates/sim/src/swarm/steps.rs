@@ -1,6 +1,6 @@
 //! What each step changes in the watched machine.
 
-use super::rules::{Broken, Rule, Verdict};
+use super::verdict::{Broken, Rule, Verdict};
 use super::watch::{Lane, Place, Watch};
 use crate::record::Step;
 use crate::task::{Class, State, TaskId};

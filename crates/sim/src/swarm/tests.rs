@@ -1,11 +1,11 @@
 //! Each rule fails when it is broken: runs written by hand.
 #![allow(clippy::unwrap_used)]
 
-use super::rules::{Rule, Verdict};
+use super::verdict::{Rule, Verdict};
 use super::watch::Watch;
 use crate::machine::{Costs, Interference, Machine};
 use crate::record::{Record, Step};
-use crate::sched_ext::Pool;
+use crate::scheduler::Pool;
 use crate::task::{Class, TaskId, TaskSpec};
 use sidelane_policy::{Charge, Settings};
 use sidelane_topology::{Regular, Topology};

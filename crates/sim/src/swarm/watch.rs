@@ -1,12 +1,12 @@
 //! What the run looks like from outside: kept from the recorded steps alone, so that it owes nothing
 //! to the simulator's own books.
 
-use super::budget::Clock;
-use super::pools::Account;
-use super::rules::Verdict;
+use super::accounts::{Account, Clock};
+use super::verdict::Verdict;
 use crate::machine::Machine;
 use crate::record::Record;
-use crate::sched_ext::{Pool, Sidelane};
+use crate::sched_ext::Sidelane;
+use crate::scheduler::Pool;
 use crate::task::{Class, State, TaskId, TaskSpec, cpu_bits};
 use crate::{LaneTotals, TaskTotals};
 use sidelane_policy::Settings;

@@ -3,9 +3,11 @@
 //! All times are ns; demands are ns of an unshared lane of the fastest core.
 
 mod driver;
+mod measured;
 mod requests;
 
 pub(crate) use driver::Driver;
+pub use measured::Measured;
 
 use crate::random::Distribution;
 use crate::task::TaskSpec;

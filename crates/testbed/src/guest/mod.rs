@@ -4,5 +4,4 @@ pub mod init;
 mod mounts;
 pub mod probe;
 
-pub use mounts::MODULES;
 mod relay;

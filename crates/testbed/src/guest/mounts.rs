@@ -1,11 +1,9 @@
 //! Makes the guest's root file system into a machine that programs expect.
 
+use crate::rootfs;
 use nix::mount::{MsFlags, mount};
 use std::fs;
 use std::path::Path;
-
-/// Where the modules to load at boot are listed, one path a line, in order.
-pub const MODULES: &str = "/etc/sidelane-modules";
 
 /// What is mounted: type, folder, options.
 const MOUNTS: [(&str, &str, Option<&str>); 9] = [
@@ -55,7 +53,7 @@ pub fn set_up() {
     if !loopback.is_ok_and(|status| status.success()) {
         complain("the loopback interface stays down");
     }
-    load_modules(Path::new(MODULES));
+    load_modules(Path::new(rootfs::MODULES));
 }
 
 fn write(path: &str, text: &str) {

@@ -2,9 +2,8 @@
 
 use super::ReadError;
 use super::agree::agreed;
-use super::cpus::CPUS;
 use super::notes::Notes;
-use super::tree::Tree;
+use super::tree::{CPUS, Tree};
 use crate::CpuList;
 use std::collections::BTreeMap;
 use std::fmt;

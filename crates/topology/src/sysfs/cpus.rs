@@ -4,12 +4,11 @@ use super::ReadError;
 use super::agree::agreed;
 use super::caches::LastLevelCache;
 use super::notes::Notes;
-use super::tree::Tree;
+use super::tree::{CPUS, Tree};
 use crate::{CAPACITY_MAX, CpuList, SmtControl};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-pub(super) const CPUS: &str = "sys/devices/system/cpu";
 const NODES: &str = "sys/devices/system/node";
 const ONLINE: &str = "sys/devices/system/cpu/online";
 const A_LIST: &str = "a list of CPUs such as 0-3,8";

@@ -8,6 +8,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+/// The folder of the CPUs.
+pub(super) const CPUS: &str = "sys/devices/system/cpu";
+
 /// The longest content read; a sysfs file is a page, a list of CPUs a little more.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 

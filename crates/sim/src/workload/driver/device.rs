@@ -1,6 +1,7 @@
 //! Tasks that compute, then wait for a device, over and over.
 
-use super::{Driver, Timer, rounded};
+use super::timer::Timer;
+use super::{Driver, rounded};
 use crate::Result;
 use crate::simulation::Simulation;
 use crate::task::TaskId;

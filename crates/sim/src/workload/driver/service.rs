@@ -1,0 +1,116 @@
+//! Workers serve requests, and requests are answered.
+
+use super::Driver;
+use crate::Result;
+use crate::simulation::Simulation;
+use crate::task::TaskId;
+use crate::workload::Behaviour;
+
+impl Driver {
+    /// The worker takes the next request of its stage, or sleeps.
+    pub(super) fn take_next(&mut self, sim: &mut Simulation, worker: TaskId) -> Result<()> {
+        let role = &mut self.roles[worker.index()];
+        let state = &mut self.groups[role.group].stages[role.place];
+        while let Some(slot) = state.queue.pop_front() {
+            let Some(request) = self.requests.get(slot) else {
+                continue;
+            };
+            if request.ended {
+                self.requests.remove(slot);
+                continue;
+            }
+            request.worker = Some(worker);
+            role.request = Some(slot);
+            return sim.give(worker, request.demands_ns[request.stage]);
+        }
+        state.idle.push_back(worker);
+        Ok(())
+    }
+
+    /// A task has done its work.
+    pub(super) fn done(&mut self, sim: &mut Simulation, task: TaskId) -> Result<()> {
+        let role = self.roles[task.index()];
+        match role.request {
+            Some(slot) => self.served(sim, task, slot),
+            None if matches!(self.groups[role.group].spec.behaviour, Behaviour::Io { .. }) => {
+                self.round_done(sim, task)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A worker has served a request.
+    fn served(&mut self, sim: &mut Simulation, worker: TaskId, slot: usize) -> Result<()> {
+        self.roles[worker.index()].request = None;
+        if let Some(request) = self.requests.get(slot) {
+            request.worker = None;
+            request.served_ns += request.demands_ns[request.stage];
+            self.leave(sim, slot)?;
+        }
+        self.take_next(sim, worker)
+    }
+
+    /// A request leaves its stage, for the next one if there is one.
+    pub(super) fn leave(&mut self, sim: &mut Simulation, slot: usize) -> Result<()> {
+        let Some(request) = self.requests.get(slot) else {
+            return Ok(());
+        };
+        request.stage += 1;
+        let (group, stage) = (request.group, request.stage);
+        if request.ended {
+            self.requests.remove(slot);
+        } else if stage < self.groups[group].stages.len() {
+            self.enter(sim, group, slot, stage)?;
+        } else {
+            self.end(sim, group, slot, 1.0);
+            self.requests.remove(slot);
+        }
+        Ok(())
+    }
+
+    /// The time of a request is up: it ends as far as it is.
+    pub(super) fn deadline(
+        &mut self,
+        sim: &mut Simulation,
+        slot: usize,
+        generation: u32,
+    ) -> Result<()> {
+        if self.requests.generation(slot) != generation {
+            return Ok(());
+        }
+        let Some(request) = self.requests.get(slot) else {
+            return Ok(());
+        };
+        let mut served_ns = request.served_ns;
+        let Behaviour::Requests {
+            quality, stages, ..
+        } = &self.groups[request.group].spec.behaviour
+        else {
+            return Ok(());
+        };
+        let work = stages.iter().zip(&request.demands_ns);
+        let work = work.filter(|(stage, _)| !stage.is_delay());
+        let demand_ns: f64 = work.map(|(_, demand_ns)| demand_ns).sum();
+        let (worker, quality) = (request.worker, *quality);
+        if let Some(worker) = worker {
+            served_ns += request.demands_ns[request.stage] - sim.cut(worker);
+        }
+        request.ended = true;
+        let group = request.group;
+        self.measured[group].deadline_misses += 1;
+        self.end(sim, group, slot, quality.of(served_ns, demand_ns));
+        Ok(())
+    }
+
+    /// A request is answered.
+    fn end(&mut self, sim: &mut Simulation, group: usize, slot: usize, quality: f64) {
+        let Some(request) = self.requests.get(slot) else {
+            return;
+        };
+        let (latency_ns, client) = (sim.now_ns() - request.arrived_ns, request.client);
+        self.measured[group].complete(latency_ns, quality);
+        if let Some(client) = client {
+            self.think(sim, group, client);
+        }
+    }
+}

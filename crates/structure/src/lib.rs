@@ -1,0 +1,34 @@
+//! Reads the structure of the workspace from its sources: which crate needs which, and which module of a crate
+//! names which. `tests/house.rs` holds it to the plan in CONTRIBUTING.md; a part of the lint.
+//!
+//! Tests inside the modules are left out: they may look at anything.
+
+mod circles;
+mod crates;
+mod modules;
+mod uses;
+
+pub use circles::circles;
+pub use crates::{Member, members};
+pub use modules::{Module, Modules};
+
+/// What keeps the structure from being read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file that is named and cannot be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file that holds something else than it should.
+    #[error("{path}: {what}")]
+    Parse {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        what: String,
+    },
+}

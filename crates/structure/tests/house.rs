@@ -1,0 +1,65 @@
+//! The plan of the house in CONTRIBUTING.md, held against the sources.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use sidelane_structure::{Modules, circles, members};
+use std::path::Path;
+
+fn workspace() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// The folders that the plan lists, from the top of the house to its ground.
+fn plan() -> Vec<String> {
+    let text = std::fs::read_to_string(workspace().join("CONTRIBUTING.md")).unwrap();
+    let folders = ["crates/", "examples/"];
+    let planned = |line: &&str| folders.iter().any(|folder| line.starts_with(folder));
+    text.lines()
+        .filter(planned)
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_plan_lists_every_crate_and_arrows_lead_down() {
+    let plan = plan();
+    let members = members(workspace()).unwrap();
+    let floor = |folder: &str| plan.iter().position(|planned| planned == folder);
+    for member in &members {
+        let own = floor(&member.folder)
+            .unwrap_or_else(|| panic!("CONTRIBUTING.md does not list {}", member.folder));
+        for need in &member.needs {
+            let needed = members.iter().find(|other| other.name == *need).unwrap();
+            assert!(
+                floor(&needed.folder).is_some_and(|floor| floor > own),
+                "{} needs {}, which does not stand below it in CONTRIBUTING.md",
+                member.folder,
+                needed.folder
+            );
+        }
+    }
+    for folder in &plan {
+        assert!(
+            members.iter().any(|member| member.folder == *folder),
+            "CONTRIBUTING.md lists {folder}, which is no crate"
+        );
+    }
+}
+
+#[test]
+fn no_modules_form_a_circle() {
+    let mut found = Vec::new();
+    for member in members(workspace()).unwrap() {
+        let modules = Modules::read(&member.root).unwrap();
+        for circle in circles(&modules.arrows()) {
+            let names: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
+            found.push(format!("{}: {}", member.folder, names.join(", ")));
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "{} circles:\n{}",
+        found.len(),
+        found.join("\n")
+    );
+}
