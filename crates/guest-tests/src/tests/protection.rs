@@ -4,7 +4,7 @@ use super::support::*;
 
 tests! {
     critical_work_has_its_cores_and_batch_goes_on,
-    batch_uses_no_lanes_that_add_nothing,
+    batch_uses_as_many_lanes_of_a_core_as_it_may,
     a_trace_shows_batch_beside_critical_work_below_one_percent,
 }
 
@@ -58,12 +58,10 @@ fn batch_leaves_closed_cores_and_comes_back() {
     drop(batch);
 }
 
-fn batch_uses_no_lanes_that_add_nothing() {
-    let even: Vec<String> = (1..=nr_cpus() / 2)
-        .map(|n| (1.0 / n as f64).to_string())
-        .collect();
-    let even = even.join(",");
-    let flags = [&RULES[..], &["--thread-perf", &even]].concat();
+fn batch_uses_as_many_lanes_of_a_core_as_it_may() {
+    let file = "/run/one-lane.toml";
+    std::fs::write(file, "[scheduler]\nbatch_lanes = 1\n").unwrap();
+    let flags = [&RULES[..], &["--config", file]].concat();
     let scheduler = Scheduler::attach(&flags);
     let batch: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("batch")).collect();
     let [_, _, busy] = busy_lanes("2");
