@@ -51,15 +51,16 @@ test-kernels:
 
 test-shapes:
 	@scripts/setup test
-	cargo test --locked -p sidelane-cli --test scheduler -- --ignored machine_of_
+	cargo test --locked -p sidelane-cli --test guest -- --ignored shapes::
+	cargo test --locked -p sidelane-cli --test guest -- --ignored 2x4::protection::
 
 test-demos:
 	@scripts/setup test
-	cargo test --locked -p sidelane-cli --test scheduler -- --ignored demonstrations_on
+	cargo test --locked -p sidelane-cli --test guest -- --ignored demos::
 
 test-vms:
 	@scripts/setup test
-	cargo test --locked -p sidelane-cli --test scheduler -- --ignored virtual_machines_on
+	cargo test --locked -p sidelane-cli --test guest -- --ignored vms::
 
 swarm: build
 	$(SIDELANE) sim --swarm $(or $(SEEDS),10000)

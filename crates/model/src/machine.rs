@@ -54,14 +54,6 @@ impl ThreadPerf {
         }
     }
 
-    /// The fewest lanes with which a core does what it can: further ones add less than a hundredth, which
-    /// no calibration tells from nothing.
-    pub fn lanes_worthwhile(&self) -> usize {
-        let most = self.core_rate_max();
-        let enough = |n: &usize| self.core_rate(*n) * 1.01 >= most;
-        (1..=self.lanes()).find(enough).unwrap_or(self.lanes())
-    }
-
     /// The most that a core does, with however many lanes.
     fn core_rate_max(&self) -> f64 {
         let rates = (1..=self.lanes()).map(|n| self.core_rate(n));
@@ -126,26 +118,5 @@ impl Machine {
     /// The normalised utilisation that saturates it at the level that can do most.
     pub fn saturation(&self) -> f64 {
         self.thread_perf.core_rate_max()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn batch_uses_no_lanes_that_add_nothing() {
-        for (speeds, lanes) in [
-            (&[1.0, 0.5][..], 1),
-            (&[1.0, 0.504], 1),
-            (&[1.0, 0.51], 2),
-            (&[1.0, 0.6], 2),
-            (&[1.0], 1),
-            (&[1.0, 0.6, 0.5, 0.3], 3),  // 1, 1.2, 1.5, 1.2
-            (&[1.0, 0.5, 0.4, 0.26], 3), // 1, 1, 1.2, 1.04
-        ] {
-            let known = ThreadPerf::new(speeds.to_vec()).unwrap();
-            assert_eq!(known.lanes_worthwhile(), lanes, "{speeds:?}");
-        }
     }
 }

@@ -124,8 +124,8 @@ enum Part {
 }
 
 /// Runs `sidelane demo`.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    match args.part {
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    match args.part.take() {
         Some(Part::ServeCompute { workers }) => {
             server::serve_standard_input(workers)?;
             return Ok(ExitCode::SUCCESS);
@@ -165,6 +165,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(Part::Pools(args)) => return super::demo_pools::run(args),
         None => {}
     }
+    args.common.machine.default_thread_perf(&[1.0, 0.63]); // measured for option pricing (FOF)
     let plan = args.plan()?;
     let Some(messages) = args.common.measure(&plan)? else {
         return Ok(ExitCode::SUCCESS);

@@ -69,7 +69,8 @@ pub(super) struct MachineArgs {
     /// Lanes of each core [default: 2].
     #[arg(long, value_name = "T")]
     lanes: Option<usize>,
-    /// Speed of a lane when 1, 2, ... lanes of its core run [default: 1, 1/2, ... 1/T].
+    /// Speed of a lane when 1, 2, ... lanes of its core run [default: 1, 1/2, ... 1/T; 'sidelane demo' itself, with
+    /// two lanes: 1, 0.63, measured for option pricing (FOF)].
     #[arg(long, value_delimiter = ',', value_name = "1,X,...")]
     pub(super) thread_perf: Vec<f64>,
     /// `newest`, `oldest`, a version, or the path of a kernel image.
@@ -114,9 +115,10 @@ impl MachineArgs {
         Ok(cores.iter().map(Vec::len).max().unwrap_or(1))
     }
 
-    /// Speeds of the emulated machine's lanes, where none are given.
+    /// Speeds of the emulated machine's lanes, where none are given, nor another number of lanes.
     pub(super) fn default_thread_perf(&mut self, speeds: &[f64]) {
-        if self.thread_perf.is_empty() && !self.native {
+        let lanes_fit = self.lanes.is_none_or(|lanes| lanes == speeds.len());
+        if self.thread_perf.is_empty() && lanes_fit && !self.native {
             self.thread_perf = speeds.to_vec();
         }
     }

@@ -20,7 +20,7 @@ mod symbiosis;
 
 pub use budget::{Borrow, Budget};
 pub use counters::UseCounters;
-pub use native::{batch_lanes, speeds};
+pub use native::speeds;
 pub use pairing::Pairing;
 pub use polarization::Polarization;
 pub use read::{BUDGET_KEYS, NEEDS_SPEEDS, SHAPE, budget_of, keys, read};

@@ -2,19 +2,6 @@
 
 use super::Settings;
 use crate::{LANES_MAX, intf};
-use sidelane_model::ThreadPerf;
-
-/// Lanes of a core that batch work may use, of cores with at most `widest`: as many as are worth it, all
-/// where nothing is known of them.
-pub fn batch_lanes(thread_perf: &[f64], widest: u32) -> u32 {
-    let known = ThreadPerf::new(thread_perf.to_vec()).ok();
-    let fewer = known.and_then(|known| {
-        let worthwhile = known.lanes_worthwhile();
-        // if all of those are, so are further ones, which are as fast as the last
-        (worthwhile < known.lanes()).then_some(worthwhile as u32)
-    });
-    fewer.unwrap_or(widest)
-}
 
 /// Speeds of a lane as the scheduler reads them; beyond those given, the last.
 pub fn speeds(thread_perf: &[f64]) -> [u32; LANES_MAX] {
@@ -30,7 +17,7 @@ impl Settings {
     /// Lanes of a core that batch may use, of cores with at most `widest`.
     pub fn lanes_for_batch(&self, widest: u32) -> u32 {
         match self.batch_lanes {
-            0 => batch_lanes(&self.thread_perf, widest),
+            0 => widest,
             lanes => lanes,
         }
     }
@@ -92,22 +79,5 @@ mod tests {
     fn speeds_beyond_those_given_are_the_last() {
         let speeds = speeds(&[1.0, 0.5]);
         assert_eq!((speeds[0], speeds[1], speeds[63]), (1024, 512, 512));
-    }
-
-    #[test]
-    fn batch_lanes_follow_the_speeds_unless_they_are_given() {
-        let lanes = |thread_perf: &[f64], batch_lanes, widest| {
-            let settings = Settings {
-                thread_perf: thread_perf.to_vec(),
-                batch_lanes,
-                ..Settings::default()
-            };
-            settings.native(widest).batch_lanes
-        };
-        assert_eq!(lanes(&[], 0, 8), 8);
-        assert_eq!(lanes(&[1.0, 0.6], 0, 4), 4);
-        assert_eq!(lanes(&[1.0, 0.5], 0, 2), 1);
-        assert_eq!(lanes(&[1.0, 0.5], 2, 2), 2);
-        assert_eq!(lanes(&[], 1, 2), 1);
     }
 }

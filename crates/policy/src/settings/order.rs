@@ -99,9 +99,8 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Whole(0, u32::MAX, |settings| &mut settings.batch_lanes),
         change: Change::Fixed,
         needs: None,
-        says: "lanes of a core that batch may use, the last ones; 0: as many as add something to what a core does by \
-               `thread_perf`, all if that is not known",
-        more: "with `[1, 0.5]` two lanes do no more than one, and batch leaves the first one idle for others \
+        says: "lanes of a core that batch may use, the last ones; 0: all",
+        more: "where two lanes do no more than one, 1 leaves the first one idle for others \
                ([scheduler.md](scheduler.md))",
     },
     Row {
@@ -110,8 +109,7 @@ pub(super) const ROWS: &[Row] = &[
         change: Change::Live,
         needs: None,
         says: "speed of a lane when 1, 2, ... lanes of its core run",
-        more: "needed with `dynamic`, by it `batch_lanes` is chosen, and where cores are not equally fast to compare a \
-               shared fast lane with a slow core",
+        more: "needed with `dynamic`, and where cores are not equally fast to compare a shared fast lane with a slow core",
     },
     Row {
         name: "cgroup_weights",

@@ -29,7 +29,7 @@
 #define OVER_BATCH STATE(NR_LANE_STATES + 1) /* see pick_lane() */
 #define HELD_STATES (FREE_STATES | STATE(LANE_HELD)) /* free for critical work */
 
-/* Do so many lanes of @core_id run that a further one adds nothing (settings.batch_lanes)? */
+/* Do as many lanes of @core_id run as batch may use of it (settings.batch_lanes), of fewer than all? */
 static __always_inline bool core_is_full(const struct core_ctx *core, u32 core_id)
 {
 	u32 spare = first_meant_for_batch(core);
@@ -39,8 +39,8 @@ static __always_inline bool core_is_full(const struct core_ctx *core, u32 core_i
 
 /*
  * A lane of @core_id that @p may use, in one of @states: idle before held before batch
- * before normal before critical, then @prev. With OVER_BATCH batch comes first where an idle lane
- * adds nothing.
+ * before normal before critical, then @prev. With OVER_BATCH batch comes before an idle lane of a core
+ * that is full (core_is_full()).
  */
 VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u32 states, s32 prev)
 {

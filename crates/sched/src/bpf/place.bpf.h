@@ -21,7 +21,7 @@
  * itself is taken.
  * Batch: its own lane if idle on an open core; an idle core; an idle lane of an
  * open core; its own core's vector.
- * Where further lanes add nothing to what a core does (settings.batch_lanes) batch uses only the
+ * Where batch may use some lanes of a core only (settings.batch_lanes) batch uses only the
  * last ones of each core, unless it is bound to others. Normal work that wakes, and critical work
  * without a budget, takes a lane of batch there, not the idle one beside it: that is one interrupt
  * instead of two, batch is back as soon as the lane is free, and normal work does not lose by

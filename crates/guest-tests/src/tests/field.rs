@@ -9,6 +9,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+tests! {
+    a_storm_of_affinities_forks_and_execs_in_all_classes,
+    a_real_time_hog_takes_its_own_lane_only,
+    tasks_are_stopped_frozen_throttled_and_traced_while_cgroups_come_and_go,
+    a_flood_of_hotplug_under_the_scheduler_and_the_daemon,
+    critical_work_gets_a_lock_that_batch_holds,
+    an_isolated_partition_comes_and_goes_under_the_scheduler,
+}
+
 /// Classes by the names of threads, so that this process may have threads of each.
 const NAMED: [&str; 4] = ["--critical", "comm:critical*", "--batch", "comm:batch*"];
 const CLASSES: [&str; 3] = ["critical", "normal", "batch"];
@@ -85,8 +94,6 @@ fn wander(index: usize, turn: u64) {
     }
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_storm_of_affinities_forks_and_execs_in_all_classes() {
     let scheduler = Scheduler::attach(&NAMED);
     let storm = Threads::start(&[CLASSES, CLASSES].concat(), wander);
@@ -96,8 +103,6 @@ fn a_storm_of_affinities_forks_and_execs_in_all_classes() {
 }
 
 /// The kernel serves real-time tasks first: what is bound to the hog's lane may have to wait for it, all else may not.
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_real_time_hog_takes_its_own_lane_only() {
     let scheduler = Scheduler::attach(&RULES);
     let bound = |policy| Traits {
@@ -156,8 +161,6 @@ fn churn_cgroups() {
     }
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn tasks_are_stopped_frozen_throttled_and_traced_while_cgroups_come_and_go() {
     let file = "/run/held-up.toml";
     let rules = "[[rule]]\nclass = \"critical\"\nmatch = \"cgroup:/critical\"\n\
@@ -182,8 +185,6 @@ fn tasks_are_stopped_frozen_throttled_and_traced_while_cgroups_come_and_go() {
     assert!(scheduler.stop().success(), "ejected");
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_flood_of_hotplug_under_the_scheduler_and_the_daemon() {
     let before = online();
     let mut scheduler = Scheduler::attach(&RULES);
@@ -206,8 +207,6 @@ fn a_flood_of_hotplug_under_the_scheduler_and_the_daemon() {
 
 /// Critical work that waits for a lock waits for the batch task that holds it, and that one for critical hogs: until
 /// the starvation bound lends it a lane.
-#[test]
-#[ignore = "runs in the test bed"]
 fn critical_work_gets_a_lock_that_batch_holds() {
     let scheduler = Scheduler::attach(&[&NAMED[..], &RULES].concat());
     let _hogs: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("critical")).collect();
@@ -227,8 +226,6 @@ fn critical_work_gets_a_lock_that_batch_holds() {
 }
 
 /// Tasks in the partition and outside go on, whether it was there first or the scheduler.
-#[test]
-#[ignore = "runs in the test bed"]
 fn an_isolated_partition_comes_and_goes_under_the_scheduler() {
     let apart = cgroup("apart");
     let first = first_core();

@@ -4,6 +4,10 @@ use super::support::*;
 use std::fs;
 use std::time::Duration;
 
+tests! {
+    critical_work_moves_to_a_core_that_falls_free_and_a_trace_tells,
+}
+
 const TRACING: &str = "/sys/kernel/tracing";
 
 /// The core of the lane on which a task ran last; two lanes a core, numbered core after core.
@@ -12,8 +16,6 @@ fn core_of(load: &Load) -> usize {
 }
 
 /// Under one scheduler, for it takes seconds to attach here.
-#[test]
-#[ignore = "runs in the test bed"]
 fn critical_work_moves_to_a_core_that_falls_free_and_a_trace_tells() {
     let scheduler = Scheduler::attach(&RULES);
     one_of_two_gets_the_core_that_falls_free();

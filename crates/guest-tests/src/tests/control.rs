@@ -8,6 +8,15 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+tests! {
+    load_switches_smt_on_and_off,
+    load_moves_the_scheduler_s_cap,
+    what_a_killed_daemon_found_comes_back,
+    a_flood_of_hotplug_ends_with_the_state_it_began_with,
+    a_second_daemon_is_refused,
+    a_pinned_task_keeps_its_lane,
+}
+
 const CPUS: &str = "/sys/devices/system/cpu";
 const STATE: &str = "/run/sidelane/control.json";
 /// Decides five times a second, by the last second; on two cores the gains are small.
@@ -100,8 +109,6 @@ fn smt_is_as_it_was(before: &str) {
     assert!(!fs::exists(STATE).unwrap(), "the state file is still there");
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn load_switches_smt_on_and_off() {
     let before = online();
     let control = Control::start(&[]);
@@ -119,8 +126,6 @@ fn load_switches_smt_on_and_off() {
     smt_is_as_it_was(&before);
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn load_moves_the_scheduler_s_cap() {
     let before = online();
     let scheduler = Scheduler::attach(&RULES);
@@ -153,8 +158,6 @@ fn load_moves_the_scheduler_s_cap() {
     assert!(scheduler.stop().success());
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn what_a_killed_daemon_found_comes_back() {
     let before = online();
     for round in 0..6 {
@@ -177,8 +180,6 @@ fn what_a_killed_daemon_found_comes_back() {
     }
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_flood_of_hotplug_ends_with_the_state_it_began_with() {
     let before = online();
     let control = Control::start(&[]);
@@ -200,8 +201,6 @@ fn a_flood_of_hotplug_ends_with_the_state_it_began_with() {
     smt_is_as_it_was(&before);
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_second_daemon_is_refused() {
     let _control = Control::start(&[]);
     let second = sidelane(&["control"]);
@@ -210,8 +209,6 @@ fn a_second_daemon_is_refused() {
     assert!(says.contains("another 'sidelane control'"), "{says}");
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_pinned_task_keeps_its_lane() {
     let last = nr_cpus() - 1;
     let traits = Traits {

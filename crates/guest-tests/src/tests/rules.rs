@@ -3,6 +3,10 @@
 use super::support::*;
 use std::fs;
 
+tests! {
+    the_first_rule_that_matches_decides,
+}
+
 const CONFIG: &str = r#"
 [[rule]]
 class = "normal"
@@ -43,8 +47,6 @@ fn class_of(load: Load) -> usize {
     busiest
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn the_first_rule_that_matches_decides() {
     fs::write("/run/rules.toml", CONFIG).unwrap();
     fs::copy("/bin/busybox", "/run/busybox-server").unwrap();

@@ -7,6 +7,16 @@ use std::fs;
 use std::process::{Child, Command};
 use std::time::Duration;
 
+tests! {
+    densities_and_times_with_the_kernel_s_scheduler,
+    densities_and_times_with_the_scheduler,
+    looking_now_and_then_estimates_the_same,
+    classes_and_jobs_of_the_scheduler_make_throughput,
+    more_short_tasks_than_are_listed,
+    lanes_that_go_and_come_are_told,
+    a_command_is_recorded_and_its_status_handed_on,
+}
+
 pub const FILE: &str = "/run/test.rec";
 /// Spinners run so long.
 const LOAD: Duration = Duration::from_secs(2);
@@ -237,14 +247,10 @@ fn densities_and_times_are_as_expected() {
     check_load(&[1, 1], 1.0);
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn densities_and_times_with_the_kernel_s_scheduler() {
     densities_and_times_are_as_expected();
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn densities_and_times_with_the_scheduler() {
     let scheduler = Scheduler::attach(&[]);
     densities_and_times_are_as_expected();
@@ -252,8 +258,6 @@ fn densities_and_times_with_the_scheduler() {
     assert!(scheduler.stop().success());
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn looking_now_and_then_estimates_the_same() {
     let recorder = Recorder::start_with(&["--sample"]);
     let loads = [spin_on(0), spin_on(1)];
@@ -289,8 +293,6 @@ fn looking_now_and_then_estimates_the_same() {
     assert!(text.contains("Looked at the lanes 251 times"), "{text}");
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn classes_and_jobs_of_the_scheduler_make_throughput() {
     let scheduler = Scheduler::attach(&["--critical", "cgroup:/critical"]);
     let recorder = Recorder::start();
@@ -337,8 +339,6 @@ fn stat_has_the_metrics_too() {
     assert!(!String::from_utf8_lossy(&text.stdout).contains("density"));
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn more_short_tasks_than_are_listed() {
     const THREADS: usize = 6_000;
     let recorder = Recorder::start();
@@ -369,8 +369,6 @@ fn set_smt(wanted: &str) {
     fs::write("/sys/devices/system/cpu/smt/control", wanted).unwrap();
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn lanes_that_go_and_come_are_told() {
     let all = online();
     let recorder = Recorder::start();
@@ -403,8 +401,6 @@ fn lanes_that_go_and_come_are_told() {
     });
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_command_is_recorded_and_its_status_handed_on() {
     let output = sidelane(&["record", FILE, "--", "sh", "-c", "sleep 0.3; exit 7"]);
     assert_eq!(output.status.code(), Some(7), "{output:?}");

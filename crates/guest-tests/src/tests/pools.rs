@@ -4,6 +4,14 @@ use super::support::*;
 use std::fs;
 use std::time::{Duration, Instant};
 
+tests! {
+    weights_of_cgroups_count_whatever_the_number_of_their_tasks,
+    a_quota_of_a_cgroup_holds_from_when_it_is_set_until_it_is_lifted,
+    a_pool_is_tuned_and_stays_so_when_lanes_go,
+    a_container_deep_below_is_a_pool_and_has_its_whole_name,
+    more_quotas_than_there_is_room_for_hold_after_it_is_attached_again,
+}
+
 const SMT: &str = "/sys/devices/system/cpu/smt/control";
 
 /// How long tasks of the cgroups /light and /heavy ran within some seconds, by the kernel's account: as
@@ -19,8 +27,6 @@ fn two_cgroups(tasks: [usize; 2]) -> [f64; 2] {
     [0, 1].map(|index| (used[index] - before[index]) as f64 / 1e9)
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn weights_of_cgroups_count_whatever_the_number_of_their_tasks() {
     let root = "/sys/fs/cgroup/cgroup.subtree_control";
     fs::write(root, "+cpu").unwrap();
@@ -43,8 +49,6 @@ fn weights_of_cgroups_count_whatever_the_number_of_their_tasks() {
     assert!(scheduler.stop().success(), "ejected");
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_quota_of_a_cgroup_holds_from_when_it_is_set_until_it_is_lifted() {
     let root = "/sys/fs/cgroup/cgroup.subtree_control";
     fs::write(root, "+cpu").unwrap();
@@ -79,8 +83,6 @@ fn a_quota_of_a_cgroup_holds_from_when_it_is_set_until_it_is_lifted() {
     assert!(scheduler.stop().success(), "ejected");
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_pool_is_tuned_and_stays_so_when_lanes_go() {
     let path = "/tmp/tuned.toml";
     let pool = "[[pool]]\ncgroup = \"/tuned\"\ncapacity_cores = 0.3\ncharge = \"raw\"\n";
@@ -121,8 +123,6 @@ const CONTAINER: &str = "kubepods.slice/kubepods-burstable.slice/\
     kubepods-burstable-pod0f1e2d3c_4b5a_6978_8796_a5b4c3d2e1f0.slice/\
     cri-containerd-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.scope";
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_container_deep_below_is_a_pool_and_has_its_whole_name() {
     let path = "/tmp/container.toml";
     let pool = |name: &str, lanes: &str| {
@@ -153,8 +153,6 @@ fn a_container_deep_below_is_a_pool_and_has_its_whole_name() {
     assert!(scheduler.stop().success(), "ejected");
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn more_quotas_than_there_is_room_for_hold_after_it_is_attached_again() {
     fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu").unwrap();
     let path = "/tmp/many-quotas.toml";

@@ -4,8 +4,12 @@ use super::support::*;
 use sidelane_runtime::Job;
 use std::time::{Duration, Instant};
 
-/// What the marking program does, as arguments of its own.
-const WORK: &str = "MARKING_PROGRAM";
+tests! {
+    what_counts_as_a_job_is_what_the_program_marks,
+}
+
+/// Makes this program the marking program, with what it does.
+pub const MARKING_ARGUMENT: &str = "--mark-jobs";
 
 const CONFIG: &str = "/tmp/jobs.toml";
 
@@ -23,23 +27,17 @@ fn marking(jobs: u32, job_ms: u64, pause_ms: u64) -> Load {
         ..Traits::default()
     };
     let program = std::env::current_exe().unwrap();
-    let work = format!("{WORK}={jobs} {job_ms} {pause_ms}");
-    let test = "guest::jobs::marking_program --exact --ignored --nocapture";
-    let mut args = vec![work.as_str(), program.to_str().unwrap()];
-    args.extend(test.split(' '));
-    Load::spawn("env", &args, &traits)
+    let numbers = [jobs.to_string(), job_ms.to_string(), pause_ms.to_string()];
+    let mut args = vec![MARKING_ARGUMENT];
+    args.extend(numbers.iter().map(String::as_str));
+    Load::spawn(program.to_str().unwrap(), &args, &traits)
 }
 
-/// Not a test: the marking program.
-#[test]
-#[ignore = "started by the tests below"]
-fn marking_program() {
-    let Ok(work) = std::env::var(WORK) else {
-        return;
-    };
-    let numbers: Vec<u64> = work.split(' ').map(|word| word.parse().unwrap()).collect();
+/// The marking program.
+pub fn mark(numbers: &[String]) -> ! {
+    let numbers: Vec<u64> = numbers.iter().map(|word| word.parse().unwrap()).collect();
     let [jobs, job_ms, pause_ms] = numbers[..] else {
-        panic!("{work}");
+        panic!("{numbers:?}");
     };
     loop {
         for _ in 0..jobs {
@@ -77,8 +75,6 @@ fn jobs_and_tail(jobs: u32, job_ms: u64, pause_ms: u64) -> (f64, f64) {
     panic!("no windows");
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn what_counts_as_a_job_is_what_the_program_marks() {
     let scheduler = attach("p90 < 60 ms");
     // to a scheduler that sees no marks it has no jobs at all: it never sleeps

@@ -6,6 +6,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command};
 
+tests! {
+    what_is_exported_follows_the_load,
+    a_thread_that_never_pauses_beside_idle_cores_is_found,
+    a_recording_tells_which_pool_lost_entitlement,
+}
+
 pub const ADDRESS: &str = "127.0.0.1:9754";
 
 pub struct Exporter(Child);
@@ -48,8 +54,6 @@ fn busy_s(text: &str, cpu: usize) -> Option<f64> {
     line?.parse().ok()
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn what_is_exported_follows_the_load() {
     let mut exporter = Exporter::start();
     let load = Load::spin(&Traits {
@@ -68,8 +72,6 @@ fn what_is_exported_follows_the_load() {
     assert!(exporter.0.wait().unwrap().success());
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_thread_that_never_pauses_beside_idle_cores_is_found() {
     let load = Load::spin(&Traits::default());
     let output = sidelane(&["advise", "--seconds", "4", "--format", "json"]);
@@ -85,8 +87,6 @@ fn a_thread_that_never_pauses_beside_idle_cores_is_found() {
     );
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_recording_tells_which_pool_lost_entitlement() {
     let pool = |name: &str, charge: &str| {
         format!("[[pool]]\ncgroup = \"/{name}\"\ncapacity_cores = 0.5\ncharge = \"{charge}\"\n")

@@ -4,6 +4,10 @@ use super::support::*;
 use std::fs;
 use std::time::Duration;
 
+tests! {
+    cores_without_work_are_left_idle_until_there_is_more,
+}
+
 /// Time that each CPU idled, in clock ticks.
 fn idle_ticks() -> Vec<u64> {
     let stat = fs::read_to_string("/proc/stat").unwrap();
@@ -32,8 +36,6 @@ fn cores_awake() -> u64 {
     rates("1")["cores_awake"].as_u64().unwrap()
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn cores_without_work_are_left_idle_until_there_is_more() {
     let path = "/tmp/polarization.toml";
     fs::write(path, "[scheduler]\npolarization = \"vertical\"\n").unwrap();

@@ -2,6 +2,14 @@
 
 use super::support::*;
 
+tests! {
+    a_budget_gives_batch_more_than_none_and_less_than_no_limit_also_while_it_changes,
+    a_rule_has_a_budget_of_its_own_and_the_strictest_counts,
+    the_budget_grows_while_the_objective_is_far_and_survives_hotplug,
+    without_counters_a_dynamic_budget_is_charged_by_thread_perf_and_says_so,
+    counters_are_read_and_say_what_is_lost,
+}
+
 /// A critical task that computes for about 200 ms at a time, and pauses for a moment.
 pub(super) fn long_jobs() -> Load {
     let now = "read now _ < /proc/uptime; now=${now%.*}${now#*.}";
@@ -41,8 +49,6 @@ fn batch_lanes_tuned(options: &[&str]) -> f64 {
     batch_lanes(&options.join(" "))
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_budget_gives_batch_more_than_none_and_less_than_no_limit_also_while_it_changes() {
     let fixed = "borrow = \"fixed\"\nbudget_ms = 50\nthread_perf = [1, 0.7]";
     let (scheduler, _batch) = attach(fixed);
@@ -64,8 +70,6 @@ fn a_budget_gives_batch_more_than_none_and_less_than_no_limit_also_while_it_chan
     assert!(scheduler.stop().success(), "ejected");
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_rule_has_a_budget_of_its_own_and_the_strictest_counts() {
     // no flag for critical work: flags come before the file's rules
     let rule = |name: &str, borrow: &str| {
@@ -123,8 +127,6 @@ fn settings_in_force() -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn the_budget_grows_while_the_objective_is_far_and_survives_hotplug() {
     let mut scheduler = Scheduler::attach(&RULES);
     let objective = ["--borrow", "slo", "--objective", "p90 < 2 s"];
@@ -154,8 +156,6 @@ fn charge() -> serde_json::Value {
 
 const DYNAMIC: &str = "borrow = \"dynamic\"\nbudget_ms = 30\nthread_perf = [1, 0.7]";
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn without_counters_a_dynamic_budget_is_charged_by_thread_perf_and_says_so() {
     // the emulated machine has none
     let (mut scheduler, _batch) = attach(DYNAMIC);
@@ -172,8 +172,6 @@ fn without_counters_a_dynamic_budget_is_charged_by_thread_perf_and_says_so() {
     assert!(scheduler.stop().success(), "ejected");
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn counters_are_read_and_say_what_is_lost() {
     // the kernel's clock stands for instructions and for cycles: one a cycle, and nothing is lost
     let (mut scheduler, _batch) = attach(&format!("{DYNAMIC}\ncounters = \"clock\""));

@@ -15,6 +15,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+tests! {
+    all_shows_agree_with_the_kernel,
+}
+
 const GROUPS: [&str; 3] = ["critical", "batch", "web"];
 
 /// A counter of a cgroup, as exported, ns.
@@ -133,8 +137,6 @@ fn agree(of: &str, found: u64, expected: u64, share: f64, more_ns: u64) {
     assert!((least..=most).contains(&(found as f64)), "{of}");
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn all_shows_agree_with_the_kernel() {
     let length = std::env::var("SIDELANE_AGREE_S").map_or(5, |text| text.parse::<u64>().unwrap());
     let scheduler = Scheduler::attach(&RULES);

@@ -7,6 +7,12 @@ use super::support::*;
 use std::collections::BTreeSet;
 use std::fs;
 
+tests! {
+    every_budget_is_kept,
+    critical_work_has_a_core_each_once_there_are_enough,
+    batch_has_all_lanes_but_the_first_of_each_core_or_none,
+}
+
 /// The core of a lane.
 fn core_of(cpu: usize) -> usize {
     let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/core_id");
@@ -30,8 +36,6 @@ fn batch_beside(policy: &str) -> f64 {
     lanes
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn every_budget_is_kept() {
     let (cores, lanes) = (cores() as f64, lanes_per_core() as f64);
     println!("{cores} cores of {lanes} lanes");
@@ -68,8 +72,6 @@ fn every_budget_is_kept() {
     }
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn critical_work_has_a_core_each_once_there_are_enough() {
     let scheduler = Scheduler::attach(&RULES);
     let mut critical: Vec<Load> = (0..=cores()).map(|_| Load::spin_in("critical")).collect();
@@ -87,8 +89,6 @@ fn critical_work_has_a_core_each_once_there_are_enough() {
     assert!(scheduler.stop().success(), "ejected");
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn batch_has_all_lanes_but_the_first_of_each_core_or_none() {
     let _ = (cgroup("critical"), cgroup("batch"));
     if lanes_per_core() == 1 {

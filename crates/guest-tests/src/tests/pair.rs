@@ -2,8 +2,11 @@
 
 use super::support::*;
 
-#[test]
-#[ignore = "runs in the test bed"]
+tests! {
+    computation_is_chosen_by_what_it_needs_where_counters_tell,
+    computation_makes_room_for_io_bound_work_and_nobody_starves,
+}
+
 fn computation_is_chosen_by_what_it_needs_where_counters_tell() {
     // the emulated machine has none
     let config = "[scheduler]\nretain = true\npair = true\nsymbiotic = true\n";
@@ -36,8 +39,6 @@ fn known_share(load: &Load) -> Option<f64> {
     task["retention"]["miss_share"].as_f64()
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn computation_makes_room_for_io_bound_work_and_nobody_starves() {
     let config = "[scheduler]\nretain = true\npair = true\n[scheduler.retention]\nstart_ms = 10\n\
                   [scheduler.pairing]\nperiod_ms = 500\n";

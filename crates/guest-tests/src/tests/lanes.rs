@@ -8,6 +8,14 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+tests! {
+    batch_steps_aside_and_critical_work_keeps_its_speed,
+    batch_works_while_critical_work_sleeps,
+    a_killed_service_ends_naps_and_the_next_one_restores_cpusets,
+    programs_find_the_signal_of_the_scheduler_too,
+    what_cannot_be_bound_is_refused_and_changes_nothing,
+}
+
 const NOBODY: u32 = 65534;
 const SOCKET: &str = "/run/sidelane/signal.sock";
 pub(super) const STATE: &str = "/run/sidelane/lanes.json";
@@ -58,7 +66,7 @@ pub(super) fn cpus(group: &str) -> String {
 /// Starts the matrix multiplication in a cgroup, as nobody.
 pub(super) fn multiply(group: &'static str, instrumented: bool, seconds: &str) -> Child {
     let procs = cgroup(group).join("cgroup.procs");
-    let mut command = Command::new(matmul(instrumented));
+    let mut command = Command::new(matmul::path(instrumented));
     command
         .args([seconds, "48"])
         .env("SIDELANE_RUNTIME_VERBOSE", "1")
@@ -125,8 +133,6 @@ fn beside_batch<R>(
     (result, batch.into_iter().map(wait).collect())
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn batch_steps_aside_and_critical_work_keeps_its_speed() {
     let lanes = Lanes::start();
     assert_eq!(
@@ -168,8 +174,6 @@ fn batch_steps_aside_and_critical_work_keeps_its_speed() {
     lanes.stop();
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn batch_works_while_critical_work_sleeps() {
     let lanes = Lanes::start();
     let _critical: Vec<_> = (0..2).map(|_| Load::critical_jobs(500, "0.05")).collect();
@@ -191,8 +195,6 @@ fn batch_works_while_critical_work_sleeps() {
     lanes.stop();
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_killed_service_ends_naps_and_the_next_one_restores_cpusets() {
     let (critical, batch) = (cgroup("critical"), cgroup("batch"));
     fs::write(critical.join("cpuset.cpus"), "0-2").unwrap();
@@ -231,8 +233,6 @@ fn a_killed_service_ends_naps_and_the_next_one_restores_cpusets() {
     assert!(!fs::exists(SOCKET).unwrap());
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn programs_find_the_signal_of_the_scheduler_too() {
     let scheduler = Scheduler::attach(&RULES);
     let (_, batch) = beside_batch(true, "1.5", critical_rate);
@@ -244,8 +244,6 @@ fn programs_find_the_signal_of_the_scheduler_too() {
     assert!(!fs::exists(SOCKET).unwrap());
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn what_cannot_be_bound_is_refused_and_changes_nothing() {
     let now = || (cpus("critical"), cpus("batch"));
     let before = now();

@@ -13,6 +13,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+tests! {
+    top_draws_sorts_and_leaves_the_terminal_as_it_was,
+}
+
 const ROWS: NonZeroU16 = NonZeroU16::new(24).unwrap();
 const COLUMNS: NonZeroU16 = NonZeroU16::new(80).unwrap();
 
@@ -99,8 +103,6 @@ fn take_terminal() -> std::io::Result<()> {
 }
 
 /// Prints the screen as text and, between two lines that say so, as a picture.
-#[test]
-#[ignore = "runs in the test bed"]
 fn top_draws_sorts_and_leaves_the_terminal_as_it_was() {
     let scheduler = Scheduler::attach(&RULES);
     let _critical = Load::critical_jobs(2_000, "0.02");

@@ -2,9 +2,13 @@
 
 use super::support::*;
 
+tests! {
+    critical_work_has_its_cores_and_batch_goes_on,
+    batch_uses_as_many_lanes_of_a_core_as_it_may,
+    a_trace_shows_batch_beside_critical_work_below_one_percent,
+}
+
 /// Under one scheduler, for it takes seconds to attach here.
-#[test]
-#[ignore = "runs in the test bed"]
 fn critical_work_has_its_cores_and_batch_goes_on() {
     let scheduler = Scheduler::attach(&RULES);
     batch_never_starves();
@@ -54,14 +58,10 @@ fn batch_leaves_closed_cores_and_comes_back() {
     drop(batch);
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
-fn batch_uses_no_lanes_that_add_nothing() {
-    let even: Vec<String> = (1..=nr_cpus() / 2)
-        .map(|n| (1.0 / n as f64).to_string())
-        .collect();
-    let even = even.join(",");
-    let flags = [&RULES[..], &["--thread-perf", &even]].concat();
+fn batch_uses_as_many_lanes_of_a_core_as_it_may() {
+    let file = "/run/one-lane.toml";
+    std::fs::write(file, "[scheduler]\nbatch_lanes = 1\n").unwrap();
+    let flags = [&RULES[..], &["--config", file]].concat();
     let scheduler = Scheduler::attach(&flags);
     let batch: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("batch")).collect();
     let [_, _, busy] = busy_lanes("2");
@@ -151,8 +151,6 @@ fn batch_beside_critical() -> [f64; 2] {
 /// On two lanes a core; on more in kind, against the kernel's default scheduler in the same run: all
 /// lanes of a core share one host CPU, and each has to be given it before its batch can leave, so
 /// the more lanes and the slower the host, the longer batch is said to be beside critical work.
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_trace_shows_batch_beside_critical_work_below_one_percent() {
     let held = || {
         let [default, ours] = batch_beside_critical();

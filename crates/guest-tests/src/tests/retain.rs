@@ -2,8 +2,10 @@
 
 use super::support::*;
 
-#[test]
-#[ignore = "runs in the test bed"]
+tests! {
+    lanes_are_held_where_that_is_wanted_and_nobody_starves,
+}
+
 fn lanes_are_held_where_that_is_wanted_and_nobody_starves() {
     let figure = |rates: &serde_json::Value, name: &str| rates[name].as_f64().unwrap();
     for wanted in [false, true] {

@@ -2,8 +2,10 @@
 
 use super::support::*;
 
-#[test]
-#[ignore = "runs in the test bed"]
+tests! {
+    who_shares_a_core_moves_to_an_idle_one,
+}
+
 fn who_shares_a_core_moves_to_an_idle_one() {
     let scheduler = Scheduler::attach(&[]);
     let first = first_core();

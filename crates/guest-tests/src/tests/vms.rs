@@ -6,6 +6,10 @@ use sidelane_demo::vm::{Duty, Vm, VmPlan};
 use std::fs;
 use std::path::Path;
 
+tests! {
+    virtual_machines_come_move_and_go_and_leave_nothing,
+}
+
 /// A virtual machine; its memory is a file of that name.
 fn start(name: &str, vcpus: u32, duty: Duty) -> Vm {
     let plan = VmPlan {
@@ -65,8 +69,6 @@ fn virtual_cpus_are_known(players: &Vm, computing: &[Vm]) {
     }
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn virtual_machines_come_move_and_go_and_leave_nothing() {
     let path = "/tmp/pair.toml";
     let text = "[scheduler]\nretain = true\npair = true\nretention.min_ms = 1\n";

@@ -3,6 +3,16 @@
 use super::support::*;
 use std::fs;
 
+tests! {
+    attaches_refuses_a_second_scheduler_and_detaches,
+    core_scheduling_keeps_it_from_starting,
+    attaches_with_all_mechanisms_at_once,
+    short_processes_come_and_go_and_a_killed_loader_leaves_the_default_scheduler,
+    lanes_go_offline_and_smt_goes_off_under_load,
+    a_malformed_configuration_changes_nothing,
+    a_hangup_has_the_configuration_read_again,
+}
+
 /// Critical and batch work on every lane.
 fn load_every_lane() -> Vec<Load> {
     let spinners = |_| [Load::spin_in("critical"), Load::spin_in("batch")];
@@ -14,8 +24,6 @@ fn progresses(load: &[Load]) {
     eventually_all_run(load, 2_000_000);
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn attaches_refuses_a_second_scheduler_and_detaches() {
     let scheduler = Scheduler::attach(&RULES);
     assert_eq!(state(), "enabled");
@@ -61,8 +69,6 @@ fn give_cookie(pid: u32) -> std::io::Result<()> {
     }
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn core_scheduling_keeps_it_from_starting() {
     let load = Load::spin_in("batch");
     if let Err(error) = give_cookie(load.pid()) {
@@ -117,8 +123,6 @@ steal_patience_ms = 1
 trace = true
 "#;
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn attaches_with_all_mechanisms_at_once() {
     let (file, _pool) = ("/run/everything.toml", cgroup("pool"));
     fs::write(file, EVERYTHING).unwrap();
@@ -130,8 +134,6 @@ fn attaches_with_all_mechanisms_at_once() {
     assert!(scheduler.stop().success(), "ejected");
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn short_processes_come_and_go_and_a_killed_loader_leaves_the_default_scheduler() {
     let scheduler = Scheduler::attach(&RULES);
     five_hundred_short_processes_come_and_go();
@@ -149,8 +151,6 @@ fn short_processes_come_and_go_and_a_killed_loader_leaves_the_default_scheduler(
     drop(Scheduler::attach(&RULES));
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn lanes_go_offline_and_smt_goes_off_under_load() {
     let mut scheduler = Scheduler::attach(&RULES);
     let load = load_every_lane();
@@ -203,8 +203,6 @@ fn five_hundred_short_processes_come_and_go() {
     assert!(attached());
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_malformed_configuration_changes_nothing() {
     fs::write(
         "/run/bad.toml",
@@ -221,8 +219,6 @@ fn a_malformed_configuration_changes_nothing() {
     assert_eq!(state(), "disabled");
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_hangup_has_the_configuration_read_again() {
     let file = "/run/reread.toml";
     fs::write(file, "[scheduler]\nslice_ms = 5\n").unwrap();

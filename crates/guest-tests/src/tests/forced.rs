@@ -5,6 +5,11 @@ use super::support::*;
 use sidelane_metrics::snapshot::Interval;
 use std::time::Duration;
 
+tests! {
+    a_closed_core_s_lane_idles_or_is_borrowed,
+    without_the_scheduler_it_is_unknown,
+}
+
 /// Where a spinner runs.
 fn spin(cgroup: &'static str, cpu: Option<usize>) -> Load {
     Load::spin(&Traits {
@@ -47,8 +52,6 @@ fn company(interval: &Interval) -> (u64, u64) {
     (borrowed_ns, forced_ns)
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn a_closed_core_s_lane_idles_or_is_borrowed() {
     let scheduler = Scheduler::attach(&RULES);
     let critical = spin("critical", Some(0));
@@ -110,8 +113,6 @@ fn the_scheduler_goes_and_nobody_knows_any_more(scheduler: Scheduler, critical: 
     );
 }
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn without_the_scheduler_it_is_unknown() {
     let load = spin("spin", Some(0));
     let recorder = Recorder::start();

@@ -4,10 +4,13 @@ use super::lanes::{STATE, text};
 use super::support::*;
 use std::fs;
 
+tests! {
+    an_entitlement_buys_the_same_work_with_smt_and_without,
+    the_demonstration_measures_both_kinds_of_eviction,
+}
+
 const SMT: &str = "/sys/devices/system/cpu/smt/control";
 
-#[test]
-#[ignore = "runs in the test bed"]
 fn an_entitlement_buys_the_same_work_with_smt_and_without() {
     let output = sidelane(&[
         "demo",
@@ -47,8 +50,6 @@ fn an_entitlement_buys_the_same_work_with_smt_and_without() {
 }
 
 /// One short run of each setup.
-#[test]
-#[ignore = "runs in the test bed"]
 fn the_demonstration_measures_both_kinds_of_eviction() {
     let output = sidelane(&[
         "demo",

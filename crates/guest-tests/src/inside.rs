@@ -1,0 +1,40 @@
+//! Inside the machine: runs each test that standard input names, and tells how it ended.
+
+use crate::tests;
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::thread;
+
+/// Makes the program serve inside a machine.
+pub const ARGUMENT: &str = "--inside";
+/// A line of its output that begins so says how a test ended: `passed` or `failed`.
+pub const ENDED: &str = "@guest-test ";
+pub const PASSED: &str = "passed";
+pub const FAILED: &str = "failed";
+
+/// Runs tests until standard input ends.
+pub fn serve() -> ExitCode {
+    // one stream, so that the order of lines is kept
+    // SAFETY: duplicates one open descriptor over another.
+    unsafe { libc::dup2(libc::STDOUT_FILENO, libc::STDERR_FILENO) };
+    for name in std::io::stdin().lock().lines() {
+        let name = name.unwrap();
+        let run = find(&name).unwrap_or_else(|| panic!("no test is called {name}"));
+        let thread = thread::Builder::new().name(name.clone());
+        let ended = match thread.spawn(run).unwrap().join() {
+            Ok(()) => PASSED,
+            Err(_) => FAILED,
+        };
+        // a test may have left its line open
+        println!("\n{ENDED}{ended}");
+        std::io::stdout().flush().unwrap();
+    }
+    ExitCode::SUCCESS
+}
+
+fn find(name: &str) -> Option<fn()> {
+    let all = tests::all();
+    all.iter()
+        .find(|test| test.name() == name)
+        .map(|test| test.run)
+}

@@ -1,0 +1,76 @@
+//! Tests of the whole on a real kernel: each runs inside the test bed, on machines of the shapes that
+//! [`shape`] lists, and has its own line: `2x2::lifecycle::a_hangup_has_the_configuration_read_again`.
+//!
+//! One program is both sides. Started by `cargo test` it boots a machine for the first test of a shape, and
+//! names one test after the other to the same program inside, which runs it and tells how it ended. A machine
+//! that dies fails the test that ran, and the next one boots anew.
+//!
+//! `SIDELANE_TEST_KERNEL` names another kernel than the shapes do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)] // a failure here is a test's
+
+mod inside;
+mod machine;
+mod matmul;
+mod shape;
+mod tests;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use machine::Machines;
+use shape::When;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+/// A test that runs inside.
+#[derive(Clone, Copy)]
+struct Test {
+    /// Path of its function.
+    path: &'static str,
+    run: fn(),
+}
+
+impl Test {
+    /// Path below `tests`: `lifecycle::a_hangup_has_the_configuration_read_again`.
+    fn name(&self) -> &'static str {
+        let tests = concat!(module_path!(), "::tests::");
+        self.path.strip_prefix(tests).unwrap_or(self.path)
+    }
+}
+
+/// Runs what the arguments ask for; `sidelane` is the program's path.
+pub fn main(sidelane: &str) -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    match arguments.get(1).map(String::as_str) {
+        Some(inside::ARGUMENT) => return inside::serve(),
+        Some(tests::jobs::MARKING_ARGUMENT) => tests::jobs::mark(&arguments[2..]),
+        _ => {}
+    }
+    let mut arguments = Arguments::from_args();
+    // two emulated machines at once would share the host's CPUs
+    arguments.test_threads = Some(1);
+    let machines = Arc::new(Mutex::new(Machines::new(sidelane, arguments.nocapture)));
+    let trials = shape::ALL.iter().flat_map(|shape| {
+        let machines = machines.clone();
+        tests::all().into_iter().filter_map(move |test| {
+            let (name, machines) = (test.name(), machines.clone());
+            let ignored = match shape.runs(name) {
+                When::Always => false,
+                When::IfAsked => true,
+                When::Never => return None,
+            };
+            let run = move || {
+                machines
+                    .lock()
+                    .unwrap()
+                    .run(shape, name)
+                    .map_err(Failed::from)
+            };
+            Some(Trial::test(format!("{}::{name}", shape.name), run).with_ignored_flag(ignored))
+        })
+    });
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    if let Err(what) = machines.lock().unwrap().shut() {
+        eprintln!("{what}");
+        return ExitCode::FAILURE;
+    }
+    conclusion.exit_code()
+}

@@ -1,0 +1,68 @@
+//! Tests that run inside the test bed, one after the other, on its real kernel.
+//!
+//! Each file lists its tests with `tests!`; one that is not listed does not compile, for nothing calls it.
+
+use crate::Test;
+
+/// Lists the tests of a file.
+macro_rules! tests {
+    ($($name:ident),* $(,)?) => {
+        pub(super) const TESTS: &[crate::Test] = &[$(crate::Test {
+            path: concat!(module_path!(), "::", stringify!($name)),
+            run: $name,
+        }),*];
+    };
+}
+
+mod agree;
+mod budget;
+mod control;
+mod demos;
+mod field;
+mod forced;
+pub mod jobs;
+mod lanes;
+mod lifecycle;
+mod metrics;
+mod pair;
+mod polarization;
+mod pools;
+mod promote;
+mod protection;
+mod retain;
+mod rules;
+mod shapes;
+mod shows;
+mod spread;
+mod support;
+mod terminal;
+mod vms;
+
+/// All of them, in the order of their names.
+pub fn all() -> Vec<Test> {
+    let files = [
+        agree::TESTS,
+        budget::TESTS,
+        control::TESTS,
+        demos::TESTS,
+        field::TESTS,
+        forced::TESTS,
+        jobs::TESTS,
+        lanes::TESTS,
+        lifecycle::TESTS,
+        metrics::TESTS,
+        pair::TESTS,
+        polarization::TESTS,
+        pools::TESTS,
+        promote::TESTS,
+        protection::TESTS,
+        retain::TESTS,
+        rules::TESTS,
+        shapes::TESTS,
+        shows::TESTS,
+        spread::TESTS,
+        terminal::TESTS,
+        vms::TESTS,
+    ];
+    files.concat()
+}
