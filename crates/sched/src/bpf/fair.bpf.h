@@ -52,7 +52,8 @@ VERIFIED_ONCE u32 fairest_core(u32 home)
 	u64 slack = settings.slice_ns[CLASS_NORMAL], least, vtime;
 	u32 best = home, first = fair_turn++, i;
 
-	if (nr_cores < 2 || core_parked(home) || !vector_hinted(home, CLASS_NORMAL))
+	if (!core_set_any(CORES_QUEUED + CLASS_NORMAL, home) || core_parked(home) ||
+	    !vector_hinted(home, CLASS_NORMAL))
 		return home;
 	if (slack < vtime_stride)
 		slack = vtime_stride;

@@ -232,7 +232,7 @@ VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32
 	u32 idle = STATE(LANE_IDLE) | FOR_BATCH;
 	s32 id, cpu;
 
-	if (core_set_any(CORES_FOR_BATCH, -1)) {
+	if (core_set_some(CORES_FOR_BATCH)) {
 		if (borrow_allowed(home) && pick_lane(p, home, idle, prev) == prev)
 			return prev;
 		id = find_core(p, CORES_IDLE, idle, home, end);
@@ -302,8 +302,8 @@ static __always_inline bool waker_is_brief(void)
  * Sees to it that somebody looks at the vector that @p was put into for @cpu, on which its waker is
  * about to sleep if it @yields.
  */
-static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ctx *lane, s32 cpu,
-				     bool yields)
+static __always_inline void kick_for(const struct task_struct *p, const struct task_ctx *tctx,
+				     struct lane_ctx *lane, s32 cpu, bool yields)
 {
 	u32 state = lane->state;
 	bool stays; /* whoever runs on the lane */
@@ -319,7 +319,7 @@ static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ct
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	} else if (state < LANE_IDLE && state > tctx->class && !stays)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
-	else if (tctx->class != CLASS_BATCH || borrow_allowed(lane->core))
+	else if (!is_bound(p) && (tctx->class != CLASS_BATCH || borrow_allowed(lane->core)))
 		core_kick_idle(lane->core, tctx->class,
 			       -1); /* one may have fallen idle meanwhile */
 }
@@ -339,7 +339,7 @@ static __always_inline bool lane_take_over(struct lane_ctx *lane, s32 cpu, u32 c
 		return false; /* whether batch may run is decided when a lane is free */
 	if (!idle && !(own && state < LANE_IDLE && state > class))
 		return false;
-	return __sync_val_compare_and_swap(&lane->state, state, LANE_OTHER) == state;
+	return lane_state_take(lane, core_ctx(lane->core), state, LANE_OTHER) == state;
 }
 
 /* Sends a waking task to the lane that select_cpu returns. */
@@ -358,11 +358,14 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 static __always_inline s32 choose_lane(struct task_struct *p, const struct task_ctx *tctx, s32 prev,
 				       s32 waker, u64 now_ns)
 {
-	u32 end = cores_for(p, tctx->class), home;
 	struct lane_ctx *lane = lane_ctx(prev);
 	struct core_ctx *core;
+	u32 end, home;
 	s32 cpu;
 
+	if (is_bound(p) && tctx->class != CLASS_CRITICAL && bpf_cpumask_test_cpu(prev, p->cpus_ptr))
+		return prev;
+	end = cores_for(p, tctx->class);
 	home = lane ? lane->core : 0;
 	if (home >= end) { /* parked meanwhile */
 		home %= end;
@@ -456,7 +459,7 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 	if (selecting && tctx->class == CLASS_NORMAL)
 		pair_need();
 	if (!at_once)
-		kick_for(tctx, lane, cpu, cpu == waker);
+		kick_for(p, tctx, lane, cpu, cpu == waker);
 	return cpu;
 }
 
