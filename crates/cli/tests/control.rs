@@ -45,7 +45,17 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-const STAT: &str = "cpu  1 1 1 1\ncpu0 1 1 1 1\ncpu1 1 1 1 1\n";
+const STAT: &str = "\
+cpu  8 8 8 8
+cpu0 1 1 1 1
+cpu1 1 1 1 1
+cpu2 1 1 1 1
+cpu3 1 1 1 1
+cpu4 1 1 1 1
+cpu5 1 1 1 1
+cpu6 1 1 1 1
+cpu7 1 1 1 1
+";
 const SMT: &str = "two-packages-apart";
 
 #[test]
@@ -149,4 +159,23 @@ fn without_privilege_nothing_is_changed() {
             "{code:?} {text}"
         );
     }
+}
+
+#[test]
+fn lanes_that_kubelet_counts_on_are_not_taken() {
+    let root = machine(SMT, STAT);
+    let state = root.path().join("var/lib/kubelet/cpu_manager_state");
+    fs::create_dir_all(state.parent().unwrap()).unwrap();
+    let text = r#"{"policyName":"static","defaultCpuSet":"0,2-4,6-7","entries":{"p":{"c":"1,5"}}}"#;
+    fs::write(&state, text).unwrap();
+    let (code, text) = says(&control(root.path(), &[]));
+    assert_eq!(code, Some(3), "{text}");
+    for part in [
+        "cpu_manager_state",
+        "must stay online",
+        "--actuator scheduler",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(!root.path().join("run/control.json").exists());
 }

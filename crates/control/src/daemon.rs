@@ -1,14 +1,17 @@
 //! The daemon: look, decide, set; restore in the end.
 
-use crate::actuator::{SchedulerCap, Sysfs};
+use crate::actuator::{SchedulerCap, Sysfs, check_harmless, cores_without};
 use crate::exposition::Exposition;
 use crate::learner::{Learner, Learnt};
+use crate::load::normalized;
+use crate::numbers;
 use crate::sampler::Sampler;
 use crate::state::StateFile;
-use crate::{Actuator, ActuatorKind, DryRun, Error, Result, Settings, normalized};
+use crate::{Actuator, ActuatorKind, DryRun, Error, Result, Settings};
 use serde::Serialize;
 use sidelane_model::{Decision, Governor, Machine, ThreadPerf};
-use sidelane_topology::{SmtControl, Topology};
+use sidelane_topology::reserved::Reserved;
+use sidelane_topology::{CpuList, SmtControl, Topology};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -137,22 +140,37 @@ pub fn run(
     if settings.actuator != ActuatorKind::DryRun && restore(&settings.root, &settings.state)? {
         on_event(Event::Restored);
     }
-    let topology = Topology::read(&settings.root)?;
-    if let Some(why) = nothing_to_do(&topology) {
-        return Ok(Outcome::NothingToDo(why));
+    let mut state = None;
+    loop {
+        let topology = Topology::read(&settings.root)?;
+        let reserved = Reserved::read(&settings.root);
+        if let Some(why) = nothing_to_do(&topology, &reserved.cpus()) {
+            return Ok(Outcome::NothingToDo(why));
+        }
+        if state.is_none() && settings.actuator != ActuatorKind::DryRun {
+            state = Some(StateFile::hold(&settings.root, &settings.state)?);
+        }
+        let mut daemon = Daemon::new(settings, &topology, reserved, on_event)?;
+        let found = daemon.actuator.found();
+        if let (Some(state), Some(found)) = (&state, &found) {
+            state.save(found)?;
+        }
+        let served = daemon.serve(settings, stop, on_event);
+        state.as_ref().map_or(Ok(false), StateFile::restore)?;
+        match served? {
+            Served::Stopped => return Ok(Outcome::Stopped),
+            Served::ReservedChanged => {
+                warn(on_event, "other CPUs are reserved now: starting afresh");
+            }
+        }
     }
-    let state = match settings.actuator {
-        ActuatorKind::DryRun => None,
-        _ => Some(StateFile::hold(&settings.root, &settings.state)?),
-    };
-    let mut daemon = Daemon::new(settings, &topology, on_event)?;
-    let found = daemon.actuator.found();
-    if let (Some(state), Some(found)) = (&state, &found) {
-        state.save(found)?;
-    }
-    let served = daemon.serve(settings, stop, on_event);
-    let restored = state.as_ref().map_or(Ok(false), StateFile::restore);
-    served.and(restored).map(|_| Outcome::Stopped)
+}
+
+/// Why the daemon no longer serves.
+enum Served {
+    Stopped,
+    /// The machine that it decides for is another one now.
+    ReservedChanged,
 }
 
 /// Restores what a daemon that was killed had found. Whether there was anything to restore.
@@ -166,13 +184,17 @@ pub fn restore(root: &Path, state: &Path) -> Result<bool> {
     }
 }
 
-fn nothing_to_do(topology: &Topology) -> Option<String> {
+fn nothing_to_do(topology: &Topology, reserved: &CpuList) -> Option<String> {
     let online = topology
         .cores()
         .iter()
         .map(|core| core.online_lanes().count());
     if online.max().unwrap_or(0) > 1 {
-        return None;
+        let ours = cores_without(topology, reserved);
+        let single = ours.iter().all(|lanes| lanes.len() < 2);
+        return single.then(|| {
+            format!("no core has more than one lane that is not reserved (CPUs {reserved} are)")
+        });
     }
     Some(match topology.smt().control {
         Some(SmtControl::Off | SmtControl::Lanes(_)) => {
@@ -189,7 +211,9 @@ struct Daemon {
     actuator: Box<dyn Actuator>,
     governor: Governor,
     sampler: Sampler,
-    /// Lanes of each core that were online at the beginning.
+    /// CPUs that are none of its business.
+    reserved: Reserved,
+    /// Lanes of each core that were online at the beginning, without those reserved.
     cores: Vec<Vec<u32>>,
     exposition: Option<Exposition>,
     learner: Option<Learner>,
@@ -199,13 +223,18 @@ impl Daemon {
     fn new(
         settings: &Settings,
         topology: &Topology,
+        reserved: Reserved,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Daemon> {
-        let cores = topology.online_by_core();
+        if settings.actuator != ActuatorKind::Scheduler {
+            numbers::check(&settings.root)?;
+        }
+        let cores = cores_without(topology, &reserved.cpus());
         let lanes = cores.iter().map(Vec::len).max().unwrap_or(1);
         let (thread_perf, assumed) = settings.thread_perf(lanes)?;
         let machine = Machine::new(u32::try_from(cores.len()).unwrap_or(u32::MAX), thread_perf)?;
-        let mut actuator = actuator(settings, topology, lanes, on_event)?;
+        tell_reserved(&reserved, on_event);
+        let mut actuator = actuator(settings, topology, &reserved, lanes, on_event)?;
         let level = actuator.level()?.clamp(1, lanes);
         if !topology.capacities_equal() || cores.iter().any(|core| core.len() != lanes) {
             warn(
@@ -220,6 +249,7 @@ impl Daemon {
             governor: Governor::new(machine, settings.governor, level)?,
             sampler: Sampler::new(settings)?,
             cores,
+            reserved,
             learner,
             exposition: settings.metrics.as_deref().map(Exposition::new),
         })
@@ -230,15 +260,16 @@ impl Daemon {
         settings: &Settings,
         stop: &AtomicBool,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<()> {
+    ) -> Result<Served> {
         while sleep(settings.interval, stop) {
             match self.interval(settings, on_event) {
                 Err(error @ Error::ProcStat(_)) => return Err(error),
                 Err(error) => warn(on_event, format!("{error}; trying again")),
-                Ok(()) => {}
+                Ok(Some(served)) => return Ok(served),
+                Ok(None) => {}
             }
         }
-        Ok(())
+        Ok(Served::Stopped)
     }
 
     /// Brings threadPerf up to date.
@@ -265,14 +296,19 @@ impl Daemon {
         Ok(())
     }
 
-    fn interval(&mut self, settings: &Settings, on_event: &mut dyn FnMut(Event)) -> Result<()> {
+    /// Looks, decides and sets once; why it is the last time, if it is.
+    fn interval(
+        &mut self,
+        settings: &Settings,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Option<Served>> {
         let busy = self.sampler.sample()?;
         self.learn(&busy, settings, on_event)?;
         let how = (settings.normalization(), settings.governor.options);
         let (in_force, machine) = (self.actuator.level()?, self.governor.machine());
         let in_force = in_force.clamp(1, machine.thread_perf().lanes());
         let Some(load) = normalized(machine, &self.cores, &busy, in_force, how)? else {
-            return Ok(());
+            return Ok(None);
         };
         let decision = self.governor.decide(load);
         if let Some(exposition) = &self.exposition {
@@ -280,11 +316,15 @@ impl Daemon {
         }
         let level = decision.level;
         on_event(Event::Decided(decision));
-        if in_force != level {
-            let says = self.actuator.set(level)?;
-            says.into_iter().for_each(|message| warn(on_event, message));
+        if in_force == level {
+            return Ok(None);
         }
-        Ok(())
+        if Reserved::read(&settings.root) != self.reserved {
+            return Ok(Some(Served::ReservedChanged));
+        }
+        let says = self.actuator.set(level)?;
+        says.into_iter().for_each(|message| warn(on_event, message));
+        Ok(None)
     }
 }
 
@@ -307,24 +347,39 @@ fn learner(
     }
 }
 
+/// Which CPUs are left alone, and what could not be told.
+fn tell_reserved(reserved: &Reserved, on_event: &mut dyn FnMut(Event)) {
+    for (reason, cpus) in reserved.by_reason() {
+        let says = format!("CPUs {cpus} are {reason}: left as they are, and no part of the load");
+        warn(on_event, says);
+    }
+    for note in reserved.notes() {
+        warn(
+            on_event,
+            format!("CPUs may be reserved that are not known: {note}"),
+        );
+    }
+}
+
 fn actuator(
     settings: &Settings,
     topology: &Topology,
+    reserved: &Reserved,
     lanes: usize,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Box<dyn Actuator>> {
     Ok(match settings.actuator {
         ActuatorKind::Scheduler => Box::new(SchedulerCap::open()?),
-        ActuatorKind::DryRun => Box::new(DryRun { level: lanes }),
-        ActuatorKind::Sysfs => {
-            let sysfs = Sysfs::new(&settings.root, topology)?;
-            if !sysfs.isolated().is_empty() {
+        ActuatorKind::Sysfs => Box::new(Sysfs::new(&settings.root, topology, reserved)?),
+        ActuatorKind::DryRun => {
+            let cores = cores_without(topology, &reserved.cpus());
+            if let Err(error) = check_harmless(&settings.root, &cores, reserved) {
                 warn(
                     on_event,
-                    format!("CPUs {} are isolated: left as they are", sysfs.isolated()),
+                    format!("without --dry-run it would refuse: {error}"),
                 );
             }
-            Box::new(sysfs)
+            Box::new(DryRun { level: lanes })
         }
     })
 }
@@ -357,3 +412,7 @@ fn sleep(time: Duration, stop: &AtomicBool) -> bool {
     }
     false
 }
+
+#[cfg(test)]
+#[path = "daemon_tests.rs"]
+mod tests;

@@ -45,6 +45,51 @@ pub enum Error {
         /// The first refusal.
         problem: String,
     },
+    /// Tasks that are not seen may be pinned to lanes that would be taken.
+    #[error(
+        "{} does not show all tasks (hidepid, or a PID namespace), so that pinned ones could lose their CPUs; run \
+         outside the container and with CAP_SYS_PTRACE, mount it without hidepid, or use --actuator scheduler", proc.display()
+    )]
+    TasksHidden {
+        /// The folder.
+        proc: PathBuf,
+    },
+    /// It is not known where a task may run.
+    #[error(
+        "no lane is taken, as {} does not tell where the task may run: {problem}",
+        shown(path)
+    )]
+    TaskUnknown {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A CPU manager counts on lanes that would be taken.
+    #[error(
+        "CPUs {cpus} must stay online: kubelet's static CPU manager counts on them ({}), and does not start again \
+         without; use --actuator scheduler or kubelet's cpuManagerPolicy none (where kubelet is gone, remove the file)",
+        shown(path)
+    )]
+    CpuManager {
+        /// Its state file, or the folder of its cgroups.
+        path: PathBuf,
+        /// Lanes that would be taken.
+        cpus: sidelane_topology::CpuList,
+    },
+    /// `/proc/stat` numbers CPUs otherwise than sysfs.
+    #[error(
+        "/proc/stat counts CPUs {counted}, and sysfs has {online} online: one of them shows a container's numbers \
+         ({why}); run outside the container"
+    )]
+    ForeignNumbers {
+        /// CPUs of `/proc/stat`.
+        counted: sidelane_topology::CpuList,
+        /// CPUs of sysfs.
+        online: sidelane_topology::CpuList,
+        /// How that was seen.
+        why: &'static str,
+    },
     /// threadPerf is not known for a machine like this.
     #[error(
         "no typical threadPerf is known for {0} lanes a core; measure it with 'sidelane calibrate', or give --thread-perf"
@@ -87,6 +132,11 @@ fn command(lock: &Path) -> String {
         .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
 }
 
+/// A path of any bytes, without harm to a terminal.
+fn shown(path: &Path) -> String {
+    sidelane_topology::printable(path.as_os_str().as_encoded_bytes())
+}
+
 fn remedy(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::PermissionDenied => "; run as root",
@@ -119,7 +169,11 @@ impl Error {
     pub fn is_machine(&self) -> bool {
         match self {
             Error::Scheduler(error) => error.is_machine(),
-            Error::NoSecondLane => true,
+            Error::NoSecondLane
+            | Error::TasksHidden { .. }
+            | Error::TaskUnknown { .. }
+            | Error::CpuManager { .. }
+            | Error::ForeignNumbers { .. } => true,
             Error::Io { source, .. } => matches!(
                 source.kind(),
                 std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem

@@ -1,5 +1,5 @@
-//! Decisions as metrics: a file in the OpenMetrics text format, as the textfile collector of
-//! Prometheus' node exporter reads it.
+//! Decisions as metrics: a file in the plain text format of Prometheus (0.0.4), the only one that the textfile
+//! collector of its node exporter reads.
 
 use crate::{Error, Result, whole_file};
 use prometheus_client::encoding::text::encode;
@@ -7,6 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
+use sidelane_metrics::export::plain;
 use sidelane_model::Decision;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -76,7 +77,7 @@ impl Exposition {
         let mut text = String::new();
         encode(&mut text, &self.registry)
             .map_err(|e| Error::io("write", &self.path, std::io::Error::other(e)))?;
-        whole_file::write(&self.path, text.as_bytes())
+        whole_file::write(&self.path, plain(&text).as_bytes())
     }
 }
 
@@ -108,14 +109,15 @@ mod tests {
             "sidelane_control_smt_level 2",
             "sidelane_control_normalized_utilization_ratio 1.1",
             "sidelane_control_expected_response_ratio{level=\"1\"} inf",
+            "# TYPE sidelane_control_level_changes_total counter",
             "sidelane_control_level_changes_total 2",
-            "# EOF",
         ] {
             assert!(
                 text.lines().any(|l| l.eq_ignore_ascii_case(line)),
                 "{line}:\n{text}"
             );
         }
+        assert!(!text.contains("# EOF"), "{text}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

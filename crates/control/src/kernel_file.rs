@@ -7,8 +7,14 @@ use std::path::Path;
 
 /// A file's text without the space around it; none if there is no such file.
 pub fn read(path: &Path) -> Result<Option<String>> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text.trim().to_owned())),
+    let bytes = read_bytes(path)?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()))
+}
+
+/// A file's bytes; none if there is no such file.
+pub fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         Err(e) => Err(Error::io("read", path, e)),
     }

@@ -1,7 +1,7 @@
 //! What the operator chooses.
 
-use crate::{ActuatorKind, Error, Normalization, Result};
-use sidelane_model::{GovernorConfig, LaneOrder, Model, ThreadPerf};
+use crate::{ActuatorKind, Error, Result};
+use sidelane_model::{GovernorConfig, LaneOrder, Normalization, ThreadPerf};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,10 +41,7 @@ pub struct Settings {
 impl Settings {
     /// How load follows from how busy lanes are.
     pub(crate) fn normalization(&self) -> Normalization {
-        let own = match self.governor.options.model() {
-            Model::Source => Normalization::Lanes(LANE_ORDER),
-            _ => Normalization::Model,
-        };
+        let own = Normalization::of(self.governor.options.model(), LANE_ORDER);
         self.normalization.unwrap_or(own)
     }
 

@@ -55,6 +55,13 @@ impl Tree {
         fs::write(path, content).unwrap();
     }
 
+    /// A file anywhere below the root.
+    pub fn file(&self, path: &str, content: &str) {
+        let path = self.root().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.cpu_path(name)).unwrap()
     }

@@ -108,7 +108,7 @@ impl LaneTicks {
         })
     }
 
-    /// What was added since an earlier reading. Waiting for devices may be counted backwards.
+    /// What was added since an earlier reading; nothing where a count went backwards.
     pub fn since(&self, before: &LaneTicks) -> LaneTicks {
         LaneTicks {
             busy: self.busy.saturating_sub(before.busy),
@@ -118,12 +118,25 @@ impl LaneTicks {
         }
     }
 
+    /// Whether a count went backwards since an earlier reading: the kernel's count of waits for devices may, and a
+    /// hypervisor's of stolen time when the machine moves.
+    fn fell_below(&self, before: &LaneTicks) -> bool {
+        self.busy < before.busy
+            || self.nice < before.nice
+            || self.stolen < before.stolen
+            || self.idle < before.idle
+    }
+
     /// The share of time that the lane was busy since an earlier reading, 0 to 1; `ignore_nice`:
-    /// tasks of a nice value above 0 do not count. None if no time has passed, as of a lane that has
-    /// just come online.
+    /// tasks of a nice value above 0 do not count. None if it cannot be told: no time has passed, as of
+    /// a lane that has just come online, or a count went backwards.
     pub fn busy_share(&self, before: &LaneTicks, ignore_nice: bool) -> Option<f64> {
+        if self.fell_below(before) {
+            return None;
+        }
         let spent = self.since(before);
-        let (busy, nice) = ((spent.busy + spent.stolen) as f64, spent.nice as f64);
+        let busy = spent.busy as f64 + spent.stolen as f64;
+        let nice = spent.nice as f64;
         let counted = if ignore_nice { busy } else { busy + nice };
         let all = busy + nice + spent.idle as f64;
         (all > 0.0).then(|| counted / all)
@@ -187,8 +200,25 @@ ctxt 5
         assert_eq!(after.busy_share(&before, false), Some(0.5));
         assert_eq!(after.busy_share(&before, true), Some(0.3));
         assert_eq!(before.busy_share(&before, false), None);
-        let backwards = LaneTicks { idle: 990, ..after };
-        assert_eq!(backwards.busy_share(&before, false), Some(1.0));
+    }
+
+    #[test]
+    fn a_count_that_falls_makes_the_interval_unknown_and_one_that_jumps_does_not_wrap() {
+        let parsed = |line: &str| *parse(line).unwrap().get(&0).unwrap();
+        let before = parsed("cpu0 100 100 100 100 100 100 100 100");
+        for fallen in [
+            "cpu0 10 200 100 200 200 100 100 200",
+            "cpu0 200 10 200 200 200 200 200 200",
+            "cpu0 200 200 200 10 10 200 200 200",
+            "cpu0 200 200 200 100 99 200 200 200",
+            "cpu0 200 200 200 200 200 200 200 99",
+        ] {
+            assert_eq!(parsed(fallen).busy_share(&before, false), None, "{fallen}");
+        }
+        let most = u64::MAX;
+        let jumped = parsed(&format!("cpu0 {most} 100 100 200 100 100 100 {most}"));
+        let share = jumped.busy_share(&before, false).unwrap();
+        assert!(share > 0.99 && share <= 1.0, "{share}");
     }
 
     #[test]

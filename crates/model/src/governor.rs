@@ -1,9 +1,13 @@
 //! When to change the SMT level: the model's choice for the peak of the last minute, without flapping.
 //!
 //! Source: Inoue and Nakatani 2014, section IV: utilisation every 5 s, the peak of the last 12
-//! intervals as the model's input. Hysteresis and dwell time are added here.
+//! intervals as the model's input. Hysteresis, dwell time and the memory of loads are added here.
+//!
+//! How busy lanes are tells the load only within bounds, except at level 1: the estimate changes with the level
+//! though the load does not. Each level alone then looks like a reason for the other. So a lower level is taken
+//! only after the load has fallen since the present one was taken ([`GovernorConfig::memory`]).
 
-use crate::{Error, Evaluation, Machine, Model, Options, Result, Utilization, evaluate};
+use crate::{Error, Evaluation, Load, Machine, Model, Options, Result, Utilization, evaluate};
 use serde::Serialize;
 use std::collections::VecDeque;
 
@@ -26,6 +30,10 @@ pub struct GovernorConfig {
     /// Another level is taken only if its expected response is lower by this share, 0 to below 1: less
     /// than the model's own error is no gain.
     pub min_gain: f64,
+    /// A lower level is taken only if the load has fallen, by more than the hysteresis, since the present one was
+    /// taken. One that is left upwards soon after, at a load that may be the old one, was taken by mistake: the
+    /// level before comes back, and counts as taken at the load at which it was left.
+    pub memory: bool,
 }
 
 impl Default for GovernorConfig {
@@ -35,6 +43,7 @@ impl Default for GovernorConfig {
             hysteresis: 0.05,
             dwell: 6,
             min_gain: 0.02,
+            memory: true,
             ..GovernorConfig::published()
         }
     }
@@ -49,6 +58,7 @@ impl GovernorConfig {
             hysteresis: 0.0,
             dwell: 0,
             min_gain: 0.0,
+            memory: false,
         }
     }
 
@@ -77,6 +87,8 @@ pub enum Reason {
     Dwell,
     /// Another is better, but by too little.
     Gain,
+    /// A lower one seems better, but the load has not fallen since this one was taken.
+    Steady,
 }
 
 impl std::fmt::Display for Reason {
@@ -87,6 +99,7 @@ impl std::fmt::Display for Reason {
             Reason::Hysteresis => "hysteresis",
             Reason::Dwell => "dwell",
             Reason::Gain => "gain",
+            Reason::Steady => "steady",
         })
     }
 }
@@ -115,6 +128,17 @@ impl Decision {
     }
 }
 
+/// How the present level was come to.
+#[derive(Debug, Clone, Copy)]
+enum Entry {
+    /// It was there in the beginning.
+    Found,
+    /// It was the best one; the highest load since, and, of a higher level, that for which it was taken.
+    Taken { highest: f64 },
+    /// It was left by mistake, at this load. What is measured after the return, with work piled up, says nothing.
+    Returned { load: f64 },
+}
+
 /// Decides the SMT level, one interval after the other.
 #[derive(Debug, Clone)]
 pub struct Governor {
@@ -124,6 +148,9 @@ pub struct Governor {
     /// Intervals since the level was taken; a level found is old enough.
     age: u32,
     recent: VecDeque<f64>,
+    entry: Entry,
+    /// The level that was left for this lower one, and the load then.
+    left: Option<(usize, Load)>,
 }
 
 impl Governor {
@@ -141,6 +168,8 @@ impl Governor {
                 level,
                 age: u32::MAX,
                 recent: VecDeque::new(),
+                entry: Entry::Found,
+                left: None,
             }),
             false => Err(Error::Level { level, lanes }),
         }
@@ -168,35 +197,78 @@ impl Governor {
         match given == lanes {
             true => {
                 self.machine = machine;
+                (self.entry, self.left) = (Entry::Found, None); // the loads were another machine's
                 Ok(())
             }
             false => Err(Error::LaneCount { given, lanes }),
         }
     }
 
-    /// An interval with this utilisation has ended: which level now.
-    pub fn decide(&mut self, utilization: Utilization) -> Decision {
+    /// An interval with this load has ended: which level now.
+    pub fn decide(&mut self, load: impl Into<Load>) -> Decision {
+        let load = load.into();
         while self.recent.len() >= self.config.window {
             self.recent.pop_front();
         }
-        self.recent.push_back(utilization.get());
+        self.recent.push_back(load.expected.get());
         let peak = self.recent.iter().copied().fold(0.0, f64::max);
         // a maximum of utilisations is one
-        let peak = Utilization::new(peak).unwrap_or(utilization);
+        let peak = Utilization::new(peak).unwrap_or(load.expected);
+        if let Entry::Taken { highest } = &mut self.entry {
+            *highest = highest.max(load.expected.get());
+        }
         let expected = evaluate(&self.machine, peak, self.config.options);
         let (previous, reason) = (self.level, self.reason(&expected, peak));
         self.age = self.age.saturating_add(1);
         if reason == Reason::Better {
-            (self.level, self.age) = (expected.best, 0);
+            self.take(expected.best, peak, load);
         }
         Decision {
             level: self.level,
             previous,
             reason,
-            utilization: utilization.get(),
+            utilization: load.expected.get(),
             peak: peak.get(),
             expected,
         }
+    }
+
+    /// Takes another level, or the one before if that was left by mistake.
+    fn take(&mut self, best: usize, peak: Utilization, load: Load) {
+        let mistaken = self.left.filter(|_| best > self.level);
+        let mistaken = mistaken.filter(|(_, then)| self.is_same_load(*then, load));
+        let taken = |highest| Entry::Taken { highest };
+        (self.level, self.entry, self.left) = match mistaken {
+            Some((before, then)) => {
+                let load = then.expected.get();
+                (before, Entry::Returned { load }, None)
+            }
+            // what it is at the lower level shows there
+            None if best < self.level => {
+                let left = (self.level, load.with_peak(peak));
+                (best, taken(0.0), Some(left))
+            }
+            None => (best, taken(peak.get()), None),
+        };
+        self.age = 0;
+    }
+
+    /// Whether the load may be the same as when the level before was left, which was not long ago.
+    fn is_same_load(&self, then: Load, now: Load) -> bool {
+        let soon = self.config.window.max(self.config.dwell as usize);
+        self.config.memory
+            && self.age as usize <= soon.saturating_add(1)
+            && now.expected.get() <= then.most.get() * (1.0 + self.config.hysteresis)
+    }
+
+    /// Whether the load is no lower than it was at this level.
+    fn is_steady(&self, peak: Utilization) -> bool {
+        let before = match self.entry {
+            Entry::Found => return false,
+            Entry::Taken { highest } => highest,
+            Entry::Returned { load } => load,
+        };
+        self.config.memory && peak.get() >= before * (1.0 - self.config.hysteresis)
     }
 
     fn reason(&self, expected: &Evaluation, peak: Utilization) -> Reason {
@@ -209,7 +281,9 @@ impl Governor {
             (Some(best), Some(current)) if current.stable => current.response / best.response,
             _ => f64::INFINITY,
         };
-        if ratio >= URGENT {
+        if expected.best < self.level && self.is_steady(peak) {
+            Reason::Steady
+        } else if ratio >= URGENT {
             Reason::Better
         } else if ratio * (1.0 - self.config.min_gain) < 1.0 {
             Reason::Gain

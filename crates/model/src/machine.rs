@@ -91,6 +91,9 @@ pub fn batch_lanes(thread_perf: &[f64], widest: u32) -> u32 {
 pub struct Utilization(f64);
 
 impl Utilization {
+    /// Nothing to do.
+    pub const NONE: Utilization = Utilization(0.0);
+
     /// At least 0; above 1 where more lanes do more work.
     ///
     /// # Errors

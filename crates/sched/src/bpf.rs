@@ -55,6 +55,7 @@ unsafe impl Plain for intf::cgroup_known {}
 unsafe impl Plain for intf::cgroup_demand {}
 unsafe impl Plain for intf::pool_limit {}
 unsafe impl Plain for intf::pool {}
+unsafe impl Plain for intf::pool_path {}
 unsafe impl Plain for intf::lane_signal {}
 unsafe impl Plain for u64 {}
 unsafe impl Plain for types::task_ctx {}
@@ -63,7 +64,9 @@ unsafe impl Plain for metrics_intf::metrics_lane {}
 unsafe impl Plain for metrics_intf::density_record {}
 unsafe impl Plain for metrics_intf::metrics_reading {}
 unsafe impl Plain for metrics_intf::metrics_ended {}
+unsafe impl Plain for metrics_intf::metrics_ended_key {}
 unsafe impl Plain for metrics_intf::metrics_cgroup {}
+unsafe impl Plain for metrics_intf::metrics_removed {}
 
 /// A structure of zeros.
 pub fn zeroed<T: Plain>() -> T {

@@ -91,7 +91,7 @@ impl Carried {
             let objective = from_bytes::<intf::objective>(&bytes.ok()??)?;
             (objective.budget_ns > 0).then_some((index, objective.budget_ns))
         };
-        self.learnt_ns = (0..intf::limits_NR_BUDGETS).filter_map(budget).collect();
+        self.learnt_ns = (0..objectives.max_entries()).filter_map(budget).collect();
     }
 
     /// Puts them back; windows begin afresh.

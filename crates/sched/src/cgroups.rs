@@ -8,21 +8,19 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Mask of the rules (bit = index) that match the cgroup at `path`, which begins
-/// with `/`, or one of its ancestors.
-pub(crate) fn rule_mask(rules: &[ClassRule], path: &str) -> u64 {
-    rules
-        .iter()
-        .enumerate()
-        .filter(|(_, entry)| matches_cgroup(&entry.rule.matcher, path))
-        .fold(0, |mask, (bit, _)| mask | (1 << bit))
+/// The first of the rules that match the cgroup at `path`, which begins with `/`, or one of its
+/// ancestors, as the scheduler counts: 1 for the first; 0: none.
+pub(crate) fn first_rule(rules: &[ClassRule], path: &str) -> u32 {
+    let mut rules = rules.iter();
+    let first = rules.position(|entry| matches_cgroup(&entry.rule.matcher, path));
+    first.map_or(0, |index| index as u32 + 1)
 }
 
 /// Does any rule look at cgroups?
 pub(crate) fn needed(rules: &[ClassRule]) -> bool {
     rules
         .iter()
-        .any(|r| matches!(r.rule.matcher, Matcher::Cgroup(_) | Matcher::Unit(_)))
+        .any(|r| matches!(r.rule.matcher, Matcher::Cgroup(_) | Matcher::Unit { .. }))
 }
 
 /// Where the unified (v2) cgroup hierarchy is mounted, from `proc/self/mounts`
@@ -103,7 +101,7 @@ pub(crate) fn facts(
 }
 
 /// A path, and those of the cgroups around it, up to the root.
-fn up(path: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn up(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |at| match at.rfind('/') {
         Some(0) if at.len() > 1 => Some("/"),
         Some(slash) if slash > 0 => Some(&at[..slash]),
@@ -123,6 +121,14 @@ pub(crate) fn quota(mount: &Path, path: &str) -> Option<Quota> {
     Quota::parse(path, &fs::read_to_string(file).ok()?)
 }
 
+/// The limits that the `cpu.max` of these cgroups below `mount` set, ascending by path.
+pub(crate) fn quotas<'a>(mount: &Path, paths: impl Iterator<Item = &'a String>) -> Vec<Quota> {
+    let mut paths: Vec<&String> = paths.collect();
+    paths.sort();
+    let quotas = paths.into_iter().filter_map(|path| quota(mount, path));
+    quotas.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,12 +144,18 @@ mod tests {
     }
 
     #[test]
-    fn the_mask_has_a_bit_for_each_rule_that_matches() {
-        let rules = rules(&["cgroup:/a", "user:root", "unit:b.service", "cgroup:/**"]);
-        assert_eq!(rule_mask(&rules, "/a/b.service"), 0b1101);
-        assert_eq!(rule_mask(&rules, "/c"), 0b1000);
+    fn the_first_rule_that_matches_is_found_wherever_it_stands() {
+        let mut texts = vec!["user:root"; 100];
+        texts.extend(["cgroup:/a", "unit:b.service", "cgroup:/**"]);
+        let rules = rules(&texts);
+        let first = |path| first_rule(&rules, path);
+        assert_eq!(
+            [first("/a/x"), first("/b.service"), first("/c")],
+            [101, 102, 103]
+        );
+        assert_eq!(first_rule(&rules[..101], "/c"), 0);
         assert!(needed(&rules));
-        assert!(!needed(&rules[1..2]));
+        assert!(!needed(&rules[..100]));
     }
 
     #[test]

@@ -1,20 +1,27 @@
-//! What a configuration's rules find on this machine now, without attaching anything.
+//! What a configuration's rules and pools find on this machine now, without attaching anything.
+
+mod hint;
 
 use crate::cgroups;
+use crate::pool::{Charge, Pool};
 use crate::rules::{Class, ClassRule, Matcher, matches_cgroup};
 use crate::{Config, Error, resolve};
 use serde::Serialize;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// At most so many cgroups of a rule are named.
 const NAMED_MAX: usize = 3;
 
-/// A configuration that was read, and what its rules find.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A configuration that was read, and what its rules and pools find.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
     /// In the order in which they are tried.
     pub rules: Vec<RuleCheck>,
+    /// In the order of the configuration.
+    pub pools: Vec<PoolCheck>,
+    /// With `cgroup_quotas`: how many cgroups have a `cpu.max`.
+    pub quotas: Option<usize>,
 }
 
 /// A rule and what it finds.
@@ -26,6 +33,23 @@ pub struct RuleCheck {
     pub rule: String,
     /// What is there for it now.
     pub finds: Finds,
+    /// Why it may never match, and what would.
+    pub hint: Option<String>,
+}
+
+/// A pool and what it finds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PoolCheck {
+    /// Its cgroup, by path below the cgroup root.
+    pub cgroup: String,
+    /// Capacity limit: cores, or lanes with `raw`.
+    pub capacity_cores: Option<f64>,
+    /// Share limit: of the sum of all pools' shares.
+    pub share: Option<f64>,
+    /// What it is charged.
+    pub charge: Charge,
+    /// Is the cgroup there now?
+    pub exists: bool,
 }
 
 /// What is there for a rule.
@@ -42,17 +66,18 @@ pub enum Finds {
     Tasks,
 }
 
-/// Looks up what the rules of `config` name, below `root` (`/` for this machine). Needs no
+/// Looks up what the rules and pools of `config` name, below `root` (`/` for this machine). Needs no
 /// privilege.
 ///
 /// # Errors
-/// As when attaching: too many rules, or a user that does not exist.
+/// As when attaching: a user that does not exist, or a directory in place of an executable.
 pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
     let table = resolve::table(&config.rules)?;
-    let groups = cgroups_below(root);
+    let mount = mount_below(root);
+    let groups = cgroups_below(mount.as_deref());
     let rules = config.rules.iter().zip(&table).map(|(entry, resolved)| {
         let finds = match &entry.rule.matcher {
-            Matcher::Cgroup(_) | Matcher::Unit(_) => Finds::Cgroups(matching(entry, &groups)),
+            Matcher::Cgroup(_) | Matcher::Unit { .. } => Finds::Cgroups(matching(entry, &groups)),
             Matcher::Exe(path) => Finds::Executable(
                 path.canonicalize()
                     .ok()
@@ -64,20 +89,45 @@ pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
         RuleCheck {
             class: entry.class,
             rule: entry.rule.to_string(),
+            hint: hint::of(entry, &finds, &groups),
             finds,
         }
     });
+    let quotas = || {
+        let mount = mount.as_deref();
+        mount.map_or(0, |mount| cgroups::quotas(mount, groups.iter()).len())
+    };
     Ok(Check {
         rules: rules.collect(),
+        pools: config
+            .pools
+            .iter()
+            .map(|pool| found(pool, &groups))
+            .collect(),
+        quotas: config.scheduler.cgroup_quotas.then(quotas),
     })
 }
 
-/// The paths of all cgroups, ascending; none where cgroup v2 is not mounted.
-fn cgroups_below(root: &Path) -> Vec<String> {
-    let mount = cgroups::mount_point(root).ok().flatten();
-    let mount = mount.map(|at| root.join(at.strip_prefix("/").unwrap_or(&at)));
+fn found(pool: &Pool, groups: &[String]) -> PoolCheck {
+    PoolCheck {
+        cgroup: pool.cgroup.clone(),
+        capacity_cores: pool.capacity_cores,
+        share: pool.share,
+        charge: pool.charge,
+        exists: groups.contains(&pool.cgroup),
+    }
+}
+
+/// Where cgroup v2 is mounted, below `root`; none where it is not.
+fn mount_below(root: &Path) -> Option<PathBuf> {
+    let mount = cgroups::mount_point(root).ok().flatten()?;
+    Some(root.join(mount.strip_prefix("/").unwrap_or(&mount)))
+}
+
+/// The paths of all cgroups, ascending.
+fn cgroups_below(mount: Option<&Path>) -> Vec<String> {
     let mut paths: Vec<String> = mount
-        .map(|mount| cgroups::list(&mount).into_values().collect())
+        .map(|mount| cgroups::list(mount).into_values().collect())
         .unwrap_or_default();
     paths.sort();
     paths
@@ -115,17 +165,51 @@ impl fmt::Display for Finds {
     }
 }
 
+impl fmt::Display for PoolCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = match self.charge {
+            Charge::Mt1 => "cores",
+            Charge::Raw => "lanes",
+        };
+        match (self.capacity_cores, self.share) {
+            (Some(capacity), _) => write!(f, "pool of {capacity} {unit}")?,
+            (None, share) => write!(f, "pool of {unit} by share {}", share.unwrap_or(0.0))?,
+        }
+        let finds = if self.exists {
+            ""
+        } else {
+            "  no such cgroup now"
+        };
+        write!(f, "  {}{finds}", self.cgroup)
+    }
+}
+
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.rules.is_empty() {
-            return writeln!(
+            writeln!(
                 f,
                 "No rules: only policies and nice values tell batch from normal."
-            );
+            )?;
         }
         let width = self.rules.iter().map(|r| r.rule.len()).max().unwrap_or(0);
-        for RuleCheck { class, rule, finds } in &self.rules {
+        for RuleCheck {
+            class,
+            rule,
+            finds,
+            hint,
+        } in &self.rules
+        {
             writeln!(f, "{:<8}  {rule:<width$}  {finds}", class.name())?;
+            if let Some(hint) = hint {
+                writeln!(f, "          {hint}")?;
+            }
+        }
+        for pool in &self.pools {
+            writeln!(f, "{pool}")?;
+        }
+        if let Some(quotas) = self.quotas {
+            writeln!(f, "cgroup_quotas: {quotas} cgroups have a cpu.max")?;
         }
         Ok(())
     }
@@ -136,13 +220,21 @@ mod tests {
     use super::*;
     use std::fs;
 
+    /// Folders of cgroups below a root of their own.
+    fn machine(cgroups: &[&str]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("proc/self")).unwrap();
+        let mounts = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";
+        fs::write(root.path().join("proc/self/mounts"), mounts).unwrap();
+        for name in cgroups {
+            fs::create_dir_all(root.path().join("sys/fs/cgroup").join(name)).unwrap();
+        }
+        root
+    }
+
     fn config(rules: &[&str]) -> Config {
-        let class = Class::Critical;
-        let rules = rules.iter().map(|text| ClassRule {
-            class,
-            rule: text.parse().unwrap(),
-            budget: None,
-        });
+        let rules = rules.iter();
+        let rules = rules.map(|text| ClassRule::new(Class::Critical, text.parse().unwrap()));
         Config {
             rules: rules.collect(),
             ..Config::default()
@@ -151,14 +243,7 @@ mod tests {
 
     #[test]
     fn rules_find_cgroups_files_and_users() {
-        let root = tempfile::tempdir().unwrap();
-        fs::create_dir_all(root.path().join("proc/self")).unwrap();
-        let mounts = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";
-        fs::write(root.path().join("proc/self/mounts"), mounts).unwrap();
-        let groups = root.path().join("sys/fs/cgroup");
-        for name in ["system.slice/web.service/worker", "batch.slice/nightly"] {
-            fs::create_dir_all(groups.join(name)).unwrap();
-        }
+        let root = machine(&["system.slice/web.service/worker", "batch.slice/nightly"]);
         let config = config(&[
             "unit:web.service",
             "cgroup:/batch",
@@ -167,6 +252,10 @@ mod tests {
             "nice:>=5",
         ]);
         let check = check(&config, root.path()).unwrap();
+        assert!(
+            check.rules.iter().all(|rule| rule.hint.is_none()),
+            "{check}"
+        );
         let finds: Vec<_> = check.rules.into_iter().map(|rule| rule.finds).collect();
         let web = "/system.slice/web.service".to_owned();
         assert_eq!(
@@ -179,6 +268,30 @@ mod tests {
                 Finds::Tasks
             ]
         );
+    }
+
+    #[test]
+    fn pools_and_quotas_are_found() {
+        let container = format!(
+            "kubepods.slice/pod-{}.slice/cri-{}.scope",
+            "0".repeat(80),
+            "1".repeat(64)
+        );
+        let root = machine(&[&container, "b"]);
+        let max = root.path().join("sys/fs/cgroup/b/cpu.max");
+        fs::write(max, "1000 100000\n").unwrap();
+        let text = format!(
+            "[[pool]]\ncgroup = \"/{container}\"\ncapacity_cores = 1.5\ncharge = \"raw\"\n\
+             [[pool]]\ncgroup = \"/none\"\nshare = 20\n\
+             [scheduler]\ncgroup_quotas = true\nthread_perf = [1, 0.6]\n"
+        );
+        let check = check(&Config::parse(&text).unwrap(), root.path()).unwrap();
+        let said = format!(
+            "pool of 1.5 lanes  /{container}\n\
+             pool of cores by share 20  /none  no such cgroup now\n\
+             cgroup_quotas: 1 cgroups have a cpu.max\n"
+        );
+        assert!(check.to_string().ends_with(&said), "{check}");
     }
 
     #[test]

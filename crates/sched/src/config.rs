@@ -7,7 +7,8 @@ use crate::pairing::Pairing;
 use crate::polarization::Polarization;
 use crate::pool::{Charge, Pool};
 use crate::retention::Retention;
-use crate::rules::{Class, ClassRule, Rule};
+use crate::rules::{self, Class, ClassRule, Rule};
+use crate::source::Source;
 use crate::{Error, bpf::intf};
 use serde::{Deserialize, Deserializer};
 use sidelane_model::Objective;
@@ -35,11 +36,11 @@ pub struct SchedulerConfig {
     /// Slice of batch work, 0.1 to 1000 ms. Default 50 ms: batch leaves at once for any other work, so a
     /// longer one costs nobody latency and saves switches among batch.
     pub batch_slice_ms: f64,
-    /// Normal work waits at most about this long behind critical work, 1 to 10000 ms.
+    /// Normal work that has waited this long behind critical work is due: the next on its lane, 1 to 10000 ms.
     pub normal_bound_ms: f64,
-    /// Batch work waits at most about this long, 10 to 10000 ms.
+    /// The same for batch work, 10 to 10000 ms.
     pub starvation_bound_ms: f64,
-    /// What a task gets when the bound is used, 0.1 to 100 ms.
+    /// What a task gets when it is due, and a kernel thread of one lane when it wakes, 0.1 to 100 ms.
     pub overdue_slice_ms: f64,
     /// Critical jobs move to better cores that fall free.
     pub promote: bool,
@@ -158,6 +159,18 @@ struct File {
     scheduler: SchedulerConfig,
 }
 
+/// Where the pools of a file stand.
+#[derive(Deserialize)]
+struct PoolPlaces {
+    #[serde(default)]
+    pool: Vec<PoolPlace>,
+}
+
+#[derive(Deserialize)]
+struct PoolPlace {
+    cgroup: toml::Spanned<String>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleEntry {
@@ -195,6 +208,26 @@ impl RuleEntry {
         };
         budget.check().map(|()| Some(budget))
     }
+
+    /// The rule as it stands in `source`; its errors name the place.
+    fn read(self, source: &Source) -> Result<ClassRule, String> {
+        let at = source.at(self.rule.span().start);
+        let raw = source.raw(self.rule.span());
+        let text = self.rule.get_ref();
+        if let Some(problem) = rules::lost_escape(raw, text) {
+            return Err(format!("{at}: rule '{text}': {problem}"));
+        }
+        let rule = text.parse::<Rule>().map_err(|e| format!("{at}: {e}"))?;
+        let budget = self.budget().map_err(|e| {
+            let span = self.borrow.as_ref().map_or(self.rule.span(), |b| b.span());
+            format!("{}: {e}", source.at(span.start))
+        })?;
+        Ok(ClassRule {
+            class: self.class,
+            rule: rule.at(at),
+            budget,
+        })
+    }
 }
 
 impl Config {
@@ -207,10 +240,12 @@ impl Config {
             path: path.to_owned(),
             source,
         })?;
-        Config::parse(&text).map_err(|message| Error::ConfigInvalid {
-            path: path.to_owned(),
-            message,
-        })
+        let name = path.display().to_string();
+        let source = Source {
+            name: &name,
+            text: &text,
+        };
+        Config::of(&source).map_err(Error::ConfigInvalid)
     }
 
     /// Has anything to do with cgroups?
@@ -228,31 +263,18 @@ impl Config {
 
     /// Parses a configuration; the error names line and column.
     pub fn parse(text: &str) -> Result<Config, String> {
-        let file: File = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned())?;
-        file.scheduler.check()?;
-        let rules = file
-            .rule
-            .into_iter()
-            .map(|entry| {
-                let rule = entry.rule.get_ref().parse::<Rule>();
-                let rule =
-                    rule.map_err(|e| format!("{}: {e}", place(text, entry.rule.span().start)))?;
-                let budget = entry.budget().map_err(|e| {
-                    let at = entry
-                        .borrow
-                        .as_ref()
-                        .map_or(entry.rule.span(), |b| b.span());
-                    format!("{}: {e}", place(text, at.start))
-                })?;
-                Ok(ClassRule {
-                    class: entry.class,
-                    rule,
-                    budget,
-                })
-            })
-            .collect::<Result<Vec<_>, String>>()?;
-        check_dynamic(&rules, &file.scheduler)?;
-        check_pools(&file.pool, &file.scheduler)?;
+        let name = "configuration";
+        Config::of(&Source { name, text })
+    }
+
+    fn of(source: &Source) -> Result<Config, String> {
+        let file: File = toml::from_str(source.text).map_err(|e| source.mistake(&e))?;
+        let named = |problem: String| format!("{}: {problem}", source.name);
+        file.scheduler.check().map_err(named)?;
+        let rules = file.rule.into_iter().map(|entry| entry.read(source));
+        let rules = rules.collect::<Result<Vec<_>, String>>()?;
+        check_dynamic(&rules, &file.scheduler).map_err(named)?;
+        check_pools(&file.pool, &file.scheduler, source)?;
         Ok(Config {
             rules,
             pools: file.pool,
@@ -274,17 +296,29 @@ fn check_dynamic(rules: &[ClassRule], scheduler: &SchedulerConfig) -> Result<(),
 }
 
 /// Pools are sound, no cgroup has two, and `mt1` knows the speeds of shared lanes.
-fn check_pools(pools: &[Pool], scheduler: &SchedulerConfig) -> Result<(), String> {
-    for (index, pool) in pools.iter().enumerate() {
-        pool.check()?;
-        let cgroup = &pool.cgroup;
-        if pools[..index].iter().any(|other| other.cgroup == *cgroup) {
-            return Err(format!("[[pool]] {cgroup:?} is there twice"));
+fn check_pools(pools: &[Pool], scheduler: &SchedulerConfig, source: &Source) -> Result<(), String> {
+    let places: PoolPlaces = toml::from_str(source.text).map_err(|e| source.mistake(&e))?;
+    for (index, (pool, place)) in pools.iter().zip(&places.pool).enumerate() {
+        let span = place.cgroup.span();
+        let error = |problem: String| {
+            let at = source.at(span.start);
+            format!("{at}: [[pool]] {:?}: {problem}", pool.cgroup)
+        };
+        if let Some(problem) = rules::lost_escape(source.raw(span.clone()), &pool.cgroup) {
+            return Err(error(problem));
+        }
+        pool.check().map_err(error)?;
+        if pools[..index]
+            .iter()
+            .any(|other| other.cgroup == pool.cgroup)
+        {
+            return Err(error("is there twice".to_owned()));
         }
         if pool.charge == Charge::Mt1 && scheduler.thread_perf.is_empty() {
-            return Err(format!(
-                "[[pool]] {cgroup:?}: charge = \"mt1\" needs thread_perf in [scheduler], the speeds \
-                 of 'sidelane calibrate', such as [1, 0.6]; or charge = \"raw\""
+            return Err(error(
+                "charge = \"mt1\" needs thread_perf in [scheduler], the speeds of 'sidelane \
+                 calibrate', such as [1, 0.6]; or charge = \"raw\""
+                    .to_owned(),
             ));
         }
     }
@@ -295,14 +329,6 @@ fn check_pools(pools: &[Pool], scheduler: &SchedulerConfig) -> Result<(), String
 fn is_dynamic(rules: &[ClassRule], scheduler: &SchedulerConfig) -> bool {
     let mut budgets = rules.iter().filter_map(|rule| rule.budget.as_ref());
     scheduler.borrow == Borrow::Dynamic || budgets.any(|budget| budget.borrow == Borrow::Dynamic)
-}
-
-/// "line L, column C" of a byte offset.
-fn place(text: &str, offset: usize) -> String {
-    let before = text.get(..offset).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
-    format!("line {line}, column {column}")
 }
 
 impl SchedulerConfig {
@@ -466,15 +492,15 @@ mod tests {
     fn mistakes_name_line_and_column() {
         let unknown = Config::parse("[scheduler]\nslices_ms = 3\n").unwrap_err();
         assert!(
-            unknown.contains("line 2, column 1") && unknown.contains("slices_ms"),
+            unknown.contains("configuration:2:1: ") && unknown.contains("slices_ms"),
             "{unknown}"
         );
         let class =
             Config::parse("[[rule]]\nclass = \"urgent\"\nmatch = \"user:x\"\n").unwrap_err();
-        assert!(class.contains("line 2, column 9"), "{class}");
+        assert!(class.contains(":2:9: "), "{class}");
         let rule = Config::parse("[[rule]]\nclass = \"batch\"\nmatch = \"unit:x\"\n").unwrap_err();
         assert!(
-            rule.contains("line 3, column 9") && rule.contains("x.service"),
+            rule.contains(":3:9: rule ") && rule.contains("x.service"),
             "{rule}"
         );
     }
@@ -490,18 +516,14 @@ mod tests {
         assert_eq!((budget.borrow, budget.budget_ms), (Borrow::Fixed, 5.0));
         assert_eq!(rule("critical", "").unwrap().rules[0].budget, None);
         for (class, keys, problem) in [
-            (
-                "batch",
-                "borrow = \"off\"",
-                "line 4, column 10: borrow stands",
-            ),
+            ("batch", "borrow = \"off\"", ":4:10: borrow stands"),
             ("critical", "borrow = \"fixed\"", "above 0"),
             ("critical", "budget_ms = 5", "beside borrow"),
             ("critical", "borrow = \"slo\"", "p99 < 20 ms"),
             (
                 "critical",
                 "borrow = \"slo\"\nobjective = \"20 ms\"",
-                "line 5, column 13",
+                ":5:13: ",
             ),
             (
                 "critical",

@@ -5,6 +5,7 @@
 //! The one exception, core-scheduling cookies, must be asked of the running kernel and is unknown
 //! of a captured tree. Nothing is changed, and no privilege is needed to look.
 
+mod cmdline;
 mod kernel;
 mod machine;
 mod render;
@@ -14,6 +15,10 @@ mod tasks;
 use serde::Serialize;
 use source::{Source, Unreadable};
 use std::path::Path;
+
+pub use kernel::KERNEL_MIN;
+pub(crate) use kernel::boot_a_kernel;
+pub(crate) use tasks::STOP_COOKIES;
 
 /// The outcome of a check, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -92,7 +97,7 @@ impl Finding {
 type Examine = fn(&Source) -> Result<Finding, Unreadable>;
 
 /// The checks: what rules the scheduler out first, then what hampers it.
-const CHECKS: [(&str, Examine); 18] = [
+const CHECKS: [(&str, Examine); 19] = [
     ("kernel", kernel::version),
     ("sched_ext", kernel::sched_ext),
     ("BTF", kernel::btf),
@@ -107,11 +112,19 @@ const CHECKS: [(&str, Examine); 18] = [
     ("SMT", machine::smt),
     ("isolated lanes", machine::isolated),
     ("nohz_full lanes", machine::nohz_full),
+    ("CPU manager", machine::cpu_manager),
     ("frequency", machine::frequency),
     ("core scheduling", tasks::core_scheduling),
     ("real-time tasks", tasks::real_time),
     ("real-time limit", tasks::real_time_limit),
 ];
+
+/// The threads of this machine that have a core-scheduling cookie, for a message; `None` if none is
+/// known to have one.
+pub(crate) fn cookie_holders() -> Option<String> {
+    let cookies = tasks::Cookies::look(&Source::new(Path::new("/")));
+    cookies.ok()?.holders()
+}
 
 /// Examines the machine whose `proc`, `sys` and `boot` lie below `root`; `/` is this machine.
 pub fn examine(root: &Path) -> Report {

@@ -1,13 +1,16 @@
 //! What can go wrong when the scheduler is configured, loaded or watched.
 
+use crate::doctor::{STOP_COOKIES, boot_a_kernel};
 use std::path::PathBuf;
 
 /// An error of the scheduler's loader; each names the place and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A class rule that cannot be understood.
-    #[error("rule '{rule}': {problem}")]
+    #[error("{}rule '{rule}': {problem}", prefix(origin.as_deref()))]
     Rule {
+        /// Where it stands, `FILE:LINE:COLUMN` or a flag; none: not known here.
+        origin: Option<String>,
         /// The rule as it was written.
         rule: String,
         /// What is wrong, and what would be right.
@@ -21,14 +24,9 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// A configuration file with a mistake; the message names line and column.
-    #[error("{}: {message}", path.display())]
-    ConfigInvalid {
-        /// The file.
-        path: PathBuf,
-        /// Line, column and mistake.
-        message: String,
-    },
+    /// A configuration with a mistake: `FILE:LINE:COLUMN: mistake`.
+    #[error("{0}")]
+    ConfigInvalid(String),
     /// This machine is larger than the scheduler's tables.
     #[error(
         "this machine has {found} {what}, the scheduler handles at most {limit}; raise the limit in bpf/intf.h and rebuild"
@@ -52,9 +50,19 @@ pub enum Error {
     },
     /// The kernel lacks sched_ext.
     #[error(
-        "this kernel has no sched_ext (no /sys/kernel/sched_ext); boot Linux 6.12 or later built with CONFIG_SCHED_CLASS_EXT, and see 'sidelane doctor'"
+        "this kernel has no sched_ext (no /sys/kernel/sched_ext); {}, and see 'sidelane doctor'",
+        boot_a_kernel()
     )]
     NoSchedExt,
+    /// Tasks use core scheduling, which stops some kernels under a sched_ext scheduler.
+    #[error(
+        "core scheduling is in use by {holders}, and beside a sched_ext scheduler the kernel may hang; {}",
+        STOP_COOKIES
+    )]
+    CoreScheduling {
+        /// The tasks that have a cookie.
+        holders: String,
+    },
     /// Loading BPF needs privileges.
     #[error(
         "loading BPF programs needs root (CAP_SYS_ADMIN, or CAP_BPF with CAP_PERFMON); run as root"
@@ -92,6 +100,10 @@ pub enum Error {
     Running(String),
 }
 
+fn prefix(origin: Option<&str>) -> String {
+    origin.map_or(String::new(), |origin| format!("{origin}: "))
+}
+
 impl Error {
     /// Is the machine (kernel, privilege) at fault rather than the input?
     pub fn is_machine(&self) -> bool {
@@ -101,6 +113,7 @@ impl Error {
                 | Error::NotPrivileged
                 | Error::TooLarge { .. }
                 | Error::OtherScheduler { .. }
+                | Error::CoreScheduling { .. }
         )
     }
 
@@ -110,7 +123,7 @@ impl Error {
             self,
             Error::Rule { .. }
                 | Error::ConfigUnreadable { .. }
-                | Error::ConfigInvalid { .. }
+                | Error::ConfigInvalid(_)
                 | Error::Tune(_)
         )
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Layout {
     /// One entry per CPU number, offline ones included.
     pub lanes: Vec<intf::lane_ctx>,
-    /// One entry per core with an online lane, fastest first.
+    /// One entry per core with an online lane, the fastest kind first.
     pub cores: Vec<intf::core_ctx>,
     /// CPU numbers of online lanes, core after core.
     pub core_lanes: Vec<u32>,
@@ -31,6 +31,7 @@ impl Layout {
             lanes_per_core_max: 1,
         };
         let mut nodes = BTreeMap::new();
+        let capacities = topology.tier_capacities();
         for core in topology.cores() {
             let online: Vec<u32> = core.online_lanes().map(|lane| lane.cpu).collect();
             if online.is_empty() {
@@ -38,7 +39,7 @@ impl Layout {
             }
             let next_node = nodes.len() as u32;
             let node = *nodes.entry((core.package, core.node)).or_insert(next_node);
-            layout.push_core(core.capacity, core.cache as u32, node, &online)?;
+            layout.push_core(capacities[core.tier], core.cache as u32, node, &online)?;
         }
         check_limit("cores", layout.cores.len(), intf::limits_MAX_CORES as usize)?;
         Ok(layout)

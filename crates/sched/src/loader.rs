@@ -4,6 +4,7 @@
 //! scheduler and its default one takes over.
 
 mod lifecycle;
+mod size;
 mod watch;
 
 pub use lifecycle::{Requests, run};
@@ -22,6 +23,7 @@ use crate::{Error, ExitReason};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel, RingBuffer};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open};
 use sidelane_topology::Topology;
+use size::Rooms;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
@@ -54,12 +56,32 @@ pub enum Event {
     Degraded(String),
     /// The kernel detached it and asked for a restart; it is being loaded again.
     Restarting(ExitReason),
+    /// There is more of something than its table has room for; the scheduler is being loaded with larger ones.
+    Outgrown(Outgrown),
     /// The configuration that was read again is another one; it is being loaded.
     Reloading,
     /// The configuration that was read again says what the one in force does.
     Unchanged,
     /// The configuration was read again and cannot be used; the one in force stays.
     NotReloaded(String),
+}
+
+/// More than a table has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outgrown {
+    /// Of what.
+    pub what: &'static str,
+    /// How many there are.
+    pub found: usize,
+    /// For how many there is room.
+    pub room: usize,
+}
+
+impl std::fmt::Display for Outgrown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Outgrown { what, found, room } = self;
+        write!(f, "{found} {what}, there was room for {room}")
+    }
 }
 
 impl std::fmt::Display for Event {
@@ -92,6 +114,7 @@ impl std::fmt::Display for Event {
             }
             Event::Degraded(what) => write!(f, "warning: {what}"),
             Event::Restarting(reason) => write!(f, "attaching again: {reason}"),
+            Event::Outgrown(outgrown) => write!(f, "attaching again: {outgrown}"),
             Event::Reloading => write!(f, "attaching again: the configuration has changed"),
             Event::Unchanged => write!(f, "the configuration is as before: nothing to reload"),
             Event::NotReloaded(why) => write!(
@@ -143,11 +166,17 @@ struct Scheduler<'a> {
     skel: BpfSkel<'a>,
     link: Option<Link>,
     config: &'a Config,
+    rules: Vec<intf::rule>,
     pools: PoolTable,
     /// What was written of that: others may tune it since.
     limits: Vec<intf::pool_limit>,
-    /// Limits that the table of pools has no room for were told of.
-    told_left_out: bool,
+    paths: Vec<String>,
+    /// It was told that pools are nested too deeply.
+    told_depth: bool,
+    /// For so many cgroups there is room.
+    cgroup_room: usize,
+    /// It has to be loaded again, with more room.
+    outgrown: Option<Outgrown>,
     /// As they were when it was attached.
     settings: intf::settings,
     cgroup_events: Option<(RingBuffer<'a>, Receiver<intf::cgroup_event>)>,
@@ -170,6 +199,7 @@ impl<'a> Scheduler<'a> {
             layout,
             rules,
             mut pools,
+            cgroup_room,
         } = Found::by(config)?;
         let mut settings = settings(config, &layout, &rules);
         carried.apply(&mut settings);
@@ -179,14 +209,18 @@ impl<'a> Scheduler<'a> {
         settings.counters = u32::from(counters.is_ok() && config.is_dynamic());
         let misses = (counters.as_ref().map_err(Clone::clone)).and_then(Counters::misses);
         settings.symbiotic = u32::from(misses.is_ok());
-        let skel = load(&settings, &layout, object)?;
+        let skel = load(&settings, &layout, cgroup_room, object)?;
         let mut scheduler = Scheduler {
             skel,
             link: None,
             config,
+            rules,
             pools,
             limits: Vec::new(),
-            told_left_out: false,
+            paths: Vec::new(),
+            told_depth: false,
+            cgroup_room,
+            outgrown: None,
             settings,
             cgroup_events: None,
             cgroup_mount: None,
@@ -195,7 +229,7 @@ impl<'a> Scheduler<'a> {
         };
         scheduler.fill_lanes(&layout)?;
         signal::fill_lines(&scheduler.skel.maps.lane_signals, &topology)?;
-        scheduler.write_rules(&rules)?;
+        scheduler.write_rules()?;
         scheduler.write_limits()?;
         carried.teach(&scheduler.skel.maps.sidelane_slo)?;
         if config.looks_at_cgroups() {
@@ -247,8 +281,8 @@ impl<'a> Scheduler<'a> {
         fill(&self.skel.maps.core_lanes, &layout.core_lanes)
     }
 
-    fn write_rules(&mut self, rules: &[intf::rule]) -> Result<(), Error> {
-        fill(&self.skel.maps.rules, rules)
+    fn write_rules(&self) -> Result<(), Error> {
+        fill(&self.skel.maps.rules, &self.rules)
     }
 
     fn wait(&self) {
@@ -316,6 +350,7 @@ struct Found {
     layout: Layout,
     rules: Vec<intf::rule>,
     pools: PoolTable,
+    cgroup_room: usize,
 }
 
 impl Found {
@@ -323,13 +358,14 @@ impl Found {
         let topology = Topology::read(Path::new("/"))?;
         let layout = Layout::new(&topology)?;
         let rules = resolve::table(&config.rules)?;
-        let quotas = config.scheduler.cgroup_quotas;
-        let pools = PoolTable::new(&config.pools, layout.capacity(), quotas)?;
+        let rooms = Rooms::now(config);
+        let pools = PoolTable::new(&config.pools, layout.capacity(), rooms.quotas);
         Ok(Found {
             topology,
             layout,
             rules,
             pools,
+            cgroup_room: rooms.cgroups,
         })
     }
 }
@@ -357,6 +393,7 @@ fn open_counters(config: &Config, layout: &Layout) -> Result<Counters, NoCounter
 fn load<'a>(
     settings: &intf::settings,
     layout: &Layout,
+    cgroup_room: usize,
     object: &'a mut MaybeUninit<OpenObject>,
 ) -> Result<BpfSkel<'a>, Error> {
     let builder = BpfSkelBuilder::default();
@@ -367,30 +404,7 @@ fn load<'a>(
         None::<libbpf_rs::libbpf_sys::bpf_object_open_opts>
     )
     .map_err(load_error("open"))?;
-    let sizes = [
-        (skel.maps.lanes.set_max_entries(layout.lanes.len() as u32)),
-        (skel.maps.cores.set_max_entries(layout.cores.len() as u32)),
-        (skel
-            .maps
-            .core_timers
-            .set_max_entries(2 * layout.cores.len() as u32 + 4)),
-        (skel
-            .maps
-            .core_lanes
-            .set_max_entries(layout.core_lanes.len() as u32)),
-        (skel
-            .maps
-            .lane_signals
-            .set_max_entries(layout.lanes.len() as u32)),
-        (skel
-            .maps
-            .lane_counts
-            .set_max_entries(layout.lanes.len() as u32)),
-    ];
-    sizes
-        .into_iter()
-        .collect::<Result<(), _>>()
-        .map_err(load_error("size the tables of"))?;
+    size::tables(&mut skel.maps, settings, layout, cgroup_room)?;
     if let Some(rodata) = skel.maps.rodata_data.as_mut() {
         rodata.nr_cores = layout.cores.len() as u32;
         rodata.nr_lanes = layout.lanes.len() as u32;

@@ -1,10 +1,11 @@
 //! Pools: what a cgroup may use of the cores (`bpf/pool.bpf.h`).
 
 use crate::bpf::intf;
+use crate::rules::cgroup_path;
 use serde::{Deserialize, Serialize};
 
-/// Longest path that the scheduler's table holds, bytes.
-pub(crate) const PATH_MAX: usize = intf::limits_POOL_NAME_LEN as usize - 1;
+/// Longest path of a cgroup, bytes.
+pub(crate) const PATH_MAX: usize = intf::limits_POOL_PATH_LEN as usize - 1;
 
 /// What a pool is charged for the time that its tasks run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -73,32 +74,31 @@ pub(crate) struct Capacity {
 }
 
 impl Pool {
+    /// What is wrong with it by itself.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let named = |problem: String| format!("[[pool]] {:?}: {problem}", self.cgroup);
-        let path = &self.cgroup;
-        if !path.starts_with('/') || (path.len() > 1 && path.ends_with('/')) {
-            return Err(named(format!(
-                "a path below the cgroup root begins with '/' and does not end with it, such as \
-                 \"/{}\"",
-                path.trim_matches('/')
-            )));
+        let path = cgroup_path(&self.cgroup)?;
+        if path.len() < self.cgroup.len() {
+            return Err(format!("the path ends with '/'; did you mean {path:?}?"));
+        }
+        if path.contains(['*', '?', '[', ']', '{', '}']) {
+            return Err(
+                "a pool is one cgroup, with all below it: patterns are not possible".to_owned(),
+            );
         }
         if path.len() > PATH_MAX {
-            return Err(named(format!("the path is longer than {PATH_MAX} bytes")));
+            return Err(format!("no path is longer than {PATH_MAX} bytes"));
         }
         if !(10.0..=1000.0).contains(&self.period_ms) {
             let found = self.period_ms;
-            return Err(named(format!("period_ms = {found}: expected 10 to 1000")));
+            return Err(format!("period_ms = {found}: expected 10 to 1000"));
         }
         match (self.capacity_cores, self.share) {
             (Some(amount), None) | (None, Some(amount)) if amount > 0.0 && amount <= 1e6 => Ok(()),
-            (Some(_), Some(_)) => Err(named("capacity_cores and share: one of them".to_owned())),
-            (None, None) => Err(named(
-                "needs capacity_cores, such as 1.5, or share, such as 20".to_owned(),
-            )),
-            _ => Err(named(
-                "capacity_cores and share are above 0 and at most 1000000".to_owned(),
-            )),
+            (Some(_), Some(_)) => Err("capacity_cores and share: one of them".to_owned()),
+            (None, None) => {
+                Err("needs capacity_cores, such as 1.5, or share, such as 20".to_owned())
+            }
+            _ => Err("capacity_cores and share are above 0 and at most 1000000".to_owned()),
         }
     }
 
@@ -132,19 +132,23 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn mistakes_name_the_pool() {
+    fn mistakes_name_the_remedy() {
+        let long = format!("/{}", "a".repeat(PATH_MAX));
         for (pool, problem) in [
-            (pool("a", Some(1.0), None), "such as \"/a\""),
+            (pool("a", Some(1.0), None), "'/a'"),
+            (pool("/a/", Some(1.0), None), "\"/a\""),
+            (pool("/sys/fs/cgroup/a", Some(1.0), None), "'/a'"),
+            (pool("/a/*", Some(1.0), None), "patterns"),
+            (pool("/a-{b,c}", Some(1.0), None), "patterns"),
+            (pool(&long, Some(1.0), None), "longer than 4095"),
             (pool("/a", None, None), "needs capacity_cores"),
             (pool("/a", Some(1.0), Some(1.0)), "one of them"),
             (pool("/a", Some(0.0), None), "above 0"),
             (pool("/a", Some(f64::NAN), None), "above 0"),
         ] {
             let error = pool.check().unwrap_err();
-            assert!(
-                error.contains(problem) && error.contains("[[pool]]"),
-                "{error}"
-            );
+            assert!(error.contains(problem), "{error}");
         }
+        assert!(pool(&long[..PATH_MAX], Some(1.0), None).check().is_ok());
     }
 }

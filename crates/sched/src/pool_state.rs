@@ -10,6 +10,7 @@ use std::time::Duration;
 /// Maps of the running scheduler; the kernel keeps 15 bytes of a name.
 const LIMITS: &[u8] = b"sidelane_limits";
 const POOLS: &[u8] = b"sidelane_pools";
+const PATHS: &[u8] = b"sidelane_paths";
 
 /// A pool, with totals since attach.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -57,6 +58,7 @@ pub struct PoolRates {
 pub(crate) struct Pools {
     limits: MapHandle,
     pools: MapHandle,
+    paths: MapHandle,
 }
 
 impl Pools {
@@ -65,50 +67,55 @@ impl Pools {
         Ok(Pools {
             limits: running::map(LIMITS, size_of::<intf::pool_limit>())?,
             pools: running::map(POOLS, size_of::<intf::pool>())?,
+            paths: running::map(PATHS, size_of::<intf::pool_path>())?,
         })
     }
 
     /// The first `count` pools.
     pub(crate) fn read(&self, count: u32) -> Result<Vec<PoolState>, Error> {
-        let state = |id| -> Result<PoolState, Error> {
+        let state = |id| -> Result<Option<PoolState>, Error> {
             let limit = entry::<intf::pool_limit>(&self.limits, id)?;
+            if is_free(&limit) {
+                return Ok(None);
+            }
             let used = entry::<intf::pool>(&self.pools, id)?;
-            Ok(PoolState::of(&limit, &used))
+            Ok(Some(PoolState::of(self.path(id)?, &limit, &used)))
         };
-        let states = (0..count).map(state).collect::<Result<Vec<_>, Error>>()?;
-        // room for limits that cgroups may get
-        Ok(states
-            .into_iter()
-            .filter(|state| !state.cgroup.is_empty())
-            .collect())
+        (0..count).filter_map(|id| state(id).transpose()).collect()
     }
+
+    /// The path of a pool's cgroup.
+    fn path(&self, id: u32) -> Result<String, Error> {
+        let path = entry::<intf::pool_path>(&self.paths, id)?;
+        let text = bytes_of(&path).split(|&byte| byte == 0).next();
+        Ok(String::from_utf8_lossy(text.unwrap_or_default()).into_owned())
+    }
+}
+
+/// Room for the limit of a cgroup that may get one?
+fn is_free(limit: &intf::pool_limit) -> bool {
+    limit.period_ns == 0
 }
 
 impl Pools {
     /// Lets the pool of a cgroup, one of the first `count`, use so many cores (lanes with `raw`); none:
     /// without a limit. From its next period on.
     pub(crate) fn set(&self, count: u32, cgroup: &str, cores: Option<f64>) -> Result<(), Error> {
-        let limits = (0..count).map(|id| Ok((id, entry::<intf::pool_limit>(&self.limits, id)?)));
-        let limits = limits.collect::<Result<Vec<_>, Error>>()?;
-        let named = |(_, limit): &(u32, intf::pool_limit)| path(limit) == cgroup;
-        let Some((id, mut limit)) = limits.into_iter().find(named) else {
+        let path = |id: u32| self.path(id).map(|path| (id, path));
+        let paths = (0..count).map(path).collect::<Result<Vec<_>, Error>>()?;
+        let found = paths.into_iter().find(|(_, path)| path == cgroup);
+        let Some((id, _)) = found else {
             return Err(Error::Tune(format!(
                 "there is no pool for cgroup {cgroup:?}"
             )));
         };
+        let mut limit = entry::<intf::pool_limit>(&self.limits, id)?;
         let allowance = |cores: f64| ((cores * limit.period_ns as f64) as u64).max(1);
         limit.allowance_ns = cores.map_or(0, allowance);
         self.limits
             .update(&id.to_ne_bytes(), bytes_of(&limit), MapFlags::ANY)
             .map_err(|e| Error::Running(e.to_string()))
     }
-}
-
-/// The path of a pool's cgroup.
-fn path(limit: &intf::pool_limit) -> String {
-    let bytes = &bytes_of(limit)[std::mem::offset_of!(intf::pool_limit, cgroup)..];
-    let path = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(path).into_owned()
 }
 
 fn entry<T: Plain>(map: &MapHandle, key: u32) -> Result<T, Error> {
@@ -120,10 +127,10 @@ fn entry<T: Plain>(map: &MapHandle, key: u32) -> Result<T, Error> {
 }
 
 impl PoolState {
-    fn of(limit: &intf::pool_limit, used: &intf::pool) -> PoolState {
+    fn of(cgroup: String, limit: &intf::pool_limit, used: &intf::pool) -> PoolState {
         let capacity = limit.allowance_ns as f64 / limit.period_ns.max(1) as f64;
         PoolState {
-            cgroup: path(limit),
+            cgroup,
             charge: Charge::of_native(limit.charge),
             capacity_cores: (limit.allowance_ns > 0).then_some(capacity),
             period_ms: limit.period_ns as f64 / 1e6,
@@ -169,7 +176,7 @@ impl PoolRates {
         };
         format!(
             "  pool {}: {used:.2} {limit} used ({other}), throttled {:.0} % of the time\n",
-            self.cgroup,
+            sidelane_topology::printable(self.cgroup.as_bytes()),
             self.throttled * 100.0
         )
     }
@@ -192,12 +199,14 @@ mod tests {
             period_ms: 100.0,
         };
         let capacity = Capacity { cores: 2, lanes: 4 };
-        let limit = PoolTable::new(&[pool], capacity, false).unwrap().limits()[0];
+        let limit = PoolTable::new(&[pool], capacity, 0).limits()[0];
         let mut used: intf::pool = zeroed();
-        let before = PoolState::of(&limit, &used);
+        assert!(!is_free(&limit) && is_free(&zeroed()));
+        let state = |used: &intf::pool| PoolState::of("/tenants/a".to_owned(), &limit, used);
+        let before = state(&used);
         (used.raw_ns, used.mt1_ns) = (4_000_000_000, 3_000_000_000);
         used.throttled_ns = 500_000_000;
-        let rates = PoolState::of(&limit, &used).since(&before, Duration::from_secs(2));
+        let rates = state(&used).since(&before, Duration::from_secs(2));
         assert_eq!(
             rates.line(),
             "  pool /tenants/a: 1.50 of 1.50 cores used (2.00 lanes), throttled 25 % of the time\n"

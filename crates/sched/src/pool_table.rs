@@ -1,15 +1,9 @@
 //! The scheduler's table of pools: those of the configuration, and those that `cpu.max` makes.
 
-use crate::Error;
 use crate::bpf::{intf, zeroed};
-use crate::pool::{Capacity, Charge, PATH_MAX, Pool};
-use std::collections::BTreeMap;
-
-/// Is `path` the cgroup `top`, or below it?
-fn is_within(path: &str, top: &str) -> bool {
-    let below = |rest: &str| rest.is_empty() || rest.starts_with('/');
-    top == "/" || path.strip_prefix(top).is_some_and(below)
-}
+use crate::cgroups::up;
+use crate::pool::{Capacity, Charge, Pool};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// `cpu.max` of a cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,30 +37,46 @@ pub(crate) struct PoolTable {
     configured: Vec<Pool>,
     capacity: Capacity,
     quotas: Vec<Option<Quota>>,
+    /// Entries by the cgroup that they are of, ascending: of two the later one is within the other.
+    by_cgroup: HashMap<String, Vec<usize>>,
     /// Allowances that were tuned, by cgroup, ns.
     tuned_ns: BTreeMap<String, u64>,
 }
 
+/// What [`PoolTable::set_quotas`] changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Changed {
+    /// Entries that are of other cgroups now.
+    pub begun: Vec<usize>,
+    /// Limits that the table has no room for.
+    pub left_out: usize,
+}
+
 impl PoolTable {
-    /// With room for `cpu.max` of cgroups if that is to hold.
-    ///
-    /// # Errors
-    /// [`Error::TooLarge`] with more pools than the table holds.
-    pub fn new(pools: &[Pool], capacity: Capacity, quotas: bool) -> Result<PoolTable, Error> {
-        let limit = intf::limits_MAX_POOLS as usize;
-        let Some(room) = limit.checked_sub(pools.len()) else {
-            return Err(Error::TooLarge {
-                what: "pools",
-                found: pools.len(),
-                limit,
-            });
-        };
-        Ok(PoolTable {
+    /// With room for so many cgroups that have a `cpu.max`.
+    pub fn new(pools: &[Pool], capacity: Capacity, quotas: usize) -> PoolTable {
+        let mut table = PoolTable {
             configured: pools.to_vec(),
             capacity,
-            quotas: vec![None; if quotas { room } else { 0 }],
+            quotas: vec![None; quotas],
+            by_cgroup: HashMap::new(),
             tuned_ns: BTreeMap::new(),
-        })
+        };
+        table.index();
+        table
+    }
+
+    fn index(&mut self) {
+        self.by_cgroup.clear();
+        let quotas = self.quotas.iter();
+        let quotas = quotas.map(|quota| quota.as_ref().map(|quota| &quota.cgroup));
+        let configured = self.configured.iter().map(|pool| Some(&pool.cgroup));
+        for (index, cgroup) in configured.chain(quotas).enumerate() {
+            if let Some(cgroup) = cgroup {
+                let entries = self.by_cgroup.entry(cgroup.clone()).or_default();
+                entries.push(index);
+            }
+        }
     }
 
     /// Takes over allowances that were tuned, by cgroup, ns; those of other pools are as configured.
@@ -95,68 +105,81 @@ impl PoolTable {
         self.configured.len() + self.quotas.len()
     }
 
-    /// Takes over what `cpu.max` says now. The entries that are of other cgroups now, and how many
-    /// limits have no room.
-    pub fn set_quotas(&mut self, found: Vec<Quota>) -> (Vec<usize>, usize) {
+    /// How many cgroups with a `cpu.max` it has room for.
+    pub fn quota_room(&self) -> usize {
+        self.quotas.len()
+    }
+
+    /// Takes over what `cpu.max` says now.
+    pub fn set_quotas(&mut self, found: Vec<Quota>) -> Changed {
         let mut begun = Vec::new();
         let first = self.configured.len();
-        for quota in &mut self.quotas {
-            let there = |old: &mut Quota| found.iter().any(|new| new.cgroup == old.cgroup);
-            quota.take_if(|old| !there(old));
+        let there: HashSet<&str> = found.iter().map(|new| new.cgroup.as_str()).collect();
+        let mut slots = HashMap::new();
+        for (slot, quota) in self.quotas.iter_mut().enumerate() {
+            quota.take_if(|old| !there.contains(old.cgroup.as_str()));
+            if let Some(old) = quota {
+                slots.insert(old.cgroup.clone(), slot);
+            }
         }
+        let free = |slot: &usize| self.quotas[*slot].is_none();
+        let free: Vec<usize> = (0..self.quotas.len()).filter(free).collect();
+        let mut free = free.into_iter();
         let mut left_out = 0;
         for new in found {
-            let same =
-                |old: &Option<Quota>| (old.as_ref()).is_some_and(|old| old.cgroup == new.cgroup);
-            let slot = self.quotas.iter().position(same);
-            match slot.or_else(|| self.quotas.iter().position(Option::is_none)) {
-                Some(slot) if slot_differs(&self.quotas[slot], &new) => {
-                    if !same(&self.quotas[slot]) {
-                        begun.push(first + slot);
-                    }
-                    self.quotas[slot] = Some(new);
-                }
-                Some(_) => {}
+            let slot = slots.get(&new.cgroup).copied().or_else(|| {
+                let slot = free.next()?;
+                begun.push(first + slot);
+                Some(slot)
+            });
+            match slot {
+                Some(slot) => self.quotas[slot] = Some(new),
                 None => left_out += 1,
             }
         }
-        (begun, left_out)
+        self.index();
+        Changed { begun, left_out }
     }
 
-    /// Entries and the paths of their cgroups.
-    fn tops(&self) -> impl Iterator<Item = (usize, &str)> {
-        let configured = self
-            .configured
-            .iter()
-            .map(|pool| Some(pool.cgroup.as_str()));
-        let quotas = self.quotas.iter();
-        let quotas = quotas.map(|quota| quota.as_ref().map(|quota| quota.cgroup.as_str()));
-        let tops = configured.chain(quotas).enumerate();
-        tops.filter_map(|(index, path)| Some((index, path?)))
-    }
-
-    /// The innermost pool of those before `rank` that the cgroup at `path` is in.
-    fn innermost(&self, path: &str, rank: Option<(usize, usize)>) -> Option<usize> {
-        let ranks = self
-            .tops()
-            .filter(|(_, top)| is_within(path, top))
-            .map(|(index, top)| self::rank(index, top));
-        let before = ranks.filter(|found| rank.is_none_or(|rank| *found < rank));
-        before.max().map(|(_, index)| index)
+    /// Of the pools that the cgroup at `path` is in, the innermost; of those on itself only ones before `before`.
+    fn innermost(&self, path: &str, before: usize) -> Option<usize> {
+        up(path).find_map(|at| {
+            let entries = self.by_cgroup.get(at)?.iter().rev();
+            let mut within = entries.filter(|&&entry| at != path || entry < before);
+            within.next().copied()
+        })
     }
 
     /// The number of the innermost pool that the cgroup at `path` is in, as the scheduler counts: 1
     /// for the first; 0: none.
     pub fn of_cgroup(&self, path: &str) -> u32 {
-        self.innermost(path, None)
+        self.innermost(path, usize::MAX)
             .map_or(0, |index| index as u32 + 1)
+    }
+
+    /// How many pools there are at most around a task.
+    pub fn depth(&self) -> usize {
+        let within = |path: &String| {
+            let pools = up(path).filter_map(|at| self.by_cgroup.get(at));
+            pools.map(Vec::len).sum()
+        };
+        self.by_cgroup.keys().map(within).max().unwrap_or(0)
+    }
+
+    /// The cgroup of each entry; empty: of none now.
+    pub fn cgroups(&self) -> Vec<String> {
+        let configured = self.configured.iter().map(|pool| pool.cgroup.clone());
+        let quotas = self.quotas.iter();
+        let quotas =
+            quotas.map(|quota| quota.as_ref().map_or(String::new(), |of| of.cgroup.clone()));
+        configured.chain(quotas).collect()
     }
 
     /// The table as the scheduler reads it.
     pub fn limits(&self) -> Vec<intf::pool_limit> {
         let shares = self.configured.iter().filter_map(|pool| pool.share).sum();
         let parent = |index: usize, path: &str| {
-            let parent = self.innermost(path, Some(rank(index, path)));
+            let parent = self.innermost(path, index);
             parent.map_or(0, |parent| parent as u32 + 1)
         };
         let of_pool = |(index, pool): (usize, &Pool)| {
@@ -168,7 +191,6 @@ impl PoolTable {
                 period_ns: period_ns as u64,
                 charge: pool.charge.native(),
                 parent: parent(index, &pool.cgroup),
-                cgroup: name(&pool.cgroup),
             }
         };
         let of_quota = |(slot, quota): (usize, &Option<Quota>)| {
@@ -180,7 +202,6 @@ impl PoolTable {
                 period_ns: quota.period_ns,
                 charge: Charge::Raw.native(),
                 parent: parent(self.configured.len() + slot, &quota.cgroup),
-                cgroup: name(&quota.cgroup),
             }
         };
         let pools = self.configured.iter().enumerate().map(of_pool);
@@ -188,26 +209,6 @@ impl PoolTable {
             .chain(self.quotas.iter().enumerate().map(of_quota))
             .collect()
     }
-}
-
-fn slot_differs(old: &Option<Quota>, new: &Quota) -> bool {
-    old.as_ref() != Some(new)
-}
-
-/// The further within, the higher; of two on a cgroup the later one is within the other.
-fn rank(index: usize, path: &str) -> (usize, usize) {
-    (if path == "/" { 0 } else { path.len() }, index)
-}
-
-/// A path as the table has it: its end, if it is too long.
-fn name(path: &str) -> [libc::c_char; intf::limits_POOL_NAME_LEN as usize] {
-    let mut limit: intf::pool_limit = zeroed();
-    let kept = path.as_bytes();
-    let kept = &kept[kept.len().saturating_sub(PATH_MAX)..];
-    for (to, from) in limit.cgroup.iter_mut().zip(kept) {
-        *to = *from as libc::c_char;
-    }
-    limit.cgroup
 }
 
 #[cfg(test)]
@@ -220,8 +221,13 @@ mod tests {
         lanes: 16,
     };
 
-    fn table(pools: &[Pool], quotas: bool) -> PoolTable {
-        PoolTable::new(pools, CAPACITY, quotas).unwrap()
+    fn table(pools: &[Pool], quotas: usize) -> PoolTable {
+        PoolTable::new(pools, CAPACITY, quotas)
+    }
+
+    fn changed(begun: &[usize], left_out: usize) -> Changed {
+        let begun = begun.to_vec();
+        Changed { begun, left_out }
     }
 
     fn quota(cgroup: &str, text: &str) -> Quota {
@@ -235,10 +241,10 @@ mod tests {
             pool("/", Some(1.0), None),
             pool("/a/b", Some(1.0), None),
         ];
-        let three = table(&pools, false);
+        let three = table(&pools, 0);
         let of = |path| three.of_cgroup(path);
         assert_eq!([of("/a"), of("/a/b/c"), of("/ab"), of("/")], [1, 3, 2, 2]);
-        assert_eq!(table(&pools[..1], false).of_cgroup("/ab"), 0);
+        assert_eq!(table(&pools[..1], 0).of_cgroup("/ab"), 0);
         let limits = three.limits();
         let parents: Vec<_> = limits.iter().map(|limit| limit.parent).collect();
         assert_eq!(parents, [2, 0, 1]);
@@ -255,27 +261,42 @@ mod tests {
 
     #[test]
     fn quotas_come_and_go_within_pools() {
-        let mut table = table(&[pool("/a", Some(1.0), None)], true);
-        assert_eq!(table.len(), intf::limits_MAX_POOLS as usize);
+        let mut table = table(&[pool("/a", Some(1.0), None)], 2);
+        assert_eq!((table.len(), table.quota_room()), (3, 2));
         let first = vec![quota("/a", "50000 100000"), quota("/b", "20000 100000")];
-        assert_eq!(table.set_quotas(first.clone()), (vec![1, 2], 0));
+        assert_eq!(table.set_quotas(first.clone()), changed(&[1, 2], 0));
         let of = |table: &PoolTable| ["/a/x", "/b", "/c"].map(|path| table.of_cgroup(path));
         assert_eq!(of(&table), [2, 3, 0]);
+        assert_eq!(table.cgroups(), ["/a", "/a", "/b"]);
         let limits = table.limits();
         assert_eq!((limits[1].parent, limits[1].allowance_ns), (1, 50_000_000));
         assert_eq!((limits[0].parent, limits[2].parent), (0, 0));
-        assert_eq!(table.set_quotas(first), (vec![], 0));
+        assert_eq!(table.set_quotas(first), changed(&[], 0));
         let second = vec![quota("/c", "1000 100000"), quota("/b", "30000 100000")];
-        assert_eq!(table.set_quotas(second), (vec![1], 0));
+        assert_eq!(table.set_quotas(second), changed(&[1], 0));
         assert_eq!(of(&table), [1, 3, 2]);
         assert_eq!(table.limits()[2].allowance_ns, 30_000_000);
+        let many = ["/a", "/b", "/c", "/d", "/e"].map(|path| quota(path, "1000 100000"));
+        assert_eq!(table.set_quotas(many.to_vec()), changed(&[], 3));
+        assert_eq!(table.set_quotas(vec![]), changed(&[], 0));
+        assert_eq!(table.cgroups(), ["/a", "", ""]);
         assert_eq!(Quota::parse("/a", "max 100000"), None);
+    }
+
+    #[test]
+    fn pools_within_pools_are_counted() {
+        let pools = [pool("/", Some(1.0), None), pool("/a/b", Some(1.0), None)];
+        let mut table = table(&pools, 8);
+        assert_eq!(table.depth(), 2);
+        let quotas = ["/a/b", "/a/b/c/d", "/e"].map(|path| quota(path, "1 1"));
+        table.set_quotas(quotas.to_vec());
+        assert_eq!(table.depth(), 4);
     }
 
     #[test]
     fn what_was_tuned_outlives_the_table() {
         let pools = [pool("/a", Some(1.0), None), pool("/b", Some(1.0), None)];
-        let mut first = table(&pools, false);
+        let mut first = table(&pools, 0);
         let written = first.limits();
         let mut now = first.limits();
         now[1].allowance_ns = 0;
@@ -298,7 +319,7 @@ mod tests {
             raw,
             pool("/d", None, Some(90.0)),
         ];
-        let limits = table(&pools, false).limits();
+        let limits = table(&pools, 0).limits();
         let allowances: Vec<_> = limits.iter().map(|limit| limit.allowance_ns).collect();
         assert_eq!(
             allowances,

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::borrow::Budget;
-use crate::bpf::{intf, zeroed};
+use crate::bpf::{bytes_of, intf, zeroed};
 use crate::rules::{ClassRule, Matcher, Policy, Rule};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -20,18 +20,23 @@ const INHERIT: intf::budget = intf::budget {
 /// The table for the `rules` map.
 ///
 /// # Errors
-/// [`Error::TooLarge`] with more rules than the mask has bits; [`Error::Rule`] for a
-/// user that does not exist. An executable that does not exist (yet) is no error.
+/// [`Error::Rule`] for a user that does not exist, and for a folder in place of an executable. An
+/// executable that does not exist (yet) is no error.
 pub(crate) fn table(rules: &[ClassRule]) -> Result<Vec<intf::rule>, Error> {
-    let limit = intf::limits_MAX_RULES as usize;
-    if rules.len() > limit {
-        return Err(Error::TooLarge {
-            what: "class rules",
-            found: rules.len(),
-            limit,
-        });
-    }
     rules.iter().map(entry).collect()
+}
+
+/// Looks executables up again: they may have been replaced. True: some were.
+pub(crate) fn follow(table: &mut [intf::rule], rules: &[ClassRule]) -> bool {
+    let mut replaced = false;
+    for (entry, class_rule) in table.iter_mut().zip(rules) {
+        if let Matcher::Exe(path) = &class_rule.rule.matcher {
+            let before = *entry;
+            exe(entry, path);
+            replaced |= bytes_of(&before) != bytes_of(entry);
+        }
+    }
+    replaced
 }
 
 fn entry(class_rule: &ClassRule) -> Result<intf::rule, Error> {
@@ -41,9 +46,13 @@ fn entry(class_rule: &ClassRule) -> Result<intf::rule, Error> {
         ..zeroed()
     };
     match &class_rule.rule.matcher {
-        Matcher::Cgroup(_) | Matcher::Unit(_) => entry.kind = intf::rule_kind_RULE_CGROUP,
+        Matcher::Cgroup(_) | Matcher::Unit { .. } => entry.kind = intf::rule_kind_RULE_CGROUP,
         Matcher::Exe(path) => {
             entry.kind = intf::rule_kind_RULE_EXE;
+            if path.is_dir() {
+                let problem = "a directory is not executed; name a file in it";
+                return Err(class_rule.rule.error(problem.to_owned()));
+            }
             exe(&mut entry, path);
         }
         Matcher::Comm { name, prefix } => {
@@ -74,6 +83,7 @@ fn entry(class_rule: &ClassRule) -> Result<intf::rule, Error> {
 /// Inode number and file name of what the path leads to now.
 fn exe(entry: &mut intf::rule, path: &Path) {
     entry.exe_inode = NO_INODE;
+    entry.text.fill(0);
     let Ok(target) = path.canonicalize() else {
         return;
     };
@@ -100,14 +110,10 @@ fn uid(rule: &Rule, name: &str) -> Result<u32, Error> {
     }
     match nix::unistd::User::from_name(name) {
         Ok(Some(user)) => Ok(user.uid.as_raw()),
-        Ok(None) => Err(Error::Rule {
-            rule: rule.to_string(),
-            problem: format!("there is no user '{name}'; write a number for users of containers"),
-        }),
-        Err(e) => Err(Error::Rule {
-            rule: rule.to_string(),
-            problem: format!("cannot look up user '{name}': {e}"),
-        }),
+        Ok(None) => Err(rule.error(format!(
+            "there is no user '{name}'; write a number for users of containers"
+        ))),
+        Err(e) => Err(rule.error(format!("cannot look up user '{name}': {e}"))),
     }
 }
 
@@ -137,33 +143,37 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_executable_matches_nothing() {
+    fn a_missing_executable_matches_nothing_until_it_is_there() {
         assert_eq!(resolve("exe:/nowhere/server").unwrap().exe_inode, NO_INODE);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s".repeat(200));
+        let text = format!("exe:{}", path.display());
+        let rules =
+            ["user:0", &text].map(|text| ClassRule::new(Class::Batch, text.parse().unwrap()));
+        let mut table = table(&rules).unwrap();
+        assert!(!follow(&mut table, &rules));
+        std::fs::write(&path, "").unwrap();
+        assert!(follow(&mut table, &rules));
+        assert_eq!(table[1].exe_inode, path.metadata().unwrap().ino());
+        assert_eq!(table[1].text_len, intf::limits_EXE_NAME_LEN - 1);
+        std::fs::remove_file(&path).unwrap();
+        assert!(follow(&mut table, &rules));
+    }
+
+    #[test]
+    fn a_folder_is_no_executable() {
+        let error = resolve("exe:/proc").unwrap_err().to_string();
+        assert!(error.contains("'exe:/proc': a directory"), "{error}");
     }
 
     #[test]
     fn users_are_numbers_or_names() {
         assert_eq!(resolve("user:12").unwrap().uid, 12);
         assert_eq!(resolve("user:root").unwrap().uid, 0);
-        assert!(
-            resolve("user:no-such-user")
-                .unwrap_err()
-                .to_string()
-                .contains("no user")
-        );
-    }
-
-    #[test]
-    fn more_rules_than_bits_are_refused() {
-        let rule = ClassRule {
-            class: Class::Batch,
-            rule: "user:0".parse().unwrap(),
-            budget: None,
-        };
-        assert!(table(&vec![rule.clone(); 64]).is_ok());
-        assert!(matches!(
-            table(&vec![rule; 65]),
-            Err(Error::TooLarge { .. })
-        ));
+        let unknown: Rule = "user:no-such-user".parse().unwrap();
+        let rule = ClassRule::new(Class::Batch, unknown.at("a.toml:3:9".to_owned()));
+        let error = entry(&rule).unwrap_err().to_string();
+        let told = "a.toml:3:9: rule 'user:no-such-user': there is no user";
+        assert!(error.starts_with(told), "{error}");
     }
 }

@@ -155,7 +155,7 @@ impl Reader {
     /// As [`Reader::read`].
     pub fn objectives(&self) -> Result<Vec<ObjectiveState>, Error> {
         let mut states = Vec::new();
-        for rule in 0..intf::limits_NR_BUDGETS {
+        for rule in 0..self.objectives.max_entries() {
             let bytes = (self.objectives)
                 .lookup(&rule.to_ne_bytes(), MapFlags::ANY)
                 .map_err(|e| Error::Running(e.to_string()))?;

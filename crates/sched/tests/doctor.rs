@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
 
-use sidelane_sched::doctor::{Check, Report, Verdict, examine};
+use sidelane_sched::Error;
+use sidelane_sched::doctor::{Check, KERNEL_MIN, Report, Verdict, examine};
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -17,7 +18,7 @@ impl Tree {
     fn healthy() -> Self {
         let tree = Tree(tempfile::tempdir().unwrap());
         for (path, content) in [
-            ("proc/sys/kernel/osrelease", "6.12.9-test"),
+            ("proc/sys/kernel/osrelease", "7.0.9-test"),
             ("proc/sys/kernel/sched_rt_runtime_us", "950000"),
             ("proc/sys/net/core/bpf_jit_enable", "1"),
             (
@@ -34,7 +35,7 @@ impl Tree {
                 "proc /proc proc rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw 0 0",
             ),
             ("proc/cmdline", "quiet"),
-            ("boot/config-6.12.9-test", "CONFIG_BPF=y"),
+            ("boot/config-7.0.9-test", "CONFIG_BPF=y"),
             ("sys/kernel/sched_ext/state", "disabled"),
             ("sys/kernel/btf/vmlinux", "BTF"),
             (
@@ -153,15 +154,16 @@ fn kernel_version() {
     tree.set(FILE, "7.0.0-rc1+")
         .expect("kernel", Verdict::Ok, "7.0.0-rc1+");
     tree.set(FILE, "10.1").expect("kernel", Verdict::Ok, "10.1");
-    tree.set(FILE, "6.13.2")
-        .expect("kernel", Verdict::Ok, "6.13.2");
-    for stuck in ["6.14.0", "6.19.14"] {
+    for stuck in ["6.16.0", "6.19.14"] {
         let check = tree.set(FILE, stuck).check("kernel");
         assert_eq!(check.verdict, Verdict::Warning);
         assert!(check.seen.contains("may hang"), "{check:?}");
     }
-    tree.set(FILE, "6.11.4")
-        .expect("kernel", Verdict::Warning, "with sched_ext added");
+    for old in ["6.12.0-55.9.1.el10_0.x86_64", "6.15.9", "6.11.4"] {
+        let check = tree.set(FILE, old).check("kernel");
+        assert_eq!(check.verdict, Verdict::Warning);
+        assert!(check.seen.contains(&oldest_kernel()), "{check:?}");
+    }
     tree.set(FILE, "unheard of")
         .expect("kernel", Verdict::Unknown, "unheard of");
     tree.remove("sys/kernel/sched_ext/state")
@@ -169,6 +171,27 @@ fn kernel_version() {
     tree.expect("kernel", Verdict::Fail, "no sched_ext");
     tree.remove(FILE)
         .expect("kernel", Verdict::Unknown, "missing");
+}
+
+/// As every text names it.
+fn oldest_kernel() -> String {
+    let (major, minor) = KERNEL_MIN;
+    format!("Linux {major}.{minor} or later")
+}
+
+#[test]
+fn the_oldest_kernel_is_the_same_everywhere() {
+    let tree = Tree::healthy();
+    tree.remove("sys/kernel/sched_ext/state");
+    for check in tree.examine().checks {
+        let remedy = check.remedy.unwrap_or_default();
+        assert!(
+            !remedy.contains("boot Linux 6.") || remedy.contains(&oldest_kernel()),
+            "{remedy}"
+        );
+    }
+    assert!(Error::NoSchedExt.to_string().contains(&oldest_kernel()));
+    assert!(include_str!("../../../README.md").contains(&oldest_kernel()));
 }
 
 #[test]
@@ -195,11 +218,11 @@ fn kernel_without_btf_or_compiler() {
 #[test]
 fn kernel_configuration() {
     let tree = Tree::healthy();
-    tree.remove("boot/config-6.12.9-test");
+    tree.remove("boot/config-7.0.9-test");
     tree.expect(
         "kernel config",
         Verdict::Warning,
-        "neither /boot/config-6.12.9-test nor",
+        "neither /boot/config-7.0.9-test nor",
     );
     tree.set("proc/config.gz", "x")
         .expect("kernel config", Verdict::Ok, "/proc/config.gz");
@@ -275,14 +298,33 @@ fn another_scheduler() {
 
 #[test]
 fn cgroups() {
+    const MOUNTS: &str = "proc/self/mounts";
     let tree = Tree::healthy();
     tree.expect("cgroup v2", Verdict::Ok, "/sys/fs/cgroup");
+    tree.set("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io");
+    tree.expect("cgroup v2", Verdict::Ok, "/sys/fs/cgroup");
+    tree.set("sys/fs/cgroup/cgroup.controllers", "cpuset io");
+    tree.expect("cgroup v2", Verdict::Warning, "names no cpu controller");
+    let v1 = "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,nosuid,cpu,cpuacct 0 0";
     tree.set(
-        "proc/self/mounts",
-        "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0",
+        MOUNTS,
+        &format!("{v1}\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0"),
     );
+    let check = tree.expect(
+        "cgroup v2",
+        Verdict::Warning,
+        "v1 at /sys/fs/cgroup/cpu,cpuacct",
+    );
+    assert!(check.seen.contains("no cpu.weight"), "{check:?}");
+    let set = "cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0";
+    tree.set(
+        MOUNTS,
+        &format!("{set}\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0"),
+    );
+    tree.expect("cgroup v2", Verdict::Ok, "/sys/fs/cgroup/unified");
+    tree.set(MOUNTS, v1);
     tree.expect("cgroup v2", Verdict::Warning, "not mounted");
-    tree.remove("proc/self/mounts")
+    tree.remove(MOUNTS)
         .expect("cgroup v2", Verdict::Unknown, "missing");
 }
 
@@ -293,8 +335,39 @@ fn topology() {
     tree.set(&format!("{CPU}/possible"), "0-2");
     tree.expect("topology", Verdict::Ok, "CPUs offline: 2");
     tree.set(&format!("{CPU}/possible"), "many");
-    tree.expect("topology", Verdict::Fail, "cpu/possible holds \"many\"");
-    tree.expect("SMT", Verdict::Unknown, "cannot be read");
+    tree.expect("topology", Verdict::Warning, "cpu/possible holds \"many\"");
+    let frequency = |cpu| format!("{CPU}/cpu{cpu}/cpufreq/cpuinfo_max_freq");
+    tree.set(&frequency(0), "0").set(&frequency(1), "<unknown>");
+    let check = tree.expect("topology", Verdict::Warning, "max_freq holds \"0\"");
+    assert!(
+        check
+            .seen
+            .starts_with("cores: 1, lanes online: 2; unknown: "),
+        "{check:?}"
+    );
+    assert!(check.remedy.unwrap().contains("runs without"));
+    tree.set(&format!("{CPU}/smt/control"), "perhaps");
+    tree.expect("topology", Verdict::Warning, "and 1 more");
+    tree.expect("SMT", Verdict::Ok, "2 lanes");
+}
+
+#[test]
+fn a_topology_that_cannot_be_read() {
+    let tree = Tree::healthy();
+    let fails = |seen: &str, remedy: &str| {
+        let check = tree.expect("topology", Verdict::Fail, seen);
+        assert!(check.remedy.unwrap().contains(remedy), "{seen}");
+        tree.expect("SMT", Verdict::Unknown, "cannot be read");
+    };
+    tree.set(&format!("{CPU}/online"), "many");
+    fails("cpu/online holds \"many\"", "update firmware");
+    tree.set(&format!("{CPU}/online"), "0-1");
+    for cpu in 0..2 {
+        tree.remove(&format!("{CPU}/cpu{cpu}/topology/core_cpus_list"));
+    }
+    fails("thread_siblings_list is missing", "on the machine itself");
+    fs::remove_dir_all(tree.0.path().join("sys/devices")).unwrap();
+    fails("cpu/online is missing", "mount sysfs");
 }
 
 #[test]
@@ -331,25 +404,54 @@ fn smt_state() {
 
 #[test]
 fn isolated_lanes() {
+    const NAME: &str = "isolated lanes";
+    const PARTITION: &str = "sys/fs/cgroup/a/cpuset.cpus.partition";
+    let isolated = format!("{CPU}/isolated");
     let tree = Tree::healthy();
-    tree.set(&format!("{CPU}/isolated"), "1");
-    tree.expect(
-        "isolated lanes",
-        Verdict::Warning,
-        "CPUs 1, by a cpuset partition",
-    );
-    tree.set("proc/cmdline", "quiet isolcpus=1 ro");
-    tree.expect("isolated lanes", Verdict::Fail, "isolcpus=1");
-    tree.set(&format!("{CPU}/isolated"), "")
-        .expect("isolated lanes", Verdict::Ok, "none");
+    tree.set(&isolated, "1");
+    tree.expect(NAME, Verdict::Warning, "CPUs 1, by a cpuset partition");
+    for domain in ["1", "domain,1", "nohz,domain,1"] {
+        tree.set("proc/cmdline", &format!("quiet isolcpus={domain} ro"));
+        tree.expect(NAME, Verdict::Fail, &format!("isolcpus={domain}"));
+    }
+    for harmless in ["isolcpus=managed_irq,1", "-- isolcpus=1", "x.isolcpus=1"] {
+        tree.set("proc/cmdline", harmless);
+        tree.expect(NAME, Verdict::Warning, "by a cpuset partition");
+    }
+    tree.set("proc/cmdline", "isolcpus=managed_irq,1");
+    tree.set(&isolated, "").expect(NAME, Verdict::Ok, "none");
+    tree.set(PARTITION, "root")
+        .set("sys/fs/cgroup/a/cpuset.cpus.effective", "0");
+    tree.expect(NAME, Verdict::Warning, "CPUs 0, by a cpuset partition");
+    tree.set(PARTITION, "member");
+    tree.set(&isolated, "some")
+        .expect(NAME, Verdict::Unknown, "cpu/isolated");
 }
 
 #[test]
 fn lanes_without_tick() {
     let tree = Tree::healthy();
     tree.expect("nohz_full lanes", Verdict::Ok, "none");
-    tree.set(&format!("{CPU}/nohz_full"), "1")
-        .expect("nohz_full lanes", Verdict::Warning, "1");
+    let check = tree.set(&format!("{CPU}/nohz_full"), "1").expect(
+        "nohz_full lanes",
+        Verdict::Warning,
+        "CPUs 1: ",
+    );
+    assert_eq!(check.remedy.as_deref(), Some("boot without nohz_full="));
+}
+
+#[test]
+fn lanes_that_kubernetes_gave_away() {
+    const STATE: &str = "var/lib/kubelet/cpu_manager_state";
+    let tree = Tree::healthy();
+    tree.expect("CPU manager", Verdict::Ok, "none");
+    tree.set(STATE, r#"{"policyName":"static","defaultCpuSet":"0-1"}"#);
+    tree.expect("CPU manager", Verdict::Ok, "given away no CPU");
+    let given = r#"{"policyName":"static","defaultCpuSet":"0","entries":{"p":{"c":"1"}}}"#;
+    let check = tree
+        .set(STATE, given)
+        .expect("CPU manager", Verdict::Warning, "CPUs 1 ");
+    assert!(check.seen.contains(STATE), "{check:?}");
 }
 
 #[test]
@@ -420,6 +522,7 @@ fn real_time_limit() {
     const RUNTIME: &str = "proc/sys/kernel/sched_rt_runtime_us";
     const RESERVE: &str = "sys/kernel/debug/sched/ext_server/cpu0/runtime";
     let tree = Tree::healthy();
+    tree.set("proc/sys/kernel/osrelease", "6.19.14");
     tree.expect("real-time limit", Verdict::Ok, "no real-time task either");
     tree.task(30, 30, "audio", 0, 1)
         .expect("real-time limit", Verdict::Warning, "perhaps none");

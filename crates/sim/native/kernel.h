@@ -125,6 +125,7 @@ enum {
 	SCX_KICK_PREEMPT = 2,
 };
 #define SCX_ENQ_WAKEUP 0x1ULL
+#define SCX_ENQ_HEAD (1ULL << 16)
 #define SCX_ENQ_PREEMPT (1ULL << 32)
 #define SCX_ENQ_LAST (1ULL << 41)
 #define SCX_DSQ_GLOBAL ((1ULL << 63) | 1)

@@ -6,7 +6,8 @@ use crate::simulation::{Kind, Simulation};
 use crate::{Error, Result};
 use sidelane_model as model;
 use sidelane_model::{
-    Governor, GovernorConfig, LaneOrder, ThreadPerf, Utilization, normalized_utilization,
+    Governor, GovernorConfig, LaneOrder, Load, Model, Normalization, Options, ThreadPerf,
+    Utilization, load, normalized_utilization,
 };
 
 /// How the SMT level is set.
@@ -26,10 +27,23 @@ pub struct Control {
 /// How the normalised utilisation is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// From how long each lane was busy, as the kernel counts it.
+    /// From how long each lane was busy, as the kernel counts it; the mean of the lanes at each place of
+    /// their core, as the source.
     Lanes(LaneOrder),
+    /// From how long each lane was busy: the load at which the model expects that.
+    Model,
     /// From how long how many lanes of a core were busy at once.
     Counted,
+}
+
+impl Measure {
+    /// What a daemon does with a model unless it is told otherwise. No lane is preferred here.
+    pub fn of(model: Model) -> Measure {
+        match Normalization::of(model, LaneOrder::Independent) {
+            Normalization::Lanes(order) => Measure::Lanes(order),
+            Normalization::Model => Measure::Model,
+        }
+    }
 }
 
 /// The levels that a machine had.
@@ -56,7 +70,7 @@ impl Control {
                 .zip(&lanes)
                 .filter(|(_, l)| !l.is_empty())
         };
-        let width = |(core, lanes): (&crate::Core, &Vec<u32>)| (core.capacity, lanes.len());
+        let width = |(core, lanes): (&crate::Core, &Vec<u32>)| (core.tier_capacity, lanes.len());
         let Some(first) = there().map(width).next() else {
             return wrong("no lane is online");
         };
@@ -85,6 +99,7 @@ fn lanes(machine: &Machine) -> Vec<Vec<u32>> {
 pub(crate) struct Controller {
     measure: Measure,
     interval_ns: u64,
+    options: Options,
     governor: Governor,
     /// Whether the scheduler has a setting for it.
     by_setting: bool,
@@ -101,8 +116,8 @@ pub(crate) struct Controller {
 
 /// What is counted of a machine, ns.
 struct Counted {
-    /// Busy time of the lanes at each place of their core.
-    lanes: Vec<u64>,
+    /// Busy time of each lane, by core.
+    lanes: Vec<Vec<u64>>,
     /// Core time with so many busy lanes.
     densities: Vec<u64>,
 }
@@ -114,6 +129,7 @@ impl Controller {
         Ok(Controller {
             measure: control.measure,
             interval_ns: control.interval_ns.max(1),
+            options: control.governor.options,
             by_setting: matches!(kind, Kind::Sidelane(_)),
             next_ns: sim.now_ns().saturating_add(control.interval_ns.max(1)),
             last: Counted::of(sim, &lanes, governor.level()),
@@ -141,9 +157,9 @@ impl Controller {
         self.account(sim.now_ns());
         sim.account();
         let now = Counted::of(sim, &self.lanes, self.levels.time_ns.len());
-        let utilization = self.utilization(&now)?;
+        let load = self.load(&now)?;
         self.last = now;
-        let decision = self.governor.decide(utilization);
+        let decision = self.governor.decide(load);
         if !decision.changed() {
             return Ok(());
         }
@@ -169,22 +185,49 @@ impl Controller {
     }
 
     /// Of the interval that ends now.
-    fn utilization(&self, now: &Counted) -> Result<Utilization> {
-        let speeds = self.governor.machine().thread_perf();
-        let core_ns = f64::from(self.governor.machine().cores()) * self.interval_ns as f64;
-        let share = |(now, last): (&u64, &u64)| ((now - last) as f64 / core_ns).min(1.0);
+    fn load(&self, now: &Counted) -> Result<Load> {
+        let machine = self.governor.machine();
+        let core_ns = f64::from(machine.cores()) * self.interval_ns as f64;
         match self.measure {
             Measure::Lanes(order) => {
-                let lanes: Vec<f64> = now.lanes.iter().zip(&self.last.lanes).map(share).collect();
-                normalized_utilization(speeds, &lanes, order)
+                let lanes = self.busy_ns_by_place(now).into_iter();
+                let lanes: Vec<f64> = lanes.map(|ns| (ns as f64 / core_ns).min(1.0)).collect();
+                normalized_utilization(machine.thread_perf(), &lanes, order).map(Load::from)
+            }
+            Measure::Model => {
+                let (cores, level) = (self.busy_shares(now), self.governor.level());
+                load(machine, &cores, level, Normalization::Model, self.options)
+                    .map(|load| load.unwrap_or(Load::NONE))
             }
             Measure::Counted => {
                 let densities = now.densities.iter().zip(&self.last.densities);
-                let work = |(n, both)| speeds.core_rate(n) * share(both);
-                Utilization::new(densities.enumerate().map(work).sum())
+                let share = |(now, last): (&u64, &u64)| ((now - last) as f64 / core_ns).min(1.0);
+                let work = |(n, both)| machine.thread_perf().core_rate(n) * share(both);
+                Utilization::new(densities.enumerate().map(work).sum()).map(Load::from)
             }
         }
         .map_err(refused)
+    }
+
+    /// Since the last decision, of the lanes at each place of their core.
+    fn busy_ns_by_place(&self, now: &Counted) -> Vec<u64> {
+        let widest = now.lanes.iter().map(Vec::len).max().unwrap_or(0);
+        let of = |counted: &Counted, place: usize| -> u64 {
+            let lanes = counted.lanes.iter();
+            lanes.filter_map(|core| core.get(place)).sum()
+        };
+        let since = |place| of(now, place) - of(&self.last, place);
+        (0..widest).map(since).collect()
+    }
+
+    /// Since the last decision, of each lane, by core.
+    fn busy_shares(&self, now: &Counted) -> Vec<Vec<f64>> {
+        let share =
+            |(now, last): (&u64, &u64)| ((now - last) as f64 / self.interval_ns as f64).min(1.0);
+        let cores = now.lanes.iter().zip(&self.last.lanes);
+        cores
+            .map(|(now, last)| now.iter().zip(last).map(share).collect())
+            .collect()
     }
 
     /// Forgets the levels so far.
@@ -210,18 +253,13 @@ impl Controller {
 impl Counted {
     fn of(sim: &Simulation, lanes: &[Vec<u32>], widest: usize) -> Counted {
         let busy_ns = |cpu: &u32| sim.lane_totals(*cpu).busy_ns();
-        let place = |n: usize| {
-            lanes
-                .iter()
-                .filter_map(move |lanes| lanes.get(n))
-                .map(busy_ns)
-        };
+        let of_core = |lanes: &Vec<u32>| lanes.iter().map(busy_ns).collect();
         let density = |n: usize| {
             let cores = sim.core_totals().iter();
             cores.filter_map(|core| core.density_ns.get(n)).sum()
         };
         Counted {
-            lanes: (0..widest).map(|n| place(n).sum()).collect(),
+            lanes: lanes.iter().map(of_core).collect(),
             densities: (0..=widest).map(density).collect(),
         }
     }

@@ -106,8 +106,11 @@ pub struct Beside {
 pub struct Core {
     /// CPU numbers of its lanes, those that are offline too.
     pub lanes: Vec<u32>,
-    /// 1..=1024, relative to the fastest.
+    /// Its speed: 1..=1024, relative to the fastest.
     pub capacity: u32,
+    /// What schedulers take for its speed: that of the fastest core of its
+    /// [tier](sidelane_topology::Core::tier).
+    pub tier_capacity: u32,
     /// Index of its last-level cache.
     pub cache: u32,
     /// Index of its (package, NUMA node).
@@ -117,7 +120,7 @@ pub struct Core {
 /// A machine to simulate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
-    /// All cores, fastest first.
+    /// All cores, the fastest kind first.
     pub cores: Vec<Core>,
     /// By CPU number, whether the lane is online at the start.
     pub online: Vec<bool>,
@@ -142,6 +145,7 @@ impl Machine {
     /// has lanes or does not begin with 1, a table is not square, or no lane is online.
     pub fn new(topology: &Topology, interference: Interference, costs: Costs) -> Result<Machine> {
         let mut nodes = BTreeMap::new();
+        let capacities = topology.tier_capacities();
         let (mut cores, mut online) = (Vec::new(), vec![false; topology.nr_cpu_ids()]);
         for core in topology.cores() {
             let lanes = core.lanes.iter().map(|lane| lane.cpu).collect();
@@ -152,6 +156,7 @@ impl Machine {
             cores.push(Core {
                 lanes,
                 capacity: core.capacity,
+                tier_capacity: capacities[core.tier],
                 cache: core.cache as u32,
                 node: *nodes.entry((core.package, core.node)).or_insert(next_node),
             });

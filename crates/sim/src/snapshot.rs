@@ -164,24 +164,23 @@ impl Simulation {
         limits
     }
 
-    /// The machine's threadPerf; with an interference table the speeds that came out so far, as
-    /// counters of instructions would show them.
+    /// The machine's threadPerf, as the scenario gives it; with an interference table the speeds that came
+    /// out so far, assumed while some density was not seen.
     fn rates(&self) -> Rates {
-        match &self.machine().interference {
-            Interference::ThreadPerf(speeds) => Rates {
-                source: RateSource::Calibrated,
-                thread_perf: speeds.clone(),
-            },
-            Interference::Kinds(_) => Rates {
-                source: RateSource::Counters,
-                thread_perf: self.speeds_so_far(self.machine()),
-            },
+        let (source, thread_perf) = match &self.machine().interference {
+            Interference::ThreadPerf(speeds) => (RateSource::Given, speeds.clone()),
+            Interference::Kinds(_) => self.speeds_so_far(self.machine()),
+        };
+        Rates {
+            source,
+            thread_perf,
         }
     }
 
-    fn speeds_so_far(&self, machine: &Machine) -> Vec<f64> {
+    fn speeds_so_far(&self, machine: &Machine) -> (RateSource, Vec<f64>) {
         let widest = machine.cores.iter().map(|core| core.lanes.len()).max();
         let (mut speeds, mut weights) = (Vec::new(), Vec::new());
+        let mut source = RateSource::Given;
         for busy in 1..=widest.unwrap_or(1) {
             let (mut done_ns, mut alone_ns) = (0.0, 0.0);
             for (core, place) in self.core_totals().iter().zip(&machine.cores) {
@@ -193,11 +192,12 @@ impl Simulation {
             speeds.push(if alone_ns > 0.0 {
                 done_ns / alone_ns
             } else {
+                source = RateSource::Assumed;
                 before
             });
             weights.push(alone_ns.max(1.0));
         }
-        nearest_valid(&speeds, &weights)
+        (source, nearest_valid(&speeds, &weights))
     }
 }
 

@@ -72,6 +72,8 @@ pub struct TaskSpec {
     pub cpus: Option<Vec<u32>>,
     /// Its row in [`Interference::Kinds`](crate::Interference); 0 elsewhere.
     pub kind: usize,
+    /// A thread of the kernel: always of class normal, whatever the rules say.
+    pub kernel_thread: bool,
     /// Index of its pool in [`Settings::pools`](crate::Settings); none: in none. A scheduler without
     /// that pool lets it run as it likes.
     pub pool: Option<usize>,
@@ -87,6 +89,7 @@ impl TaskSpec {
             nice: 0,
             cpus: None,
             kind: 0,
+            kernel_thread: false,
             pool: None,
         }
     }

@@ -84,3 +84,20 @@ fn the_smt_level_is_no_cap_for_batch() {
     let shared = density("class = \"batch\"\nbatch = { tasks = 8 }", 1)[2];
     assert!(shared > 0.99, "{shared}");
 }
+
+#[test]
+fn requests_that_come_faster_than_they_are_served_end_the_simulation() {
+    let text = "[machine]\ncores = 1\nlanes = 1\n[run]\nseconds = 1\n\
+                [[workload]]\nname = \"flood\"\nclass = \"normal\"\nworkers = 1\n\
+                open = { interarrival_ms = 0.000001 }\ndemand_ms = 1\n\
+                [[configuration]]\nscheduler = \"fifo\"\n";
+    let scenario = Scenario::parse(text, "flood.toml").unwrap();
+    let error = run(&scenario, &|| {}).unwrap_err();
+    assert!(matches!(error, Error::BadWorkload(_)), "{error}");
+    let told = error.to_string();
+    assert!(
+        told.starts_with("workload \"flood\": 1000000 requests"),
+        "{told}"
+    );
+    assert!(told.contains("deadline_ms"), "{told}");
+}

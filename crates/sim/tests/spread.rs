@@ -72,6 +72,35 @@ fn who_shares_a_core_gets_one_that_falls_idle() {
 }
 
 #[test]
+fn tasks_that_met_on_a_core_part_when_they_wake() {
+    // Both were on core 0 last, a lane each; none ever fills a slice.
+    let mut sim = simulation(2, Settings::default());
+    let lanes = sim.machine().cores[0].lanes.clone();
+    let ids = [0, 1].map(|lane| {
+        let spec = TaskSpec {
+            cpus: Some(vec![lanes[lane]]),
+            ..TaskSpec::new("loop", Class::Normal)
+        };
+        sim.create(&spec).unwrap()
+    });
+    let round = |sim: &mut Simulation| {
+        for id in ids {
+            sim.give(id, 2.0 * MS as f64).unwrap();
+        }
+        let until_ns = sim.now_ns() + 10 * MS;
+        while sim.next(until_ns).unwrap().is_some() {}
+    };
+    round(&mut sim);
+    for id in ids {
+        sim.set_cpus(id, None).unwrap();
+    }
+    round(&mut sim);
+    sim.account();
+    let of_other = &sim.core_totals()[1].density_ns;
+    assert!(of_other[1] >= 2 * MS, "{of_other:?}");
+}
+
+#[test]
 fn nobody_moves_where_that_brings_nothing() {
     // three tasks on two cores: whoever shares would only make somebody else share
     let mut sim = simulation(2, Settings::default());

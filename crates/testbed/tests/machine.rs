@@ -16,6 +16,7 @@ fn commands_streams_and_status() {
     let mut machine = Machine::boot(&spec()).unwrap();
     streams_are_separate_and_the_status_is_the_commands(&mut machine);
     arguments_and_environment_pass_unchanged(&mut machine);
+    a_shell_can_wait_for_its_jobs(&mut machine);
     big_binary_data_is_intact_both_ways(&mut machine);
     what_a_command_leaves_running_is_ended(&mut machine);
     the_guest_is_a_machine_that_programs_expect(&mut machine);
@@ -44,6 +45,13 @@ fn arguments_and_environment_pass_unchanged(machine: &mut Machine) {
     let job = Job::new(["sh", "-c", "printf '%s|%s' \"$1\" \"$VARIABLE\"", "sh", odd]);
     let (_, out, _) = run(machine, job.env("VARIABLE", odd));
     assert_eq!(String::from_utf8(out).unwrap(), format!("{odd}|{odd}"));
+}
+
+fn a_shell_can_wait_for_its_jobs(machine: &mut Machine) {
+    let script = "(sleep 0.2; exit 3) & wait $!";
+    let job = Job::new(["sh", "-c", script]).timeout(Duration::from_secs(20));
+    let (status, ..) = run(machine, job);
+    assert_eq!(exit_code(status), 3);
 }
 
 fn big_binary_data_is_intact_both_ways(machine: &mut Machine) {

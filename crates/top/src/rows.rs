@@ -2,7 +2,7 @@
 
 use crate::state::Table;
 use sidelane_metrics::latency::Quantile;
-use sidelane_metrics::snapshot::{Class, Interval, Usage};
+use sidelane_metrics::snapshot::{Class, Interval, Usage, by_path};
 use std::cmp::Ordering;
 
 /// A task or a cgroup.
@@ -107,14 +107,14 @@ pub(crate) fn rows(interval: &Interval, table: Table) -> Vec<Row> {
         tail_ns: usage.jobs.quantile(Quantile::P99),
     };
     let tasks = interval.tasks.iter();
-    let groups = interval.cgroups.iter();
     match table {
         Table::Tasks => tasks
             .map(|task| row(task.pid.into(), task.comm.clone(), task.class, &task.usage))
             .collect(),
-        Table::Cgroups => groups
+        Table::Cgroups => by_path(interval.cgroups.clone())
+            .into_iter()
             .map(|group| {
-                let name = group.path.clone().unwrap_or_else(|| "(unknown)".into());
+                let name = group.path.unwrap_or_else(|| "(unknown)".into());
                 row(group.id, name, None, &group.usage)
             })
             .collect(),

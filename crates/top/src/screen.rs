@@ -10,6 +10,7 @@ use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, RenderDirection, Sparkline};
 use sidelane_metrics::snapshot::{Class, RateSource};
+use sidelane_topology::printable;
 
 /// Draws everything.
 pub fn draw(state: &State, frame: &mut Frame<'_>) {
@@ -178,7 +179,7 @@ fn cells(row: &Row) -> ratatui::widgets::Row<'static> {
         known(row.borrowed),
         known(row.forced_idle),
         known(row.tail_ns.map(|ns| ns as f64 / 1e6)),
-        row.name.clone(),
+        printable(row.name.as_bytes()),
     ];
     ratatui::widgets::Row::new(cells).style(Style::new().fg(map::color(row.class)))
 }

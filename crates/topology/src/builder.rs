@@ -7,7 +7,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Cores whose capacity is at least this share (in percent) of their tier's fastest share its tier.
-const TIER_SHARE_PERCENT: u32 = 95;
+/// Cores of one design differ in their highest frequency by 5 % and more (13900K: 5.8 and 5.5 GHz), those
+/// of two designs by far more.
+const TIER_SHARE_PERCENT: u32 = 90;
 
 /// One core of a machine under construction.
 ///
@@ -86,6 +88,7 @@ pub struct Builder {
     present: CpuList,
     smt: Smt,
     capacity_source: Option<CapacitySource>,
+    notes: Vec<String>,
 }
 
 /// Why cores do not make a machine.
@@ -150,6 +153,12 @@ impl Builder {
         self
     }
 
+    /// What is unknown of the machine because a file of it is wrong, a sentence each.
+    pub fn notes(mut self, notes: Vec<String>) -> Self {
+        self.notes = notes;
+        self
+    }
+
     /// Checks the cores, numbers them and builds the machine.
     pub fn build(self) -> Result<Topology, BuildError> {
         check(&self.cores)?;
@@ -179,6 +188,7 @@ impl Builder {
                 .collect(),
             smt: self.smt,
             capacity_source: self.capacity_source.unwrap_or(CapacitySource::Given),
+            notes: self.notes,
         };
         if machine.capacities_equal() {
             machine.capacity_source = CapacitySource::Equal;
@@ -327,25 +337,34 @@ fn number(specs: Vec<CoreSpec>, groups: &Groups) -> Vec<Core> {
             lanes: lanes(spec),
         })
         .collect();
+    group_by_speed(&mut cores);
     cores.sort_by_key(|core| {
         (
-            Reverse(core.capacity),
+            core.tier,
             core.package,
             core.node,
             core.cache,
             core.lanes[0].cpu,
         )
     });
-    let (mut tier, mut tier_top) = (0, CAPACITY_MAX);
     for (index, core) in cores.iter_mut().enumerate() {
-        if core.capacity * 100 < tier_top * TIER_SHARE_PERCENT {
-            (tier, tier_top) = (tier + 1, core.capacity);
-        }
-        core.tier = tier;
         core.index = index;
         core.lanes.iter_mut().for_each(|lane| lane.core = index);
     }
     cores
+}
+
+/// Gives each core its tier. The fastest core begins a tier, and so does the fastest one that is not
+/// within the tolerance of the first of the tier before: no two cores of a tier are further apart.
+fn group_by_speed(cores: &mut [Core]) {
+    cores.sort_by_key(|core| Reverse(core.capacity));
+    let (mut tier, mut tier_top) = (0, CAPACITY_MAX);
+    for core in cores {
+        if core.capacity * 100 < tier_top * TIER_SHARE_PERCENT {
+            (tier, tier_top) = (tier + 1, core.capacity);
+        }
+        core.tier = tier;
+    }
 }
 
 /// The lanes of a core, CPU numbers ascending; the core index is filled in later.

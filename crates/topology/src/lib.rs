@@ -1,8 +1,8 @@
 //! Processors as the scheduler sees them: packages, NUMA nodes, last-level caches, cores and lanes.
 //!
-//! A [`Topology`] is read from sysfs below a root folder ([`Topology::read`], the only I/O of this
-//! crate) or built by hand ([`Builder`], [`Topology::regular`]). Any number of lanes to a core, any
-//! mix of cores, and lanes that are offline are described alike.
+//! A [`Topology`] is read from sysfs below a root folder ([`Topology::read`]) or built by hand
+//! ([`Builder`], [`Topology::regular`]). Any number of lanes to a core, any mix of cores, and lanes that are
+//! offline are described alike. Which CPUs are set apart, and by what, says [`reserved::Reserved`].
 //!
 //! Cores are numbered 0.. in this order: capacity descending, then package, NUMA node, last-level
 //! cache and lowest CPU number ascending. A lower core index is thus never a slower core, and
@@ -25,8 +25,10 @@
 mod builder;
 mod cpulist;
 mod machine;
+mod printable;
 mod regular;
 pub mod render;
+pub mod reserved;
 mod smt;
 mod sysfs;
 
@@ -35,6 +37,7 @@ pub use cpulist::{CPU_MAX, CpuList, CpuListError};
 pub use machine::{
     CAPACITY_MAX, Cache, CapacitySource, Core, Distance, Lane, Node, Package, Topology,
 };
+pub use printable::printable;
 pub use regular::{Numbering, Regular};
 pub use smt::{Smt, SmtControl, SmtControlError};
 pub use sysfs::ReadError;

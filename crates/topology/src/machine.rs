@@ -24,6 +24,7 @@ pub struct Topology {
     pub(crate) online: CpuList,
     pub(crate) smt: Smt,
     pub(crate) capacity_source: CapacitySource,
+    pub(crate) notes: Vec<String>,
 }
 
 /// A package (socket).
@@ -62,8 +63,8 @@ pub struct Cache {
 /// A physical core.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Core {
-    /// Position in [`Topology::cores`]: capacity descending, then package, node, cache and lowest
-    /// CPU number ascending.
+    /// Position in [`Topology::cores`]: by tier, then package, node, cache and lowest CPU number, all
+    /// ascending.
     pub index: usize,
     /// Index of its package.
     pub package: usize,
@@ -73,8 +74,10 @@ pub struct Core {
     pub cache: usize,
     /// Speed relative to the fastest core, which has [`CAPACITY_MAX`]; never 0.
     pub capacity: u32,
-    /// Kind of core by speed, 0 the fastest. Cores within 5 % of the fastest of their tier share
-    /// it: what single cores can turbo above their like does not make them another kind.
+    /// Kind of core by speed, 0 the fastest. Cores within 10 % of the fastest of their tier share
+    /// it: what single cores can turbo above their like does not make them another kind. Where each
+    /// core is near the next one and the ends are further apart, the fastest core below 90 % of the
+    /// fastest of a tier begins the next tier.
     pub tier: usize,
     /// Its known lanes, CPU numbers ascending; never empty.
     pub lanes: Vec<Lane>,
@@ -248,6 +251,25 @@ impl Topology {
     /// Where the capacities come from.
     pub fn capacity_source(&self) -> CapacitySource {
         self.capacity_source
+    }
+
+    /// What is unknown because a file of the machine is wrong: each names the file, what it holds and
+    /// what was expected.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// By tier, the capacity of its fastest core: what schedulers go by, so that no core is
+    /// preferred to its like.
+    pub fn tier_capacities(&self) -> Vec<u32> {
+        let mut capacities: Vec<u32> = Vec::new();
+        for core in &self.cores {
+            if core.tier == capacities.len() {
+                capacities.push(core.capacity);
+            }
+            capacities[core.tier] = capacities[core.tier].max(core.capacity);
+        }
+        capacities
     }
 
     /// Whether all cores have the same capacity.

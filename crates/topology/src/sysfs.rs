@@ -1,12 +1,17 @@
 //! Reads a [`Topology`] from sysfs below a root folder: `/` for this machine, or a captured tree.
 
+mod agree;
+mod caches;
 mod cpus;
-mod tree;
+mod notes;
+pub(crate) mod tree;
 
 use crate::builder::{BuildError, Builder, CoreSpec};
 use crate::{CapacitySource, CpuList, Smt, Topology};
-use cpus::{CpuFacts, LastLevelCache};
-use std::collections::BTreeMap;
+use caches::LastLevelCache;
+use cpus::CpuFacts;
+use notes::Notes;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use tree::Tree;
@@ -56,8 +61,10 @@ pub enum ReadError {
 impl Topology {
     /// Reads the machine described by `sys/devices/system/` below `root`; `/` is this machine.
     ///
-    /// Reading is repeated if CPUs come or go meanwhile. Fails with the file and what was expected
-    /// of it if a file is missing, unreadable, malformed, or contradicts another.
+    /// Reading is repeated if CPUs come or go meanwhile. Fails, with the file and what was expected
+    /// of it, if it cannot be known which CPUs are online or which of them share a core. Whatever
+    /// else is missing, unreadable, malformed, or contradicts another file is unknown, and
+    /// [noted](Topology::notes) unless some machines just lack it.
     pub fn read(root: &Path) -> Result<Topology, ReadError> {
         let tree = Tree::new(root);
         while_stable(|| cpus::online(&tree), |online| read_once(&tree, online))
@@ -83,89 +90,110 @@ fn while_stable<T>(
 
 /// Reads everything once.
 fn read_once(tree: &Tree, online: &CpuList) -> Result<Topology, ReadError> {
-    let possible = cpus::possible(tree)?;
-    let present = cpus::present(tree)?.unwrap_or_else(|| possible.clone());
-    cpus::check_online(tree, online, &possible)?;
-    let nodes = cpus::nodes(tree)?;
-    let cpus: BTreeMap<u32, CpuFacts> = online
-        .iter()
-        .map(|cpu| Ok((cpu, CpuFacts::read(tree, cpu, &possible, nodes.as_ref())?)))
-        .collect::<Result<_, ReadError>>()?;
-    cpus::check_siblings(tree, &cpus)?;
-    let (capacities, source) = capacities(&cpus);
+    let mut notes = Notes::default();
+    let possible = notes.known(cpus::possible(tree, online));
+    let present = notes.known(cpus::present(tree, online, possible.as_ref()));
+    let smt = Smt {
+        control: notes.known(cpus::smt_control(tree)),
+        active: notes.known(cpus::smt_active(tree)),
+    };
+    let cores = cpus::cores(tree, online, possible.as_ref(), &mut notes)?;
+    let facts = facts(tree, online, &mut notes);
+    let (capacities, source) = capacities(&cores, &facts);
+    let possible = possible.unwrap_or_default();
     let mut builder = Builder::new()
+        .present(present.unwrap_or_else(|| possible.clone()))
         .possible(possible)
-        .present(present)
-        .smt(Smt {
-            control: cpus::smt_control(tree)?,
-            active: cpus::smt_active(tree)?,
-        })
-        .capacity_source(source);
-    for core in cores(&cpus, online, &capacities) {
+        .smt(smt)
+        .capacity_source(source)
+        .notes(notes.into_vec());
+    for core in specs(&cores, &facts, online, &capacities) {
         builder = builder.core(core);
     }
     Ok(builder.build()?)
 }
 
-/// The capacity of every CPU, and where it comes from: `cpu_capacity` if it tells CPUs apart, else
-/// the maximum frequency if that does, else equal.
+/// What is known of each online CPU.
+fn facts(tree: &Tree, online: &CpuList, notes: &mut Notes) -> BTreeMap<u32, CpuFacts> {
+    let nodes = cpus::nodes(tree, online, notes);
+    let mut caches = caches::last_level_caches(tree, online, notes);
+    let fact = |cpu| {
+        let facts = CpuFacts {
+            node: nodes.get(&cpu).copied(),
+            cache: caches.remove(&cpu),
+            ..CpuFacts::read(tree, cpu, notes)
+        };
+        (cpu, facts)
+    };
+    online.iter().map(fact).collect()
+}
+
+/// The capacity of every core, and where it comes from: `cpu_capacity` if it tells cores apart, else
+/// the maximum frequency if that does, else equal. A core is as fast as the fastest of its lanes.
 ///
 /// An equal `cpu_capacity` says nothing: x86 kernels report 1024 for every CPU of a hybrid
 /// processor with SMT, because they do not scale capacity while lanes share cores.
-fn capacities(cpus: &BTreeMap<u32, CpuFacts>) -> (BTreeMap<u32, u64>, CapacitySource) {
+fn capacities(
+    cores: &BTreeSet<CpuList>,
+    cpus: &BTreeMap<u32, CpuFacts>,
+) -> (Vec<u64>, CapacitySource) {
     let told_apart = |fact: fn(&CpuFacts) -> Option<u64>| {
-        let values: BTreeMap<u32, u64> = cpus
-            .iter()
-            .map(|(cpu, facts)| Some((*cpu, fact(facts)?)))
-            .collect::<Option<_>>()?;
-        let first = values.values().next().copied();
-        values
-            .values()
-            .any(|value| Some(*value) != first)
-            .then_some(values)
+        let fastest = |core: &CpuList| lanes(core, cpus).filter_map(fact).max();
+        let values: Vec<u64> = cores.iter().map(fastest).collect::<Option<_>>()?;
+        (common(values.iter()).is_none()).then_some(values)
     };
     if let Some(values) = told_apart(|facts| facts.capacity) {
         (values, CapacitySource::CpuCapacity)
     } else if let Some(values) = told_apart(|facts| facts.frequency_max_khz) {
         (values, CapacitySource::MaxFrequency)
     } else {
-        (
-            cpus.keys().map(|cpu| (*cpu, 1)).collect(),
-            CapacitySource::Equal,
-        )
+        (vec![1; cores.len()], CapacitySource::Equal)
     }
 }
 
-/// One core for each set of siblings. What siblings say differently, the lowest online one decides;
-/// the capacity is that of the fastest.
-fn cores(
+/// What is known of the online lanes of a core, the lowest first.
+fn lanes<'a>(
+    core: &CpuList,
+    cpus: &'a BTreeMap<u32, CpuFacts>,
+) -> impl Iterator<Item = &'a CpuFacts> {
+    core.iter().filter_map(|cpu| cpus.get(&cpu))
+}
+
+/// The value if all are the same.
+fn common<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
+    let first = values.next()?;
+    values.all(|value| value == first).then_some(first)
+}
+
+/// The cores to build. What siblings say differently, the lowest one that knows decides. A core of
+/// unknown package or node is where all others are, if these are in one.
+fn specs(
+    cores: &BTreeSet<CpuList>,
     cpus: &BTreeMap<u32, CpuFacts>,
     online: &CpuList,
-    capacities: &BTreeMap<u32, u64>,
+    capacities: &[u64],
 ) -> Vec<CoreSpec> {
+    let package = common(cpus.values().filter_map(|facts| facts.package));
+    let node = common(cpus.values().filter_map(|facts| facts.node));
     let mut caches: BTreeMap<&LastLevelCache, u32> = BTreeMap::new();
-    let mut cores: BTreeMap<&CpuList, CoreSpec> = BTreeMap::new();
-    for facts in cpus.values() {
-        if cores.contains_key(&facts.siblings) {
-            continue;
+    let spec = |(core, capacity): (&CpuList, &u64)| {
+        let known_package = lanes(core, cpus).find_map(|facts| facts.package);
+        let known_node = lanes(core, cpus).find_map(|facts| facts.node);
+        let spec = CoreSpec::new(core.iter())
+            .offline(core.difference(online).iter())
+            .capacity(*capacity)
+            .package(known_package.or(package).unwrap_or(-1))
+            .node(known_node.or(node).unwrap_or(0));
+        match lanes(core, cpus).find_map(|facts| facts.cache.as_ref()) {
+            None => spec,
+            Some(cache) => {
+                let next = caches.len() as u32;
+                let id = *caches.entry(cache).or_insert(next);
+                spec.cache(cache.level.into(), id)
+            }
         }
-        let fastest = facts
-            .siblings
-            .iter()
-            .filter_map(|cpu| capacities.get(&cpu))
-            .max();
-        let mut core = CoreSpec::new(facts.siblings.iter())
-            .offline(facts.siblings.difference(online).iter())
-            .capacity(fastest.copied().unwrap_or(1))
-            .package(facts.package)
-            .node(facts.node);
-        if let Some(cache) = &facts.cache {
-            let next = caches.len() as u32;
-            core = core.cache(cache.level, *caches.entry(cache).or_insert(next));
-        }
-        cores.insert(&facts.siblings, core);
-    }
-    cores.into_values().collect()
+    };
+    cores.iter().zip(capacities).map(spec).collect()
 }
 
 #[cfg(test)]

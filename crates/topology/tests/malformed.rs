@@ -1,11 +1,12 @@
-//! Trees that are wrong in one place: the error names the file and what was expected of it.
+//! Trees that are wrong in one place: the error or the note names the file and what was expected of it.
 
 #![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
 
 mod common;
 
 use common::{Tree, machines};
-use sidelane_topology::{CapacitySource, Topology};
+use sidelane_topology::render::{WIDTH, text};
+use sidelane_topology::{CapacitySource, CpuList, Topology};
 use std::fs;
 
 const CPU: &str = "sys/devices/system/cpu";
@@ -30,22 +31,64 @@ fn good() -> Tree {
     machines::two_packages_apart().tree()
 }
 
+/// The notes of reading `tree`, with the root folder removed.
+fn notes(tree: &Tree) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    tree.write(folder.path());
+    let machine = Topology::read(folder.path()).unwrap();
+    let root = format!("{}/", folder.path().display());
+    machine
+        .notes()
+        .iter()
+        .map(|note| note.replace(&root, ""))
+        .collect()
+}
+
+/// The only note of reading `tree`.
+fn note(tree: &Tree) -> String {
+    let notes = notes(tree);
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    notes[0].clone()
+}
+
 #[test]
-fn a_malformed_file_is_named_with_what_was_expected() {
+fn a_good_tree_has_no_notes() {
+    for (name, machine) in machines::all() {
+        assert!(notes(&machine.tree()).is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn without_cpus_online_there_is_no_machine() {
+    let a_list = "expected a list of CPUs such as 0-3,8";
+    let path = format!("{CPU}/online");
+    for content in ["3-0", "", "x", "0-4294967295"] {
+        let message = error(good().set(&path, content));
+        let start = format!("{path} holds \"{content}\"; {a_list}");
+        assert!(message.starts_with(&start), "{message}");
+    }
+    let message = error(good().remove(&path));
+    assert!(
+        message.starts_with(&format!("{path} is missing; {a_list}")),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_wrong_file_is_noted_with_what_was_expected() {
     let a_list = "expected a list of CPUs such as 0-3,8";
     let siblings = "expected the list of the CPUs of one core, the CPU itself included";
     let sharers = "expected the list of the CPUs that share the cache, the CPU itself included";
+    let package = "expected the number of the package";
+    let capacity = "expected a capacity from 1 to 1024";
+    let frequency = "expected a frequency in kHz";
     let cases: &[(&str, &str, &str)] = &[
         ("possible", "none", a_list),
+        ("possible", "0-6", "CPU 7 is online and not in the list"),
         ("present", "0-", a_list),
-        ("online", "3-0", a_list),
+        ("present", "0", "CPU 1 is online and not in the list"),
         (
-            "online",
-            "",
-            "expected a list of at least one CPU, all of them possible",
-        ),
-        (
-            "online",
+            "present",
             "0-9",
             "CPU 8 is not in sys/devices/system/cpu/possible",
         ),
@@ -68,25 +111,29 @@ fn a_malformed_file_is_named_with_what_was_expected() {
             "3,9",
             "CPU 9 is not in sys/devices",
         ),
-        (
-            "cpu3/topology/physical_package_id",
-            "one",
-            "expected the number of the package",
-        ),
-        (
-            "cpu3/cpu_capacity",
-            "fast",
-            "expected a capacity, at least 1",
-        ),
-        ("cpu3/cpu_capacity", "0", "expected a capacity, at least 1"),
-        (
-            "cpu3/cpufreq/cpuinfo_max_freq",
-            "3.2 GHz",
-            "expected a frequency in kHz, at least 1",
-        ),
+        ("cpu3/topology/physical_package_id", "one", package),
+        ("cpu3/topology/physical_package_id", "-2", package),
+        ("cpu3/topology/physical_package_id", "99999999999", package),
+        ("cpu3/cpu_capacity", "fast", capacity),
+        ("cpu3/cpu_capacity", "0", capacity),
+        ("cpu3/cpu_capacity", "18446744073709551615", capacity),
+        ("cpu3/cpufreq/cpuinfo_max_freq", "3.2 GHz", frequency),
+        ("cpu3/cpufreq/cpuinfo_max_freq", "0", frequency),
+        ("cpu3/cpufreq/cpuinfo_max_freq", "<unknown>", frequency),
+        ("cpu3/cpufreq/cpuinfo_max_freq", "3500000000", frequency),
         (
             "cpu3/cache/index1/level",
             "L3",
+            "expected the level of the cache, a number",
+        ),
+        (
+            "cpu3/cache/index1/level",
+            "",
+            "expected the level of the cache, a number",
+        ),
+        (
+            "cpu3/cache/index1/level",
+            "0",
             "expected the level of the cache, a number",
         ),
         (
@@ -95,85 +142,187 @@ fn a_malformed_file_is_named_with_what_was_expected() {
             "expected Data, Instruction or Unified",
         ),
         ("cpu3/cache/index1/shared_cpu_list", "2-", sharers),
+        ("cpu3/cache/index1/shared_cpu_list", "", sharers),
         (
             "cpu3/cache/index1/shared_cpu_list",
             "2,6",
             "CPU 3 is not in the list",
         ),
-        ("../node/node1/cpulist", "x", a_list),
+        (
+            "cpu3/cache/index1/shared_cpu_list",
+            "0-7",
+            "other CPUs say 2-3,6-7",
+        ),
     ];
     for (file, content, expected) in cases {
-        let path = format!("{CPU}/{file}").replace("cpu/../", "");
-        let message = error(good().set(&path, content));
-        assert!(
-            message.starts_with(&format!("{path} holds \"{content}\"; ")),
-            "{message}"
-        );
-        assert!(
-            message.contains(expected),
-            "{file} = {content:?}: {message}"
-        );
+        let path = format!("{CPU}/{file}");
+        let note = note(good().set(&path, content));
+        let start = format!("{path} holds \"{content}\"; ");
+        assert!(note.starts_with(&start), "{note}");
+        assert!(note.contains(expected), "{file} = {content:?}: {note}");
     }
 }
 
 #[test]
-fn a_missing_file_is_named_with_what_was_expected() {
+fn a_missing_file_that_every_machine_has_is_noted() {
     for (file, expected) in [
         ("possible", "a list of CPUs such as 0-3,8"),
-        ("online", "a list of CPUs such as 0-3,8"),
         (
             "cpu3/topology/physical_package_id",
             "the number of the package",
         ),
     ] {
         let path = format!("{CPU}/{file}");
-        let message = error(good().remove(&path));
-        assert!(
-            message.starts_with(&format!("{path} is missing; expected {expected}")),
-            "{message}"
+        let note = note(good().remove(&path));
+        let start = format!("{path} is missing; expected {expected}");
+        assert!(note.starts_with(&start), "{note}");
+    }
+    let note = note(good().remove(&format!("{CPU}/cpu3/topology/core_cpus_list")));
+    let start = format!("{CPU}/cpu3/topology/thread_siblings_list is missing");
+    assert!(note.starts_with(&start), "{note}");
+}
+
+#[test]
+fn a_package_that_the_kernel_does_not_know_is_unknown_without_a_note() {
+    for unknown in ["-1", "4294967295"] {
+        let mut tree = good();
+        for cpu in 0..8 {
+            let file = format!("{CPU}/cpu{cpu}/topology/physical_package_id");
+            tree.set(file, unknown);
+        }
+        let machine = read(&tree);
+        let packages: Vec<i32> = machine.packages().iter().map(|p| p.id).collect();
+        assert_eq!(
+            (packages, machine.notes()),
+            (vec![-1], &[][..]),
+            "{unknown}"
         );
     }
-    let message = error(good().remove(&format!("{CPU}/cpu3/topology/core_cpus_list")));
-    assert!(message.starts_with(&format!(
-        "{CPU}/cpu3/topology/thread_siblings_list is missing"
-    )));
-    let message = error(
+}
+
+#[test]
+fn nodes_that_lack_cpus_are_noted() {
+    const NODE: &str = "sys/devices/system/node/node1/cpulist";
+    let lacking = "sys/devices/system/node/node*/cpulist lacks CPUs";
+    let one = note(good().set(NODE, "2,6-7"));
+    assert!(one.ends_with(&format!("{lacking} 3")), "{one}");
+    let all = notes(good().set(NODE, "x"));
+    assert!(
+        all[0].starts_with(&format!("{NODE} holds \"x\"")),
+        "{all:?}"
+    );
+    assert!(all[1].ends_with(&format!("{lacking} 2-3,6-7")), "{all:?}");
+    let missing = notes(
         good()
-            .remove("sys/devices/system/node/node1/cpulist")
-            .set("sys/devices/system/node/node1/distance", "10"),
+            .remove(NODE)
+            .set("sys/devices/system/node/node1/distance", 10),
     );
     assert!(
-        message.starts_with("sys/devices/system/node/node1/cpulist is missing"),
+        missing[0].starts_with(&format!("{NODE} is missing")),
+        "{missing:?}"
+    );
+}
+
+#[test]
+fn a_core_of_unknown_place_is_where_all_others_are() {
+    let mut tree = machines::one_package_adjacent().tree();
+    for cpu in 0..2 {
+        tree.set(format!("{CPU}/cpu{cpu}/topology/physical_package_id"), "?");
+    }
+    tree.set("sys/devices/system/node/node0/cpulist", "2-7");
+    let machine = read(&tree);
+    assert_eq!((machine.packages().len(), machine.nodes().len()), (1, 1));
+    assert_eq!(machine.notes().len(), 3, "{:?}", machine.notes());
+}
+
+/// The online lanes of each core.
+fn cores(tree: &Tree) -> String {
+    let cores = read(tree).online_by_core();
+    let lists = cores
+        .into_iter()
+        .map(|cpus| cpus.into_iter().collect::<CpuList>().to_string());
+    lists.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn of_siblings_that_contradict_each_other_the_others_decide() {
+    let file = format!("{CPU}/cpu4/topology/core_cpus_list");
+    for wrong in ["4", "0-7", "3-5", "4,7"] {
+        let mut tree = good();
+        tree.set(&file, wrong);
+        assert_eq!(cores(&tree), "0,4 1,5 2,6 3,7", "{wrong}");
+        let note = notes(&tree).join("\n");
+        assert!(
+            note.contains(&format!("{file} holds \"{wrong}\"")),
+            "{note}"
+        );
+        assert!(note.contains("_list says "), "{note}");
+    }
+}
+
+#[test]
+fn the_older_file_of_siblings_stands_in_for_a_wrong_newer_one() {
+    let mut tree = good();
+    for cpu in 0..8 {
+        let folder = format!("{CPU}/cpu{cpu}/topology");
+        tree.set(format!("{folder}/core_cpus_list"), "<unknown>");
+        tree.set(
+            format!("{folder}/thread_siblings_list"),
+            format!("{},{}", cpu % 4, cpu % 4 + 4),
+        );
+    }
+    assert_eq!(cores(&tree), "0,4 1,5 2,6 3,7");
+    assert_eq!(notes(&tree).len(), 8);
+}
+
+#[test]
+fn siblings_that_nothing_tells_are_refused() {
+    let file = |cpu: u32| format!("{CPU}/cpu{cpu}/topology/core_cpus_list");
+    let mut tree = machines::virtual_machine().tree();
+    tree.set(file(2), "x");
+    assert_eq!(cores(&tree), "0 1 2 3", "of one CPU the others tell");
+    let message = error(tree.set(file(3), "y"));
+    assert!(
+        message.starts_with(&format!("{} holds \"x\"", file(2))),
+        "{message}"
+    );
+    let mut tree = good();
+    tree.remove(&file(1)).remove(&file(5));
+    let message = error(&tree);
+    assert!(
+        message.contains("cpu1/topology/thread_siblings_list is missing"),
+        "{message}"
+    );
+    let ring = [(1, "1,5"), (5, "5-6"), (6, "2,6"), (2, "1-2")];
+    let mut tree = good();
+    for (cpu, list) in ring {
+        tree.set(file(cpu), list);
+    }
+    let message = error(&tree);
+    assert!(
+        message.starts_with(&format!("{} holds \"1,5\"", file(1))),
         "{message}"
     );
 }
 
 #[test]
-fn an_online_cpu_without_node_is_refused() {
-    let message = error(good().set("sys/devices/system/node/node1/cpulist", "2,6-7"));
-    let expected = "node*/cpulist is missing; expected every online CPU in the list of a NUMA node";
-    assert!(message.contains(expected), "{message}");
-}
-
-#[test]
-fn siblings_that_contradict_each_other_are_refused() {
-    let message = error(good().set(format!("{CPU}/cpu4/topology/core_cpus_list"), "4"));
-    assert!(
-        message.contains("cpu4/topology/core_cpus_list holds \"4\""),
-        "{message}"
-    );
-    assert!(
-        message.contains("cpu0/topology/core_cpus_list says 0,4"),
-        "{message}"
-    );
+fn sharers_that_nothing_tells_apart_are_unknown() {
+    let mut tree = machines::one_package_adjacent().tree();
+    for cpu in 0..8 {
+        let list = if cpu < 4 { "0-5" } else { "2-7" };
+        tree.set(format!("{CPU}/cpu{cpu}/cache/index1/shared_cpu_list"), list);
+    }
+    let machine = read(&tree);
+    assert!(machine.caches().iter().all(|cache| cache.level.is_none()));
+    assert_eq!(machine.notes().len(), 8, "{:?}", machine.notes());
 }
 
 #[test]
 fn long_and_unprintable_content_is_shortened() {
-    let message = error(good().set(format!("{CPU}/possible"), "x\u{7}".repeat(1000)));
-    assert!(message.contains("x\\u{7}x"), "{message}");
+    let message = error(good().set(format!("{CPU}/online"), "x\u{7}".repeat(1000)));
+    assert!(message.contains(r"x\x07x"), "{message}");
     assert!(message.contains("…"), "{message}");
-    assert!(message.len() < 4000);
+    assert!(message.len() < 1000);
 }
 
 #[test]
@@ -185,16 +334,37 @@ fn a_root_that_is_no_folder_is_refused() {
 }
 
 #[test]
-fn an_unreadable_file_is_named() {
+fn an_unreadable_file_is_noted() {
     let folder = tempfile::tempdir().unwrap();
     good().write(folder.path());
     let file = folder.path().join(CPU).join("cpu3/cpu_capacity");
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
-    let error = Topology::read(folder.path()).unwrap_err().to_string();
+    let machine = Topology::read(folder.path()).unwrap();
+    let start = format!("cannot read {}: ", file.display());
     assert!(
-        error.starts_with(&format!("cannot read {}: ", file.display())),
-        "{error}"
+        machine.notes()[0].starts_with(&start),
+        "{:?}",
+        machine.notes()
+    );
+}
+
+#[test]
+fn the_picture_tells_the_first_notes_and_how_many_more() {
+    let mut tree = good();
+    for cpu in 0..8 {
+        tree.set(format!("{CPU}/cpu{cpu}/cpufreq/cpuinfo_max_freq"), 0);
+    }
+    let picture = text(&read(&tree));
+    assert!(
+        picture.contains("cpu3/cpufreq/cpuinfo_max_freq holds \"0\""),
+        "{picture}"
+    );
+    assert!(!picture.contains("cpu4/"), "{picture}");
+    assert!(picture.contains("unknown   4 more; "), "{picture}");
+    assert!(
+        picture.lines().all(|line| line.chars().count() <= WIDTH),
+        "{picture}"
     );
 }
 

@@ -7,6 +7,7 @@ use crate::interrupt;
 use sidelane_metrics::advise::{advise, text};
 use sidelane_metrics::recording::intervals;
 use sidelane_sched::metrics::live;
+use sidelane_topology::printable;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -46,7 +47,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(file) => {
             let bad = |reason: String| BadInput(format!("{}: {reason}", file.display()));
             let bytes = std::fs::read(file).map_err(|e| bad(e.to_string()))?;
-            intervals(&bytes).map_err(|e| bad(e.to_string()))?
+            intervals(&bytes).map_err(|e| bad(printable(e.to_string().as_bytes())))?
         }
         None => {
             eprintln!("sidelane: watching for {} s", args.seconds);
@@ -56,7 +57,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     for note in notes {
-        eprintln!("sidelane: {note}");
+        eprintln!("sidelane: {}", printable(note.as_bytes()));
     }
     let advice = advise(&intervals)?;
     args.format.print(|| text(&advice), &advice)?;

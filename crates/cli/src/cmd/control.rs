@@ -81,7 +81,7 @@ pub struct Args {
     /// State file, from which a crash is mended.
     #[arg(long, value_name = "FILE", default_value = DEFAULT_STATE_PATH)]
     state: PathBuf,
-    /// Write metrics to this file with each decision (OpenMetrics, for a textfile collector).
+    /// Write metrics to this file with each decision, as node_exporter's textfile collector reads them.
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
     /// Restore what a killed daemon has left behind, and end.

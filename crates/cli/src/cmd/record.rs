@@ -3,12 +3,10 @@
 use super::seconds;
 use crate::exit::BadInput;
 use crate::interrupt;
-use anyhow::Context;
 use sidelane_metrics::calibrate::Calibration;
 use sidelane_metrics::snapshot::{RateSource, Rates};
 use sidelane_sched::metrics::record::{Plan, record};
 use sidelane_sched::metrics::{SAMPLE_HZ, Settings};
-use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -117,11 +115,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         program: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let stop = interrupt::flag()?;
-    let file = File::create(&args.file);
-    let file = file.with_context(|| format!("cannot write {}", args.file.display()))?;
-    let recorded = record(&plan, file, stop)?;
+    let recorded = record(&plan, &args.file, stop)?;
     for reason in &recorded.restarts {
         eprintln!("sidelane: the collector was started anew: {reason}");
+    }
+    for what in (recorded.rates.iter().map(Rates::sentence)).chain(recorded.messages) {
+        eprintln!("sidelane: {what}");
     }
     let (intervals, file) = (recorded.intervals, args.file.display());
     eprintln!("sidelane: {intervals} intervals in {file}");

@@ -3,6 +3,7 @@
 use super::{Format, write_file};
 use crate::exit::BadInput;
 use sidelane_metrics::report::{Comparison, Options, Report, report};
+use sidelane_topology::printable;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -83,5 +84,6 @@ fn read(file: &Path, transactions: Option<f64>, top: usize) -> anyhow::Result<Re
         .unwrap_or(file.as_os_str())
         .to_string_lossy();
     let options = Options { top, transactions };
-    Ok(report(&name, &bytes, &options).map_err(|e| bad(e.to_string()))?)
+    let report = report(&name, &bytes, &options);
+    Ok(report.map_err(|e| bad(printable(e.to_string().as_bytes())))?)
 }

@@ -27,12 +27,13 @@ A configuration file that says what the second example does, and how fast the la
   [scheduler]
   thread_perf = [1, 0.55]
 
-Rules: cgroup:GLOB, unit:NAME (globs allowed; both with all cgroups below, also those made
-later), exe:PATH, comm:THREAD-NAME (may end with *), user:NAME, policy:idle|batch|normal,
-nice:>=N|<=N|=N. The first that matches decides, in the file's order; rules given as flags
+Rules: cgroup:GLOB, unit:NAME, user-unit:NAME (of the system's and of users' managers; globs
+allowed; all of them with all cgroups below, also those made later), exe:PATH,
+comm:THREAD-NAME (may end with *), user:NAME, policy:idle|batch|normal, nice:>=N|<=N|=N. The first that matches decides, in the file's order; rules given as flags
 may be repeated and come before the file's, critical before normal before batch. Tasks that
 no rule names are batch if they are SCHED_IDLE, SCHED_BATCH or nice 10 and more, else
-normal. A rule that matches nothing is no error: --check shows what each finds.
+normal. A rule that can never match is an error, one that matches nothing now is none: --check
+shows what each rule and pool finds.
 
 Attaching needs root. Ctrl-C and SIGTERM detach the scheduler (exit code 0); the kernel's
 default one takes over. If the kernel ejects the scheduler, the exit code is 1. SIGHUP reads the
@@ -43,7 +44,7 @@ scheduler is attached anew; what was tuned stays where the file says what it sai
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Read the configuration, show what each rule finds now, and attach nothing.
+    /// Read the configuration, show what each rule and pool finds now, and attach nothing.
     #[arg(long)]
     check: bool,
     /// How --check prints.
@@ -92,13 +93,13 @@ impl Args {
             None => Config::default(),
         };
         let classes = [
-            (Class::Critical, &self.critical),
-            (Class::Normal, &self.normal),
-            (Class::Batch, &self.batch),
+            (Class::Critical, "--critical", &self.critical),
+            (Class::Normal, "--normal", &self.normal),
+            (Class::Batch, "--batch", &self.batch),
         ];
-        let flags = classes.into_iter().flat_map(|(class, rules)| {
+        let flags = classes.into_iter().flat_map(|(class, flag, rules)| {
             let rules = rules.iter().cloned();
-            rules.map(move |rule| ClassRule::new(class, rule))
+            rules.map(move |rule| ClassRule::new(class, rule.at(flag.to_owned())))
         });
         config.rules.splice(0..0, flags);
         if let Some(thread_perf) = &self.thread_perf {

@@ -160,7 +160,15 @@ fn with_progress(scenario: &Scenario) -> anyhow::Result<Vec<sidelane_sim::Outcom
     let bar = progress_bar(runs);
     let outcomes = sidelane_sim::run(scenario, &|| bar.inc(1));
     bar.finish_and_clear();
-    outcomes.map_err(|error| anyhow!("{error}\n{}", error.steps()))
+    outcomes.map_err(ended_early)
+}
+
+/// Why a simulation ended early.
+fn ended_early(error: sidelane_sim::Error) -> anyhow::Error {
+    match error {
+        sidelane_sim::Error::BadWorkload(why) => BadInput(why).into(),
+        error => anyhow!("{error}\n{}", error.steps()),
+    }
 }
 
 /// A bar on standard error, where that is a terminal.
@@ -187,7 +195,7 @@ fn record(scenario: &Scenario, path: &Path) -> anyhow::Result<()> {
     let file = BufWriter::new(File::create(path).with_context(failed)?);
     match sidelane_sim::record(scenario, configuration, env!("CARGO_PKG_VERSION"), file) {
         Ok(mut file) => file.flush().with_context(failed)?,
-        Err(RecordError::Simulation(error)) => return Err(anyhow!("{error}\n{}", error.steps())),
+        Err(RecordError::Simulation(error)) => return Err(ended_early(error)),
         Err(error) => return Err(error).with_context(failed),
     }
     eprintln!("sidelane: wrote {}", path.display());
@@ -197,8 +205,7 @@ fn record(scenario: &Scenario, path: &Path) -> anyhow::Result<()> {
 /// Pictures and traces of the first replication of the only configuration.
 fn draw(scenario: &Scenario, args: &Args) -> anyhow::Result<()> {
     let configuration = only(scenario, "draw")?;
-    let traced = sidelane_sim::trace(scenario, configuration)
-        .map_err(|error| anyhow!("{error}\n{}", error.steps()))?;
+    let traced = sidelane_sim::trace(scenario, configuration).map_err(ended_early)?;
     let trace = Trace {
         machine: &traced.machine,
         tasks: &traced.tasks,

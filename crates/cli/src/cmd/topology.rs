@@ -20,8 +20,10 @@ use std::process::ExitCode;
 /// Print packages, caches, cores and lanes as the scheduler sees them.
 ///
 /// Each core is shown as `core N [CPU|CPU|...]`, its lanes by CPU number. Cores are numbered by
-/// capacity (fastest first), then package, NUMA node, last-level cache and CPU number; capacities
-/// are relative to 1024 for the fastest core.
+/// kind (fastest first), then package, NUMA node, last-level cache and CPU number. Capacities are
+/// relative to 1024 for the fastest core; cores within 10 % of the fastest of their kind are of one
+/// kind. What a file of the machine tells wrongly is unknown; lines with the label `unknown` name the
+/// file and what it holds.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

@@ -23,13 +23,13 @@ const QUICK: [&str; 8] = [
 ];
 
 /// A running `sidelane control`; killed when dropped, and what it found restored.
-struct Control {
+pub struct Control {
     child: Child,
     events: Receiver<Value>,
 }
 
 impl Control {
-    fn start(args: &[&str]) -> Control {
+    pub fn start(args: &[&str]) -> Control {
         let mut child = Command::new(SIDELANE)
             .args(["control", "--format", "json"])
             .args(QUICK)
@@ -70,7 +70,7 @@ impl Control {
     }
 
     /// Asks it to stop and waits.
-    fn stop(mut self) -> ExitStatus {
+    pub fn stop(mut self) -> ExitStatus {
         signal(self.child.id(), "TERM");
         self.child.wait().unwrap()
     }

@@ -4,6 +4,7 @@ mod agree;
 mod budget;
 mod control;
 mod demos;
+mod field;
 mod forced;
 mod jobs;
 mod lanes;

@@ -2,7 +2,7 @@
 
 use super::support::*;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SMT: &str = "/sys/devices/system/cpu/smt/control";
 
@@ -111,5 +111,77 @@ fn a_pool_is_tuned_and_stays_so_when_lanes_go() {
     let said = sidelane(&["tune"]).stdout;
     let said = String::from_utf8_lossy(&said);
     assert!(said.contains("# pool /tuned: capacity_cores 1,"), "{said}");
+    assert!(scheduler.stop().success(), "ejected");
+}
+
+/// As Kubernetes names the cgroups of containers, and longer.
+const POD: &str = "kubepods.slice/kubepods-burstable.slice/\
+    kubepods-burstable-pod0f1e2d3c_4b5a_6978_8796_a5b4c3d2e1f0.slice";
+const CONTAINER: &str = "kubepods.slice/kubepods-burstable.slice/\
+    kubepods-burstable-pod0f1e2d3c_4b5a_6978_8796_a5b4c3d2e1f0.slice/\
+    cri-containerd-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.scope";
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn a_container_deep_below_is_a_pool_and_has_its_whole_name() {
+    let path = "/tmp/container.toml";
+    let pool = |name: &str, lanes: &str| {
+        format!("[[pool]]\ncgroup = \"/{name}\"\ncapacity_cores = {lanes}\ncharge = \"raw\"\n")
+    };
+    // the pod's other containers have a name that begins alike
+    let other = format!("{POD}/cri-containerd-0123456789abcdef");
+    fs::write(path, pool(CONTAINER, "0.3") + &pool(&other, "2")).unwrap();
+    let scheduler = Scheduler::attach(&["--config", path]);
+    let _loads = [(); 2].map(|()| Load::spin_in(CONTAINER));
+    let lanes = || {
+        let pool = rates("2")["pools"][0].clone();
+        assert_eq!(pool["cgroup"], format!("/{CONTAINER}"), "{pool}");
+        pool["lanes"].as_f64().unwrap()
+    };
+    let before = lanes();
+    assert!((0.2..0.42).contains(&before), "{before}");
+    let cgroup = format!("/{CONTAINER}");
+    let tuned = sidelane(&["tune", "--pool", &cgroup, "--cores", "1"]);
+    let said = String::from_utf8_lossy(&tuned.stdout).into_owned();
+    assert!(
+        said.contains(&format!("# pool {cgroup}: capacity_cores 1,")),
+        "{said}"
+    );
+    let after = lanes();
+    assert!((0.8..1.15).contains(&after), "{after}");
+    println!("of 0.3 lanes {before:.2}, of 1 {after:.2}");
+    assert!(scheduler.stop().success(), "ejected");
+}
+
+#[test]
+#[ignore = "runs in the test bed"]
+fn more_quotas_than_there_is_room_for_hold_after_it_is_attached_again() {
+    fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu").unwrap();
+    let path = "/tmp/many-quotas.toml";
+    fs::write(path, "[scheduler]\ncgroup_quotas = true\n").unwrap();
+    fs::write(cgroup("many").join("cgroup.subtree_control"), "+cpu").unwrap();
+    let mut scheduler = Scheduler::attach(&["--config", path]);
+    // those before it in the order of their paths fill the table
+    for number in 0..300 {
+        let name = format!("many/{number:03}");
+        fs::write(cgroup(&name).join("cpu.max"), "1000000 100000").unwrap();
+    }
+    scheduler.await_line("attaching again");
+    scheduler.await_line("attached:");
+    let last = "many/299";
+    fs::write(cgroup(last).join("cpu.max"), "30000 100000").unwrap();
+    let loads = [(); 2].map(|()| Load::spin_in(last));
+    std::thread::sleep(Duration::from_secs(3));
+    // not all normal work: to read so many files takes the loader a while here
+    let (began, before) = (Instant::now(), usage_ns(last));
+    std::thread::sleep(Duration::from_secs(4));
+    let used_ns = usage_ns(last) - before;
+    let lanes = used_ns as f64 / began.elapsed().as_nanos() as f64;
+    println!("of 0.3 lanes {lanes:.2}, by the last of 300 limits");
+    assert!((0.2..0.42).contains(&lanes), "{lanes}");
+    drop(loads);
+    for number in 0..300 {
+        fs::remove_dir(cgroup(&format!("many/{number:03}"))).unwrap();
+    }
     assert!(scheduler.stop().success(), "ejected");
 }

@@ -306,7 +306,9 @@ fn set_scheduling(nice: i32, policy: i32, cpus: &[usize]) -> std::io::Result<()>
             libc::setpriority(libc::PRIO_PROCESS, 0, nice);
         }
         if policy != 0 {
-            let param: libc::sched_param = std::mem::zeroed();
+            let mut param: libc::sched_param = std::mem::zeroed();
+            // 0 where the policy knows no priorities
+            param.sched_priority = libc::sched_get_priority_max(policy);
             if libc::sched_setscheduler(0, policy, &param) != 0 {
                 return Err(std::io::Error::last_os_error());
             }

@@ -39,18 +39,6 @@ impl Kernel {
             .ok_or_else(|| Error::io("find", &path, ErrorKind::NotFound.into()))
     }
 
-    /// CPUs that the operator has set apart: `isolcpus`, `nohz_full`, isolated cpusets.
-    pub fn isolated(&self) -> Result<CpuList> {
-        let cgroup = self.root.join("sys/fs/cgroup/cpuset.cpus.isolated");
-        let mut all = CpuList::new();
-        for path in [self.path("isolated"), self.path("nohz_full"), cgroup] {
-            for cpu in self.list(&path)?.unwrap_or_default().iter() {
-                all.insert(cpu);
-            }
-        }
-        Ok(all)
-    }
-
     /// `smt/control`, if there is one.
     pub fn control(&self) -> Result<Option<String>> {
         read(&self.path("smt/control"))
@@ -140,14 +128,11 @@ impl Kernel {
         self.root.join("sys/devices/system/cpu").join(name)
     }
 
-    /// A list of CPUs, empty where the file says so in other words; none if there is no file.
+    /// A list of CPUs; none if there is no file.
     fn list(&self, path: &Path) -> Result<Option<CpuList>> {
         let Some(text) = read(path)? else {
             return Ok(None);
         };
-        if text.is_empty() || text == "(null)" {
-            return Ok(Some(CpuList::new()));
-        }
         text.parse()
             .map(Some)
             .map_err(|e: sidelane_topology::CpuListError| {

@@ -7,6 +7,7 @@ mod sysfs;
 
 pub use scheduler::SchedulerCap;
 pub use sysfs::Sysfs;
+pub(crate) use sysfs::{check_harmless, cores_without};
 
 use crate::Result;
 use crate::cpusets::FoundCpusets;

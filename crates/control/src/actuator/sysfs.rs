@@ -2,7 +2,8 @@
 
 use super::kernel::Kernel;
 use super::{Actuator, Found, pinned};
-use crate::Result;
+use crate::{Error, Result};
+use sidelane_topology::reserved::Reserved;
 use sidelane_topology::{CpuList, Topology};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,12 +12,10 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct Sysfs {
     kernel: Kernel,
-    /// Lanes of each core that were online at the beginning, ascending.
+    /// Lanes of each core that may be taken or are its first, ascending.
     cores: Vec<Vec<u32>>,
     /// `smt/control` at the beginning.
     control: Option<String>,
-    /// Never touched.
-    isolated: CpuList,
     /// `smt/control` would move no other lanes than those of `cores`.
     control_fits: bool,
     /// Lanes that pinned tasks needed when lanes were last to be taken.
@@ -24,31 +23,26 @@ pub struct Sysfs {
 }
 
 impl Sysfs {
-    /// The machine below a root (`/` but in tests) as it is now.
+    /// The machine below a root (`/` but in tests) as it is now. Reserved CPUs are never touched.
     ///
     /// # Errors
-    /// It cannot be read, or could not be changed.
-    pub fn new(root: &Path, topology: &Topology) -> Result<Sysfs> {
+    /// It cannot be read, or could not be changed without harm.
+    pub fn new(root: &Path, topology: &Topology, reserved: &Reserved) -> Result<Sysfs> {
         let kernel = Kernel::new(root);
-        let isolated = kernel.isolated()?;
-        let cores = topology.online_by_core();
+        let cores = cores_without(topology, &reserved.cpus());
+        check_harmless(root, &cores, reserved)?;
         let second = cores.iter().flat_map(|lanes| lanes.iter().skip(1));
         kernel.check_writable(second.copied())?;
         let control = kernel.control()?;
         let all_online = topology.present().difference(topology.online()).is_empty();
+        let none_reserved = reserved.cpus().is_empty();
         Ok(Sysfs {
             cores,
-            control_fits: Kernel::switches(control.as_deref()) && all_online && isolated.is_empty(),
+            control_fits: Kernel::switches(control.as_deref()) && all_online && none_reserved,
             control,
-            isolated,
             kernel,
             needed: CpuList::new(),
         })
-    }
-
-    /// Lanes that are isolated (`isolcpus`, `nohz_full`, isolated cpusets), and so left alone.
-    pub fn isolated(&self) -> &CpuList {
-        &self.isolated
     }
 
     /// Makes online what was online at the beginning.
@@ -70,20 +64,23 @@ impl Sysfs {
         self.cores.iter().flatten().copied().collect()
     }
 
-    /// Lanes that a level keeps: the first of each core, and those that are isolated.
+    /// Lanes that a level keeps: the first of each core.
     fn kept(&self, level: usize) -> BTreeSet<u32> {
         let first = self.cores.iter().flat_map(|core| core.iter().take(level));
-        let all = self.cores.iter().flatten();
-        let isolated = all.filter(|cpu| self.isolated.contains(**cpu));
-        first.chain(isolated).copied().collect()
+        first.copied().collect()
     }
 
     /// Finds the lanes that pinned tasks need beside those `kept`; says which.
     fn find_needed(&mut self, kept: &BTreeSet<u32>) -> Result<Vec<String>> {
-        let lanes: CpuList = self.lanes().into_iter().collect();
-        let others = self.kernel.online()?.difference(&lanes);
-        let left = kept.iter().copied().chain(others.iter()).collect();
         self.needed = CpuList::new();
+        let lanes: CpuList = self.lanes().into_iter().collect();
+        let online = self.kernel.online()?;
+        let taken = |cpu: &u32| lanes.contains(*cpu) && !kept.contains(cpu);
+        if !online.iter().any(|cpu| taken(&cpu)) {
+            return Ok(Vec::new());
+        }
+        let others = online.difference(&lanes);
+        let left = kept.iter().copied().chain(others.iter()).collect();
         let mut says = Vec::new();
         for task in pinned::tasks_without(self.kernel.root(), &left)? {
             for cpu in task.cpus.iter().filter(|cpu| lanes.contains(*cpu)) {
@@ -98,6 +95,34 @@ impl Sysfs {
     }
 }
 
+/// Online lanes of each core that are not reserved; cores without any are not there.
+pub fn cores_without(topology: &Topology, reserved: &CpuList) -> Vec<Vec<u32>> {
+    let mut cores = topology.online_by_core();
+    for lanes in &mut cores {
+        lanes.retain(|cpu| !reserved.contains(*cpu));
+    }
+    cores.retain(|lanes| !lanes.is_empty());
+    cores
+}
+
+/// Refuses where lanes could not be taken without harm to what counts on them; changes nothing.
+///
+/// # Errors
+/// A CPU manager counts on them, or tasks that may be pinned to them are hidden.
+pub fn check_harmless(root: &Path, cores: &[Vec<u32>], reserved: &Reserved) -> Result<()> {
+    if let Some(manager) = reserved.cpu_manager() {
+        let taken = cores.iter().flat_map(|lanes| lanes.iter().skip(1).copied());
+        let cpus: CpuList = taken
+            .filter(|cpu| manager.counted_on.contains(*cpu))
+            .collect();
+        if !cpus.is_empty() {
+            let path = manager.path.clone();
+            return Err(Error::CpuManager { path, cpus });
+        }
+    }
+    pinned::check_all_visible(root)
+}
+
 impl Actuator for Sysfs {
     fn found(&self) -> Option<Found> {
         Some(Found::Sysfs {
@@ -109,9 +134,7 @@ impl Actuator for Sysfs {
     /// Lanes that stay online at every level do not count.
     fn level(&mut self) -> Result<usize> {
         let online = self.kernel.online()?;
-        let counts = |cpu: u32| {
-            online.contains(cpu) && !self.isolated.contains(cpu) && !self.needed.contains(cpu)
-        };
+        let counts = |cpu: u32| online.contains(cpu) && !self.needed.contains(cpu);
         let of_core = |core: &Vec<u32>| core.iter().rposition(|cpu| counts(*cpu)).map(|i| i + 1);
         Ok(self.cores.iter().filter_map(of_core).max().unwrap_or(1))
     }
@@ -134,8 +157,13 @@ mod tests {
     use super::*;
     use crate::testing::Tree;
 
+    fn try_sysfs(tree: &Tree) -> Result<Sysfs> {
+        let topology = Topology::read(tree.root()).unwrap();
+        Sysfs::new(tree.root(), &topology, &Reserved::read(tree.root()))
+    }
+
     fn sysfs(tree: &Tree) -> Sysfs {
-        Sysfs::new(tree.root(), &Topology::read(tree.root()).unwrap()).unwrap()
+        try_sysfs(tree).unwrap()
     }
 
     #[test]
@@ -189,7 +217,6 @@ mod tests {
         tree.write("isolated", "5");
         tree.task(77, "3");
         let mut sysfs = sysfs(&tree);
-        assert_eq!(sysfs.isolated(), &CpuList::from([5]));
         let says = sysfs.set(1).unwrap();
         assert!(
             says[0].contains("77 (worker)") && says[0].contains("CPUs 3"),
@@ -205,7 +232,44 @@ mod tests {
         let tree = Tree::new(1, 2);
         tree.remove("cpu1/online");
         std::fs::create_dir(tree.root().join("sys/devices/system/cpu/cpu1/online")).unwrap();
-        let error = Sysfs::new(tree.root(), &Topology::read(tree.root()).unwrap()).unwrap_err();
+        let error = try_sysfs(&tree).unwrap_err();
         assert!(error.to_string().contains("cpu1/online"), "{error}");
+    }
+
+    #[test]
+    fn the_sibling_of_a_reserved_lane_is_the_first_of_what_is_left() {
+        let tree = Tree::new(2, 2);
+        tree.write("isolated", "2");
+        let mut sysfs = sysfs(&tree);
+        sysfs.set(1).unwrap();
+        assert_eq!(tree.online_files(), "1011");
+    }
+
+    #[test]
+    fn what_a_cpu_manager_counts_on_is_not_taken() {
+        let tree = Tree::new(2, 2);
+        let state = r#"{"policyName":"static","defaultCpuSet":"0-3"}"#;
+        tree.file("var/lib/kubelet/cpu_manager_state", state);
+        let error = try_sysfs(&tree).unwrap_err();
+        assert!(matches!(&error, Error::CpuManager { cpus, .. } if *cpus == CpuList::from([1, 3])));
+        let text = error.to_string();
+        assert!(
+            text.contains("cpu_manager_state") && text.contains("--actuator scheduler"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn lanes_are_given_back_but_not_taken_while_a_task_cannot_be_told() {
+        let tree = Tree::new(2, 2);
+        tree.remove("smt/control");
+        let mut sysfs = sysfs(&tree);
+        tree.file("proc/7/task/7/status", "garbage");
+        assert!(matches!(sysfs.set(1), Err(Error::TaskUnknown { .. })));
+        assert_eq!(tree.online_files(), "1111");
+        tree.write("cpu1/online", "0");
+        tree.apply_online_files();
+        sysfs.set(2).unwrap();
+        assert_eq!(tree.online_files(), "1111");
     }
 }

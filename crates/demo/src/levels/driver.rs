@@ -14,6 +14,7 @@ use nix::sys::signal::Signal;
 use sidelane_control::{Actuator, SchedulerCap, Sysfs};
 use sidelane_metrics::latency::Summary;
 use sidelane_topology::Topology;
+use sidelane_topology::reserved::Reserved;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -195,7 +196,10 @@ impl FoundLevel {
         Ok(FoundLevel {
             actuator: match setup.sidelane {
                 true => Box::new(SchedulerCap::open()?),
-                false => Box::new(Sysfs::new(Path::new("/"), topology)?),
+                false => {
+                    let root = Path::new("/");
+                    Box::new(Sysfs::new(root, topology, &Reserved::read(root))?)
+                }
             },
         })
     }

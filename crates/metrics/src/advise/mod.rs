@@ -53,10 +53,15 @@ pub enum Finding {
         /// How much more, as a share of what one lane does.
         gain: f64,
     },
-    /// All lanes together do less than one lane of each core, or no more.
+    /// All lanes together do less than one lane of each core.
     SmtHarmful {
-        /// How much less, as a share of what one lane does; 0: the same.
+        /// How much less, as a share of what one lane does.
         loss: f64,
+    },
+    /// All lanes together do what one lane of each core does.
+    SmtUseless {
+        /// Within this error, as a share of what one lane does.
+        within: f64,
     },
     /// Work that the cores could do besides.
     Headroom {
@@ -101,6 +106,8 @@ pub struct BusyThread {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
+    /// It rests on numbers that nobody measured: measure them before you act.
+    None,
     /// Look closer before you act.
     Low,
     /// Likely.
@@ -199,7 +206,7 @@ impl Measured<'_> {
                 "the speeds of lanes were given, not measured".into(),
             )),
             RateSource::Assumed => Some((
-                Confidence::Low,
+                Confidence::None,
                 "the speeds of lanes are assumed; 'sidelane calibrate' measures them".into(),
             )),
         }

@@ -1,7 +1,7 @@
 //! The rules, each for one finding.
 
 use super::{Advice, BusyThread, Confidence, Finding, Measured};
-use crate::snapshot::{Charge, Class, Interval, TaskTotals, Usage};
+use crate::snapshot::{Charge, Class, Interval, RateSource, TaskTotals, Usage};
 
 /// Below this share of core time nothing is worth an advice.
 pub(super) const IDLE_BELOW: f64 = 0.02;
@@ -136,9 +136,11 @@ fn thread(task: &TaskTotals, measured: &Measured<'_>) -> BusyThread {
     }
 }
 
-/// Do all lanes together do more than one of each core?
+/// Do all lanes together do more than one of each core? Speeds that are assumed are no answer.
 fn smt_worth(measured: &Measured<'_>) -> Vec<Advice> {
-    let Some(most) = measured.metrics.max_capacity_factor else {
+    let measured_speeds = measured.whole.rates.source != RateSource::Assumed;
+    let most = measured.metrics.max_capacity_factor;
+    let Some(most) = most.filter(|_| measured_speeds) else {
         return Vec::new();
     };
     if measured
@@ -152,9 +154,8 @@ fn smt_worth(measured: &Measured<'_>) -> Vec<Advice> {
     let gain = most - 1.0;
     let finding = match gain {
         gain if gain > WORTH => Finding::SmtUseful { gain },
-        gain => Finding::SmtHarmful {
-            loss: (-gain).max(0.0),
-        },
+        gain if gain < -WORTH => Finding::SmtHarmful { loss: -gain },
+        _ => Finding::SmtUseless { within: WORTH },
     };
     vec![measured.advice(finding, vec![measured.by_rates()])]
 }

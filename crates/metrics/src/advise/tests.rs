@@ -92,6 +92,25 @@ fn three_threads_at_full_lanes_beside_idle_cores_are_a_serial_stage() {
 }
 
 #[test]
+fn no_name_reaches_the_terminal_as_it_is() {
+    let all = advice(|s| {
+        let mut second = second(s, 2, 0.3, 0.1, &[(1, 0.99)]);
+        second.tasks[0].comm = "\x1b[31m\n\u{202e}".to_owned();
+        second.limits = vec![Limit {
+            cgroup: "/\x1b[32m\n\u{202e}".to_owned(),
+            charge: Charge::Raw,
+            capacity: 0.9,
+            throttled_ns: None,
+        }];
+        second.cgroups[0].path = Some(second.limits[0].cgroup.clone());
+        second
+    });
+    let said = text(&all);
+    assert!(said.contains(r"\x1b[31m\x0a\u{202e} (1)"), "{said}");
+    assert!(said.contains(r"/\x1b[32m\x0a\u{202e} uses"), "{said}");
+}
+
+#[test]
 fn one_is_a_master() {
     let all = advice(|s| second(s, 8, 0.3, 0.1, &[(1, 0.99), (2, 0.5)]));
     let found = serial(&all).unwrap();
@@ -167,20 +186,57 @@ fn smt_is_judged_by_its_capacity() {
             };
             second
         });
-        let worth = all.into_iter().find(|a| {
+        all.into_iter().find(|a| {
             matches!(
                 a.finding,
-                Finding::SmtUseful { .. } | Finding::SmtHarmful { .. }
+                Finding::SmtUseful { .. } | Finding::SmtHarmful { .. } | Finding::SmtUseless { .. }
             )
-        });
-        worth.unwrap()
+        })
     };
-    let useful = judged([1.0, 0.6], RateSource::Calibrated);
+    let useful = judged([1.0, 0.6], RateSource::Calibrated).unwrap();
     assert!(matches!(useful.finding, Finding::SmtUseful { gain } if (gain - 0.2).abs() < 1e-9));
     assert_eq!(useful.confidence, Confidence::High);
-    let harmful = judged([1.0, 0.45], RateSource::Assumed);
+    let harmful = judged([1.0, 0.45], RateSource::Given).unwrap();
     assert!(matches!(harmful.finding, Finding::SmtHarmful { loss } if (loss - 0.1).abs() < 1e-9));
-    assert_eq!(harmful.confidence, Confidence::Low);
+    assert_eq!(harmful.confidence, Confidence::Medium);
+    for speed in [0.495, 0.5, 0.505] {
+        let useless = judged([1.0, speed], RateSource::Calibrated).unwrap();
+        assert!(
+            matches!(useless.finding, Finding::SmtUseless { .. }),
+            "{useless:?}"
+        );
+    }
+    for speed in [0.45, 0.5, 0.6] {
+        assert_eq!(
+            judged([1.0, speed], RateSource::Assumed),
+            None,
+            "nobody measured it"
+        );
+    }
+}
+
+#[test]
+fn nothing_that_rests_on_assumed_speeds_is_sure() {
+    let all = advice(|s| {
+        let mut second = second(s, 2, 0.3, 0.1, &[(1, 0.99)]);
+        second.rates.source = RateSource::Assumed;
+        second.limits = vec![Limit {
+            cgroup: "/pool".to_owned(),
+            charge: Charge::Raw,
+            capacity: 0.9,
+            throttled_ns: None,
+        }];
+        second
+    });
+    let by_speed = all.iter().filter(|advice| {
+        let by_speed = advice.confidence == Confidence::None;
+        assert_eq!(
+            by_speed,
+            text(std::slice::from_ref(advice)).contains("are assumed")
+        );
+        by_speed
+    });
+    assert_eq!(by_speed.count(), 2, "{all:?}");
 }
 
 #[test]

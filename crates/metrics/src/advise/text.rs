@@ -3,6 +3,7 @@
 use super::{Advice, BusyThread, Confidence, Finding};
 use crate::report::wrapped;
 use crate::snapshot::Class;
+use sidelane_topology::printable;
 
 /// From this speed on, relative to running alone, a thread shares its core so seldom that nothing is to
 /// be had from parting them.
@@ -16,6 +17,7 @@ pub fn text(advice: &[Advice]) -> String {
     let paragraphs = advice.iter().map(|advice| {
         let [finding, remedy] = advice.finding.sentences();
         let confidence = match advice.confidence {
+            Confidence::None => "none",
             Confidence::Low => "low",
             Confidence::Medium => "medium",
             Confidence::High => "high",
@@ -55,7 +57,7 @@ impl Finding {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         let threads = |threads: &[BusyThread]| {
             let words = threads.iter().map(|thread| {
-                let BusyThread { comm, pid, .. } = thread;
+                let (comm, pid) = (printable(thread.comm.as_bytes()), thread.pid);
                 format!("{comm} ({pid}) {}", percent(thread.lane_share))
             });
             words.collect::<Vec<_>>().join(", ")
@@ -99,6 +101,14 @@ impl Finding {
                 format!("SMT is not worth having: all lanes do {} less than one of each core.", percent(*loss)),
                 "Switch to SMT level 1 ('sidelane control' does it by load).".into(),
             ],
+            Finding::SmtUseless { within } => [
+                format!(
+                    "SMT gains nothing: all lanes do what one of each core does, within {}.",
+                    percent(*within)
+                ),
+                "Switch to SMT level 1 ('sidelane control' does it by load): each thread then has a whole core's speed."
+                    .into(),
+            ],
             Finding::Headroom {
                 share,
                 thread_density,
@@ -117,7 +127,8 @@ impl Finding {
                 throttled,
             } => [
                 format!(
-                    "Lost entitlement: {cgroup} uses {used_lanes:.2} of the {limit_lanes:.2} lanes it may, and {} of that time is lost to siblings{}.",
+                    "Lost entitlement: {} uses {used_lanes:.2} of the {limit_lanes:.2} lanes it may, and {} of that time is lost to siblings{}.",
+                    printable(cgroup.as_bytes()),
                     percent(*lost),
                     throttled.map_or(String::new(), |share| {
                         format!("; it is held back {} of the time", percent(share))

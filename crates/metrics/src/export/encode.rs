@@ -1,8 +1,8 @@
 //! The text of a reading.
 
-use super::CGROUPS_MAX;
+use super::Series;
 use crate::smt::SmtMetrics;
-use crate::snapshot::{CgroupTotals, CoreTotals, Interval, RateSource, Snapshot, Usage};
+use crate::snapshot::{CoreTotals, Interval, RateSource, Snapshot, Usage};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -11,16 +11,27 @@ use prometheus_client::registry::{Registry, Unit};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// The reading `now` in the OpenMetrics text format; `recent` is what passed since an earlier one, from
-/// which the SMT metrics follow, if there was one.
+/// The reading `now` in the OpenMetrics text format, with the series of its cgroups; `recent` is what passed
+/// since an earlier one, from which the SMT metrics follow, if there was one.
 ///
 /// # Errors
 /// The text cannot be written.
-pub fn text(now: &Snapshot, recent: Option<&Interval>) -> Result<String, fmt::Error> {
+pub fn text(
+    now: &Snapshot,
+    recent: Option<&Interval>,
+    series: &Series,
+) -> Result<String, fmt::Error> {
+    let cgroups = series.totals();
     let mut registry = Registry::with_prefix("sidelane");
     registry.register_collector(Box::new(Reading {
         now: now.clone(),
         recent: recent.and_then(|interval| interval.metrics().ok()),
+        cgroups: cgroups
+            .map(|(path, used)| (path.to_owned(), used.clone()))
+            .collect(),
+        folded: series.folded(),
+        ended: series.ended(),
+        forgotten: series.forgotten(),
     }));
     let mut text = String::new();
     encode(&mut text, &registry)?;
@@ -61,6 +72,11 @@ pub fn plain(open_metrics: &str) -> String {
 struct Reading {
     now: Snapshot,
     recent: Option<SmtMetrics>,
+    /// Cgroups by path.
+    cgroups: Vec<(String, Usage)>,
+    folded: usize,
+    ended: u64,
+    forgotten: u64,
 }
 
 impl Collector for Reading {
@@ -243,7 +259,6 @@ impl Reading {
     }
 
     fn encode_cgroups(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let groups = named(&self.now.cgroups);
         let times: [(&str, &str, Time); 5] = [
             (
                 "cgroup_raw",
@@ -272,7 +287,7 @@ impl Reading {
             ),
         ];
         for (name, help, time) in times {
-            let samples = groups.iter().filter_map(|(path, usage)| {
+            let samples = self.cgroups.iter().filter_map(|(path, usage)| {
                 Some((vec![("cgroup", escaped(path))], seconds(time(usage)?)))
             });
             known_counters(encoder, name, help, samples.collect())?;
@@ -298,34 +313,29 @@ impl Reading {
                 "Ended tasks that count only in their cgroups",
                 notes.unlisted_tasks,
             ),
+            (
+                "unlisted_cgroup_switches",
+                "Switches of tasks whose cgroups found no room in the table: they count as (others)",
+                notes.unlisted_cgroups,
+            ),
+            (
+                "cgroup_series_ended",
+                "Series of cgroups whose place another took that ran more of late",
+                self.ended,
+            ),
+            (
+                "cgroup_series_forgotten",
+                "Of those, series that begin at 0 should they begin again",
+                self.forgotten,
+            ),
         ];
         for (name, help, count) in counted {
             counters(encoder, name, help, None, vec![(Vec::new(), count as f64)])?;
         }
-        Ok(())
+        let help = "Cgroups that ran between the last two readings and count as (others)";
+        let folded = vec![(Vec::new(), self.folded as f64)];
+        gauges(encoder, "cgroups_folded", help, folded)
     }
-}
-
-/// The cgroups by path, those that ran most; the rest, and those without a path, are one.
-fn named(groups: &[CgroupTotals]) -> Vec<(String, Usage)> {
-    let mut sorted: Vec<&CgroupTotals> = groups.iter().collect();
-    sorted.sort_by_key(|group| (std::cmp::Reverse(group.usage.raw_ns), group.id));
-    let (mut named, mut others) = (Vec::new(), None::<Usage>);
-    for group in sorted {
-        match &group.path {
-            Some(path) if named.len() < CGROUPS_MAX => {
-                named.push((path.clone(), group.usage.clone()));
-            }
-            _ => match &mut others {
-                Some(others) => others.add(&group.usage),
-                None => others = Some(group.usage.clone()),
-            },
-        }
-    }
-    if let Some(others) = others.filter(|others| !others.is_empty()) {
-        named.push(("(others)".into(), others));
-    }
-    named
 }
 
 #[cfg(test)]

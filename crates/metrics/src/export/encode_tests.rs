@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
+use crate::snapshot::CgroupTotals;
 use crate::snapshot::{LaneTotals, Rates, delta};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -45,10 +46,18 @@ fn reading_with(at_s: u64, groups: u64, classes: bool) -> Snapshot {
     }
 }
 
+/// The text of a reading that is the first of its collector, or follows `before`.
+fn told(now: &Snapshot, before: Option<&Snapshot>) -> String {
+    let mut series = Series::default();
+    series.count(None, now);
+    let recent = before.map(|before| delta(before, now).unwrap());
+    text(now, recent.as_ref(), &series).unwrap()
+}
+
 #[test]
 fn a_reading_is_valid_text_with_units_and_labels() {
     let (before, now) = (reading(10, 3), reading(20, 3));
-    let text = text(&now, Some(&delta(&before, &now).unwrap())).unwrap();
+    let text = told(&now, Some(&before));
     for line in [
         "sidelane_core_elapsed_seconds_total{core=\"3\"} 20.0",
         "sidelane_core_busy_seconds_total{core=\"3\",lanes=\"2\"} 5.0",
@@ -69,13 +78,13 @@ fn a_reading_is_valid_text_with_units_and_labels() {
 
 #[test]
 fn without_an_earlier_reading_there_are_no_ratios() {
-    let text = text(&reading(10, 0), None).unwrap();
+    let text = told(&reading(10, 0), None);
     assert!(!text.contains("thread_density") && text.contains("sidelane_core_busy_seconds"));
 }
 
 #[test]
 fn what_is_unknown_is_not_told_as_0() {
-    let text = text(&reading_with(10, 3, false), None).unwrap();
+    let text = told(&reading_with(10, 3, false), None);
     assert!(!text.contains("borrowed") && !text.contains("forced"));
     assert!(text.contains("sidelane_cgroup_waiting_seconds_total"));
 }
@@ -85,7 +94,7 @@ fn the_dashboard_asks_for_what_is_exported() {
     let dashboard = include_str!("../../../../packaging/grafana/sidelane.json");
     let json: serde_json::Value = serde_json::from_str(dashboard).unwrap();
     let (before, now) = (reading(10, 3), reading(20, 3));
-    let text = text(&now, Some(&delta(&before, &now).unwrap())).unwrap();
+    let text = told(&now, Some(&before));
     let mut asked = 0;
     for panel in json["panels"].as_array().unwrap() {
         for target in panel["targets"].as_array().unwrap() {
@@ -102,28 +111,36 @@ fn the_dashboard_asks_for_what_is_exported() {
 
 #[test]
 fn no_name_ends_its_label() {
-    assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
-}
-
-#[test]
-fn cgroups_are_bounded() {
-    let names = named(&reading(1_000, 500).cgroups);
-    assert_eq!(names.len(), CGROUPS_MAX + 1);
-    assert_eq!(names.last().unwrap().0, "(others)");
-    let sum = |groups: &[Usage]| groups.iter().map(|usage| usage.raw_ns).sum::<u64>();
-    let all: Vec<Usage> = reading(1_000, 500)
-        .cgroups
-        .into_iter()
-        .map(|g| g.usage)
-        .collect();
-    let named: Vec<Usage> = names.into_iter().map(|name| name.1).collect();
-    assert_eq!(sum(&all), sum(&named));
+    let nasty = "/\x1b[31m\x07\n\t\"\\\u{202e}\u{fffd}";
+    let mut now = reading(10, 2);
+    now.cgroups[1].path = Some(nasty.to_owned());
+    for text in [told(&now, None), plain(&told(&now, None))] {
+        let mut lines = text.lines();
+        let line = lines.find(|line| line.contains("31m")).unwrap();
+        let (_, rest) = line.split_once("{cgroup=\"").unwrap();
+        let (value, number) = rest.rsplit_once("\"} ").unwrap();
+        assert_eq!(number, "5.0");
+        // as a reader of the format undoes it
+        let mut read = String::new();
+        let mut characters = value.chars();
+        while let Some(character) = characters.next() {
+            read.push(match character {
+                '\\' => match characters.next().unwrap() {
+                    'n' => '\n',
+                    other => other,
+                },
+                other => other,
+            });
+        }
+        assert_eq!(read, nasty);
+        assert!(!value.replace("\\\\", "").replace("\\\"", "").contains('"'));
+    }
 }
 
 #[test]
 fn the_older_format_names_counters_as_their_samples() {
     let (before, now) = (reading(10, 3), reading(20, 3));
-    let text = plain(&text(&now, Some(&delta(&before, &now).unwrap())).unwrap());
+    let text = plain(&told(&now, Some(&before)));
     for line in [
         "# TYPE sidelane_core_elapsed_seconds_total counter",
         "sidelane_core_elapsed_seconds_total{core=\"3\"} 20.0",
@@ -139,7 +156,7 @@ fn the_older_format_names_counters_as_their_samples() {
 fn promtool_finds_no_fault() {
     let tool = std::env::var_os("SIDELANE_PROMTOOL").unwrap_or_else(|| "promtool".into());
     let (before, now) = (reading(10, 3), reading(20, 3));
-    let text = plain(&text(&now, Some(&delta(&before, &now).unwrap())).unwrap());
+    let text = plain(&told(&now, Some(&before)));
     let started = Command::new(&tool)
         .args(["check", "metrics"])
         .stdin(Stdio::piped())

@@ -7,6 +7,7 @@
 mod read;
 mod write;
 
+pub(crate) use read::no_interval;
 pub use read::{Fault, Frames, intervals, open};
 pub use write::Writer;
 
@@ -86,6 +87,12 @@ pub enum Error {
     /// Nothing tells what was recorded.
     #[error("its beginning is damaged: {0}")]
     NoHeader(String),
+    /// It ends before its first interval does, or none can be read.
+    #[error("it holds no complete interval: {0}")]
+    NoInterval(String),
+    /// The times or rates make no sense.
+    #[error("its times cannot be evaluated: {0}")]
+    Times(#[from] crate::smt::Error),
     /// Something that cannot be encoded.
     #[error("cannot encode a frame: {0}")]
     Encode(String),

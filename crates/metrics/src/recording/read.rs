@@ -66,7 +66,7 @@ pub fn open(bytes: &[u8]) -> Result<(Header, Frames<'_>), Error> {
 /// longest stretch in between: intervals of two collectors do not add up.
 ///
 /// # Errors
-/// As [`open`].
+/// As [`open`]; [`Error::NoInterval`].
 pub fn intervals(bytes: &[u8]) -> Result<(Vec<Interval>, Vec<String>), Error> {
     let (_, frames) = open(bytes)?;
     let (mut longest, mut stretch, mut notes) = (Vec::new(), Vec::new(), Vec::new());
@@ -84,7 +84,18 @@ pub fn intervals(bytes: &[u8]) -> Result<(Vec<Interval>, Vec<String>), Error> {
         }
     }
     keep_longer(&mut longest, stretch);
-    Ok((longest, notes))
+    match longest.is_empty() {
+        true => Err(no_interval(&notes)),
+        false => Ok((longest, notes)),
+    }
+}
+
+/// Why a recording has no interval, if that is all that is known of it.
+pub(crate) fn no_interval(notes: &[String]) -> Error {
+    Error::NoInterval(match notes {
+        [] => "its recorder was stopped before the first one was over".to_owned(),
+        notes => notes.join("; "),
+    })
 }
 
 fn keep_longer(longest: &mut Vec<Interval>, stretch: Vec<Interval>) {

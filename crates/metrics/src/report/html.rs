@@ -1,6 +1,7 @@
 //! Reports as one HTML file with its figures.
 
 use super::{Comparison, Report, UsageRow, svg};
+use sidelane_topology::printable;
 use std::fmt::Write;
 
 const STYLE: &str = "body{font-family:sans-serif;max-width:60em;margin:2em auto;padding:0 1em}\
@@ -8,9 +9,10 @@ table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;text-align:r
 td:first-child,th:first-child{text-align:left}tr:nth-child(even){background:#f4f6f8}\
 svg{max-width:100%;height:auto}";
 
-/// Text that means nothing to HTML.
+/// Text that means nothing to HTML, and turns no other text around.
 pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
+    printable(text.as_bytes())
+        .replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")

@@ -13,7 +13,7 @@ use crate::histogram::LogHistogram;
 use crate::latency::Quantile;
 use crate::recording::{self, Frame, Header};
 use crate::smt::SmtMetrics;
-use crate::snapshot::{Class, CoreTotals, Interval, Rates, Usage};
+use crate::snapshot::{Class, CoreTotals, Interval, Rates, Usage, by_path};
 use serde::Serialize;
 
 /// What is wanted.
@@ -266,15 +266,15 @@ impl Sum {
         header: Header,
         options: &Options,
     ) -> Result<Report, recording::Error> {
+        let Some(total) = self.total.take() else {
+            return Err(recording::no_interval(&self.warnings));
+        };
         if !self.ended {
             self.warn("its end is missing: the recorder was killed, or the file was cut");
         }
-        let nothing = || recording::Error::NoHeader("no interval can be read".to_owned());
-        let total = self.total.take().ok_or_else(nothing)?;
         let sentences = total.notes.sentences();
         sentences.iter().for_each(|sentence| self.warn(sentence));
-        let invalid = |e: crate::smt::Error| recording::Error::NoHeader(e.to_string());
-        let metrics = total.metrics().map_err(invalid)?;
+        let metrics = total.metrics()?;
         let elapsed_s = self.covered_ns as f64 / 1e9;
         let cores: Result<Vec<CoreRow>, _> = (total.cores.iter())
             .map(|core| core_row(core, &total.rates))
@@ -286,12 +286,12 @@ impl Sum {
             lanes: (total.cores.iter()).map(|core| core.online_lanes()).sum(),
             borrowed: borrowed(&total),
             forced_idle: forced_idle(&total.cores),
-            cores: cores.map_err(invalid)?,
+            cores: cores?,
             tasks: top(options.top, elapsed_s, total.tasks.iter().map(named_task)),
             cgroups: top(
                 options.top,
                 elapsed_s,
-                total.cgroups.iter().map(named_cgroup),
+                by_path(total.cgroups).iter().map(named_cgroup),
             ),
             transactions: transactions(&self.critical, elapsed_s, &metrics, options),
             metrics,

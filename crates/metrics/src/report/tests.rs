@@ -284,8 +284,86 @@ fn tasks_without_end_are_bounded() {
 #[test]
 fn nothing_is_an_error() {
     let said = report("a", &file(&[]), &Options::default()).unwrap_err();
-    assert!(said.to_string().contains("no interval"), "{said}");
+    let stopped =
+        "it holds no complete interval: its recorder was stopped before the first one was over";
+    assert_eq!(said.to_string(), stopped);
+    // it was killed, so that not even an end is there; or in the midst of the first interval
+    let one = file(&frames(&two_seconds()));
+    let marker = b"\xf5SLF";
+    let starts: Vec<usize> = (0..one.len())
+        .filter(|&at| one[at..].starts_with(marker))
+        .collect();
+    let killed = report("a", &one[..starts[1]], &Options::default()).unwrap_err();
+    assert_eq!(killed.to_string(), stopped);
+    let within = report("a", &one[..starts[1] + 20], &Options::default()).unwrap_err();
+    assert!(
+        within
+            .to_string()
+            .starts_with("it holds no complete interval: the file ends within")
+    );
+    let advised = crate::recording::intervals(&one[..starts[1]]).unwrap_err();
+    assert_eq!(advised.to_string(), stopped);
     assert!(report("a", b"text", &Options::default()).is_err());
+}
+
+/// A name that would colour a terminal, break a line or a table, end a string or a tag, and turn text around.
+const NASTY: &str = "\x1b[31m\x07\n\t\"\\\u{202e}\u{9b}\u{fffd}<b>&";
+
+fn named_nasty() -> Vec<u8> {
+    let mut intervals = two_seconds();
+    for interval in &mut intervals {
+        for task in &mut interval.tasks {
+            task.comm = NASTY.to_owned();
+        }
+        for group in &mut interval.cgroups {
+            group.path = Some(format!("/{NASTY}"));
+        }
+        interval.notes.messages = vec![NASTY.to_owned()];
+    }
+    let header = Header {
+        kernel: NASTY.to_owned(),
+        scheduler: Some(NASTY.to_owned()),
+        command: Some(vec![NASTY.to_owned()]),
+        ..Header::default()
+    };
+    let mut writer = Writer::new(Vec::new(), header).unwrap();
+    let restarted = Frame::Restarted(NASTY.to_owned());
+    let all = [restarted].into_iter().chain(frames(&intervals));
+    all.for_each(|frame| writer.write(&frame).unwrap());
+    writer.finish(None).unwrap()
+}
+
+#[test]
+fn no_name_reaches_the_terminal_or_the_page_as_it_is() {
+    let report = report(NASTY, &named_nasty(), &Options::default()).unwrap();
+    let both = Comparison::new(&report, &report);
+    let lines = of(&two_seconds(), &Options::default())
+        .text()
+        .lines()
+        .count();
+    for text in [
+        report.text(),
+        both.text(),
+        report.html(),
+        both.html([&report, &report]),
+    ] {
+        let drives = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+        assert!(!text.contains(drives), "{text:?}");
+    }
+    // of the notes and the heading, some lines; of the tables none
+    let table = |text: &str| text.lines().filter(|line| line.contains("31m")).count();
+    assert!(table(&report.text()) >= report.tasks.len() + report.cgroups.len());
+    assert!(
+        report.text().contains(r"\x1b[31m\x07\x0a\x09"),
+        "{}",
+        report.text()
+    );
+    assert!(report.text().lines().count() <= lines + 6);
+    assert!(!report.html().contains("<b>"));
+    // JSON has the name itself
+    let json: serde_json::Value =
+        serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
+    assert_eq!(json["tasks"][0]["name"], NASTY);
 }
 
 #[test]

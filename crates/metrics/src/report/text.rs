@@ -3,6 +3,7 @@
 use super::{Comparison, CoreRow, Report, Transactions, UsageRow};
 use crate::smt::SmtMetrics;
 use crate::snapshot::RateSource;
+use sidelane_topology::printable;
 use std::fmt::Write;
 
 /// Longest name in a table; in one that tells what was borrowed and forced to idle.
@@ -23,19 +24,22 @@ impl Report {
         text += &usage_table("cgroup", &self.cgroups);
         text += &usage_table("task", &self.tasks);
         for limit in self.limits() {
-            text += &wrapped(&format!("note: {limit}"));
+            text += &wrapped(&format!("note: {}", printable(limit.as_bytes())));
         }
         text
     }
 
     fn heading(&self) -> String {
         let scheduler = self.header.scheduler.as_deref().unwrap_or("the kernel's");
+        let [name, kernel, scheduler] =
+            [&self.name, &self.header.kernel, scheduler].map(|name| printable(name.as_bytes()));
         let mut text = wrapped(&format!(
-            "{}: {:.3} s in {} intervals, {} lanes, kernel {}, scheduler {scheduler}",
-            self.name, self.elapsed_s, self.intervals, self.lanes, self.header.kernel
+            "{name}: {:.3} s in {} intervals, {} lanes, kernel {kernel}, scheduler {scheduler}",
+            self.elapsed_s, self.intervals, self.lanes
         ));
         if let Some(command) = &self.header.command {
-            text += &wrapped(&format!("command: {}", command.join(" ")));
+            let command = printable(command.join(" ").as_bytes());
+            text += &wrapped(&format!("command: {command}"));
         }
         text
     }
@@ -60,19 +64,7 @@ impl Report {
 
     /// What limits the figures: sentences.
     pub fn limits(&self) -> Vec<String> {
-        let speeds: Vec<String> = (self.rates.thread_perf.iter())
-            .map(|speed| format!("{speed:.3}"))
-            .collect();
-        let source = match self.rates.source {
-            RateSource::Counters => "measured by instructions meanwhile",
-            RateSource::Calibrated => "of a calibration",
-            RateSource::Given => "as given",
-            RateSource::Assumed => {
-                "assumed: capacity, productivity, MT utilisation and MT1 times are estimates; \
-                 'sidelane calibrate' measures it"
-            }
-        };
-        let mut limits = vec![format!("threadPerf {} is {source}", speeds.join(", "))];
+        let mut limits = vec![self.rates.sentence()];
         if self.rates.source == RateSource::Counters {
             limits.extend(self.hardly_seen());
         }
@@ -167,9 +159,10 @@ fn usage_table(what: &str, rows: &[UsageRow]) -> String {
         "p99 ms"
     );
     for row in rows {
+        let name = printable(row.name.as_bytes());
         let name = match row.pid {
-            0 => row.name.clone(),
-            pid => format!("{} ({pid})", row.name),
+            0 => name,
+            pid => format!("{name} ({pid})"),
         };
         let p99 = row
             .job_p99_ms
@@ -195,7 +188,7 @@ impl Comparison {
         let [first, second] = self
             .names
             .each_ref()
-            .map(|name| shortened(name, COLUMN_MAX));
+            .map(|name| shortened(&printable(name.as_bytes()), COLUMN_MAX));
         let mut text = format!(
             "{:<26} {first:>COLUMN_MAX$} {second:>COLUMN_MAX$} {:>12} {:>8}\n",
             "", "Delta", "Pct"
@@ -216,7 +209,7 @@ impl Comparison {
             text.push('\n');
         }
         for warning in &self.warnings {
-            text += &wrapped(&format!("note: {warning}"));
+            text += &wrapped(&format!("note: {}", printable(warning.as_bytes())));
         }
         text
     }

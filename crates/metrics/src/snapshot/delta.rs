@@ -113,7 +113,9 @@ fn tasks_between(
     changed
 }
 
-fn cgroups_between(
+/// What cgroups used between two readings, one directly after the other. Totals that went back are left out
+/// and counted in `notes`.
+pub(crate) fn cgroups_between(
     before: &[CgroupTotals],
     after: &[CgroupTotals],
     notes: &mut Notes,

@@ -4,9 +4,12 @@
 
 mod delta;
 mod limits;
+mod paths;
 
+pub(crate) use delta::cgroups_between;
 pub use delta::delta;
 pub use limits::{Charge, Limit};
+pub use paths::by_path;
 
 use crate::histogram::LogHistogram;
 use serde::{Deserialize, Serialize};
@@ -28,7 +31,8 @@ pub struct Snapshot {
     pub cores: Vec<CoreTotals>,
     /// Tasks that ran, ascending by [`TaskTotals::key`]. Of those that ended, only the latest.
     pub tasks: Vec<TaskTotals>,
-    /// Cgroups whose tasks ran, ascending by id; with the time of ended tasks.
+    /// Cgroups whose tasks ran, ascending by id; with the time of ended tasks. One that was removed is in the
+    /// first reading after that and in no later one.
     pub cgroups: Vec<CgroupTotals>,
     /// What limits the figures.
     pub notes: Notes,
@@ -44,6 +48,24 @@ pub struct Rates {
     /// `[n - 1]`: speed of a lane when n lanes of its core run. For the core with most lanes; a core
     /// with fewer uses the beginning.
     pub thread_perf: Vec<f64>,
+}
+
+impl Rates {
+    /// Them, and where they come from, in words.
+    pub fn sentence(&self) -> String {
+        let speeds = self.thread_perf.iter().map(|speed| format!("{speed:.3}"));
+        let source = match self.source {
+            RateSource::Counters => "measured by instructions meanwhile",
+            RateSource::Calibrated => "of a calibration",
+            RateSource::Given => "as given",
+            RateSource::Assumed => {
+                "assumed: capacity, productivity, MT utilisation and MT1 times are estimates; \
+                 'sidelane calibrate' measures it"
+            }
+        };
+        let speeds: Vec<String> = speeds.collect();
+        format!("threadPerf {} is {source}", speeds.join(", "))
+    }
 }
 
 /// Where rates come from.
@@ -159,9 +181,9 @@ pub struct TaskTotals {
 /// A cgroup, without those below it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupTotals {
-    /// Its id; 0: those for which there was no room.
+    /// Its id; 0: those for which there was no room, and what ran on in removed ones.
     pub id: u64,
-    /// Its path from the root, if it still exists.
+    /// Its path from the root, if it is known.
     pub path: Option<String>,
     /// What its tasks used, ended ones included.
     pub usage: Usage,

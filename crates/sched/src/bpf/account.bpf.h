@@ -66,8 +66,8 @@ static __always_inline u64 lane_speed(const struct core_ctx *core, u32 busy)
 }
 
 /* Brings the clocks of @core up to @now_ns, from when on its lanes are in @states. */
-static __always_inline void core_clocks(struct core_ctx *core, u32 core_id, u64 states, bool waiting,
-					u64 now_ns)
+static __always_inline void core_clocks(struct core_ctx *core, u32 core_id, u64 states,
+					bool waiting, u64 now_ns)
 {
 	u32 critical = STATE_COUNT(states, LANE_CRITICAL), busy = states_busy(core, states);
 
@@ -125,14 +125,14 @@ VERIFIED_ONCE int core_refresh(u32 core_id)
 	core->closed = !open && !left;
 	core_word_assign(word, CORES_IDLE, core_id, !waiting && idle == core->nr_lanes);
 	core_word_assign(word, CORES_LENT, core_id,
-			!waiting && batch > 0 && batch + idle == core->nr_lanes);
+			 !waiting && batch > 0 && batch + idle == core->nr_lanes);
 	core_word_assign(word, CORES_OPEN, core_id, open);
 	core_word_assign(word, CORES_SLOWED, core_id,
-			critical > 1 || (critical && core->capacity < fastest_capacity()));
+			 critical > 1 || (critical && core->capacity < fastest_capacity()));
 	room = idle > 0 && !core_parked(core_id) && (open || left);
 	core_word_assign(word, CORES_WITH_ROOM, core_id, room);
 	core_word_assign(word, CORES_FOR_BATCH, core_id,
-			room && (!first_for_batch(core) || idles_for_batch(core_id)));
+			 room && (!first_for_batch(core) || idles_for_batch(core_id)));
 	return 0;
 }
 

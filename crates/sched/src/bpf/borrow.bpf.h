@@ -307,7 +307,8 @@ static __always_inline void missed_check(struct task_struct *p, const struct tas
 {
 	bool urgent;
 
-	if (tctx->class != CLASS_CRITICAL && vector_waiting(lane->core, CLASS_CRITICAL) &&
+	if (tctx->class != CLASS_CRITICAL && !lane->overdue &&
+	    vector_waiting(lane->core, CLASS_CRITICAL) &&
 	    vector_head_fits(lane->core, CLASS_CRITICAL))
 		scx_bpf_task_set_slice(p, 0);
 	urgent = vector_waits(CLASS_CRITICAL) || vector_waits(CLASS_NORMAL);
@@ -317,49 +318,6 @@ static __always_inline void missed_check(struct task_struct *p, const struct tas
 		rooms_kick_idle(CLASS_NORMAL);
 	else if (core_set_some(CORES_FOR_BATCH) && vector_waits(CLASS_BATCH))
 		rooms_kick_idle(CLASS_BATCH);
-}
-
-/* Wakes the idle lanes of @core_id that the first task of a vector may use; false: none. */
-VERIFIED_ONCE bool head_kick_idle(u32 core_id, u32 class)
-{
-	struct core_ctx *core = core_ctx(core_id);
-	struct task_struct *head;
-	bool kicked = false;
-	u32 i;
-
-	if (!core || !STATE_COUNT(states_of(core), LANE_IDLE))
-		return false;
-	bpf_rcu_read_lock();
-	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core_id, class));
-	bpf_for(i, 0, core->nr_lanes) {
-		s32 cpu = core_lane(core, i);
-		struct lane_ctx *lane = lane_ctx(cpu);
-
-		if (!head || !lane || cpu < 0 || lane->state != LANE_IDLE ||
-		    !bpf_cpumask_test_cpu(cpu, head->cpus_ptr))
-			continue;
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-		kicked = true;
-	}
-	bpf_rcu_read_unlock();
-	return kicked;
-}
-
-/*
- * The starvation bound, from the tick of a task that does not pause: whoever waited too
- * long gets an idle lane of this core that it may use, or else this one.
- */
-static __always_inline void overdue_check(struct task_struct *p, struct lane_ctx *lane, u64 now_ns)
-{
-	u32 class;
-
-	if (lane->overdue)
-		return;
-	bpf_for(class, CLASS_NORMAL, NR_CLASSES) {
-		if (vector_overdue(lane->core, class, now_ns) &&
-		    !head_kick_idle(lane->core, class) && vector_head_fits(lane->core, class))
-			scx_bpf_task_set_slice(p, 0);
-	}
 }
 
 #endif /* SIDELANE_BORROW_BPF_H */

@@ -12,11 +12,12 @@
  * another cgroup take effect there without a hook for each.
  *
  * Cgroup rules are globs over paths; matching those is the loader's work. It
- * keeps, for every cgroup, a mask of the rules that match the cgroup or one of
- * its ancestors. A cgroup that the loader has not seen yet takes the mask of
- * its nearest known ancestor.
+ * keeps, for every cgroup, the first of them that matches the cgroup or one of
+ * its ancestors: later ones never decide. A cgroup that the loader has not seen
+ * yet goes by its nearest known ancestor.
  *
- * Cost: a few compares a rule and, with cgroup rules, one hash look-up.
+ * Cost: a few compares a rule up to the one that decides and, with cgroup rules,
+ * one hash look-up.
  *
  * Does not: follow symbolic links of `exe` rules after the loader resolved
  * them (the loader looks again every second).
@@ -36,18 +37,18 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_RULES);
+	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct rule);
 } rules SEC(".maps");
 
-/* By cgroup id: the cgroup rules that match it, and its pool. */
+/* By cgroup id. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 1);
 	__type(key, u64);
 	__type(value, struct cgroup_known);
-} cgroup_masks SEC(".maps");
+} cgroups_known SEC(".maps");
 
 /* Of @p's cgroup or, while the loader has not seen that, of its nearest ancestor that it knows. */
 static __always_inline const struct cgroup_known *cgroup_known(struct task_struct *p)
@@ -62,7 +63,7 @@ static __always_inline const struct cgroup_known *cgroup_known(struct task_struc
 		if (!cgrp)
 			break;
 		id = BPF_CORE_READ(cgrp, kn, id);
-		known = bpf_map_lookup_elem(&cgroup_masks, &id);
+		known = bpf_map_lookup_elem(&cgroups_known, &id);
 		if (known)
 			return known;
 		/* self is the first member of struct cgroup */
@@ -71,12 +72,12 @@ static __always_inline const struct cgroup_known *cgroup_known(struct task_struc
 	return NULL;
 }
 
-/* The cgroup rules that match @p. */
-VERIFIED_ONCE u64 cgroup_mask(struct task_struct *p __arg_trusted)
+/* The first cgroup rule that matches @p, + 1; 0: none. */
+VERIFIED_ONCE u32 cgroup_rule(struct task_struct *p __arg_trusted)
 {
 	const struct cgroup_known *known = cgroup_known(p);
 
-	return known ? known->rules : 0;
+	return known ? known->rule : 0;
 }
 
 /* The cgroup in which @p's weight counts; 0: none. */
@@ -135,7 +136,8 @@ static __always_inline bool comm_matches(struct task_struct *p, const struct rul
 	return text_matches(comm, r, COMM_LEN);
 }
 
-VERIFIED_ONCE bool rule_matches(struct task_struct *p __arg_trusted, u32 index, u64 mask)
+/* Does rule @index match @p? @by_cgroup: cgroup_rule(). */
+VERIFIED_ONCE bool rule_matches(struct task_struct *p __arg_trusted, u32 index, u32 by_cgroup)
 {
 	const struct rule *r = bpf_map_lookup_elem(&rules, &index);
 	s32 nice = NICE_OF_STATIC_PRIO(p->static_prio);
@@ -144,7 +146,7 @@ VERIFIED_ONCE bool rule_matches(struct task_struct *p __arg_trusted, u32 index, 
 		return false;
 	switch (r->kind) {
 	case RULE_CGROUP:
-		return mask & (1ULL << (index & 63));
+		return index + 1 == by_cgroup;
 	case RULE_EXE:
 		return exe_matches(p, r);
 	case RULE_COMM:
@@ -177,17 +179,16 @@ static __always_inline u32 class_of_policy(const struct task_struct *p)
 /* Class of @p, enum task_class, and its budget: KIND. */
 VERIFIED_ONCE u32 classify(struct task_struct *p __arg_trusted)
 {
-	u64 mask;
-	u32 i;
+	u32 i, by_cgroup;
 
 	if (p->flags & PF_KTHREAD)
 		return KIND(CLASS_NORMAL, 0);
-	mask = fixed.has_cgroup_rules ? cgroup_mask(p) : 0;
+	by_cgroup = fixed.has_cgroup_rules ? cgroup_rule(p) : 0;
 	bpf_for(i, 0, settings.nr_rules) {
 		struct rule *r;
 		u32 key = i;
 
-		if (!rule_matches(p, i, mask))
+		if (!rule_matches(p, i, by_cgroup))
 			continue;
 		r = bpf_map_lookup_elem(&rules, &key);
 		if (!r)

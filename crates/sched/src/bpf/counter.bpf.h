@@ -74,7 +74,7 @@ struct {
 /* By budget: that of the settings, then those of the rules. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, NR_BUDGETS);
+	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct budget_ipc);
 } sidelane_ipc SEC(".maps");

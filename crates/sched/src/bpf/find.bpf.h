@@ -165,6 +165,36 @@ VERIFIED_ONCE s32 find_open_core(struct task_struct *p __arg_trusted, u32 states
 }
 
 /*
+ * Is a task faster on the idle core @id than on a lane of @core of which @busy run (capacity *
+ * threadPerf)? Where threadPerf is not known: is that core not slower?
+ */
+static __always_inline bool roomier_pays(const struct core_ctx *core, u32 busy, s32 id)
+{
+	struct core_ctx *other = core_ctx(id);
+
+	if (!other)
+		return false;
+	if (!settings.thread_perf[1])
+		return other->capacity >= core->capacity;
+	return lane_speed(other, 1) > lane_speed(core, busy);
+}
+
+/*
+ * Of the idle cores among the first @end the best, if normal work is better off there than as one of
+ * @busy lanes of @home that run critical or normal work; -1: none.
+ */
+VERIFIED_ONCE s32 find_roomier(struct task_struct *p __arg_trusted, u32 home, u32 busy, u32 end)
+{
+	struct core_ctx *core = core_ctx(home);
+	s32 id;
+
+	if (!core || busy < 2 || !core_set_any(CORES_IDLE, home))
+		return -1;
+	id = find_core(p, CORES_IDLE, STATE(LANE_IDLE), home, end);
+	return id >= 0 && roomier_pays(core, busy, id) ? id : -1;
+}
+
+/*
  * The fastest idle lane with what its core runs (lane_speed()), of the first @end cores, own core
  * first: for batch of the cores in @set; -1: for others, of any.
  */

@@ -18,11 +18,8 @@ typedef unsigned long long u64;
 enum limits {
 	MAX_CORES = 4096,
 	CORE_SET_WORDS = MAX_CORES / 64,
-	MAX_RULES = 64, /* one bit each in cgroup_masks */
-	NR_BUDGETS = MAX_RULES + 1, /* that of the settings, then one a rule */
-	MAX_POOLS = 256,
-	POOL_DEPTH_MAX = 8, /* pools within pools */
-	POOL_NAME_LEN = 128,
+	POOL_DEPTH_MAX = 32, /* pools within pools */
+	POOL_PATH_LEN = 4096, /* the kernel's PATH_MAX */
 	MAX_LANES_PER_CORE = 64,
 	COMM_LEN = 16,
 	EXE_NAME_LEN = 64,
@@ -64,6 +61,14 @@ enum distance {
 	NR_DISTANCES = 4,
 };
 
+/* Why a task runs before all else, for a slice of its own (overdue.bpf.h). */
+enum overdue {
+	OVERDUE_NOT = 0, /* it does not */
+	OVERDUE_BOUND = 1, /* by the starvation bound */
+	OVERDUE_KTHREAD = 2, /* a kernel thread of that lane, which woke */
+	NR_OVERDUE = 3,
+};
+
 /* One lane. The loader fills the first block, the scheduler keeps the rest. */
 struct lane_ctx {
 	u32 core; /* index into cores */
@@ -71,7 +76,7 @@ struct lane_ctx {
 	u16 index; /* in its core */
 
 	u32 state; /* enum lane_state */
-	u32 overdue; /* 1 while a task runs by the starvation bound */
+	u32 overdue; /* enum overdue of the task that runs */
 	u32 rechecked; /* 1 after the one extra dispatch of this idle period */
 	u32 was_critical; /* 1 if the last task that ran was critical */
 	u64 since_ns; /* when the state began */
@@ -86,6 +91,11 @@ struct lane_ctx {
 	u32 fills; /* 1: what runs there makes room for I/O-bound work (pair.bpf.h) */
 	u32 came; /* pair.came of its core when it made room by itself last */
 	u32 profile; /* miss share of the task that runs, + 1; 0: not known (profile.bpf.h) */
+	u32 kthread; /* 1: a kernel thread of this lane was sent there and does not run yet */
+	u64 slice_ends_ns; /* when the slice of the task that runs ends */
+	u64 overdue_paid_ns[NR_OVERDUE]; /* until then such work has had its share */
+	u64 timely_ns[NR_CLASSES]; /* until then nothing that waits in that vector for it is due */
+	u64 forgotten_ns; /* until then nothing is, by far, of the class that it serves by itself */
 } __attribute__((aligned(64)));
 
 /* What the next period of Algorithm 1 does (retain.bpf.h). */
@@ -164,9 +174,6 @@ struct core_ctx {
 	u64 normal_ns; /* when normal work was last sent here while all of it idled; 0: it runs */
 	u32 expected; /* critical tasks that were sent here and do not run yet */
 	u32 sent[NR_CLASSES]; /* tasks that were sent to that vector and do not run yet */
-	u64 timely_ns[NR_CLASSES]; /* until then nobody in that vector waits too long */
-	u64 overdue_next_ns; /* the starvation bound may be used again from here */
-	u64 forgotten_next_ns; /* the end of the normal vector is looked at again from here */
 	u32 strictest; /* of this busy period: index of its critical tasks' strictest budget */
 	u32 period; /* 1 once that is known */
 	u64 overlap_ns; /* since when the budget's clock runs in this busy period; 0: not yet */
@@ -268,7 +275,7 @@ struct objective {
 
 /* One classification rule: the first that matches decides the class. */
 enum rule_kind {
-	RULE_CGROUP = 0, /* bit in cgroup_masks, kept by the loader */
+	RULE_CGROUP = 0, /* kept by the loader in cgroups_known */
 	RULE_EXE = 1, /* inode and file name of the executable */
 	RULE_COMM = 2, /* thread name, or a prefix of it */
 	RULE_USER = 3, /* effective user id */
@@ -369,7 +376,11 @@ struct pool_limit {
 	u64 period_ns;
 	u32 charge; /* enum pool_charge */
 	u32 parent; /* the pool that it is part of, + 1; 0: none */
-	char cgroup[POOL_NAME_LEN]; /* its path, with a 0 at the end; for those who read it */
+};
+
+/* Path of a pool's cgroup, with a 0 at the end; for those who read it. */
+struct pool_path {
+	char text[POOL_PATH_LEN];
 };
 
 /* What a pool used: kept by the scheduler. Totals are since attach. */
@@ -387,11 +398,12 @@ struct pool {
 
 /* What the loader knows of a cgroup. */
 struct cgroup_known {
-	u64 rules; /* bit n: rule n matches it or an ancestor */
 	u64 group; /* it, or the nearest ancestor, that has a weight; 0: none (weight.bpf.h) */
 	u64 parent; /* if it has one: the nearest ancestor that has one; 0: none */
 	u32 pool; /* innermost pool that it is in, + 1; 0: none */
 	u32 weight; /* cpu.weight; 0: it has none */
+	u32 rule; /* first cgroup rule that matches it or an ancestor, + 1; 0: none */
+	u32 pad;
 };
 
 /* What wants to run in a cgroup that has a weight. */

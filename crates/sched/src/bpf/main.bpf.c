@@ -7,9 +7,11 @@
 #include "types.bpf.h"
 #include "classify.bpf.h"
 #include "vector.bpf.h"
+#include "overdue.bpf.h"
 #include "account.bpf.h"
 #include "signal.bpf.h"
 #include "borrow.bpf.h"
+#include "kthread.bpf.h"
 #include "place.bpf.h"
 #include "retain.bpf.h"
 #include "pair.bpf.h"
@@ -38,11 +40,6 @@ static __always_inline int report_cgroup(struct cgroup *cgrp, bool removed)
 	return 0;
 }
 
-static __always_inline bool is_pinned_kthread(const struct task_struct *p)
-{
-	return (p->flags & PF_KTHREAD) && is_bound(p);
-}
-
 s32 BPF_STRUCT_OPS(sidelane_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	s32 waker = wake_flags & SCX_WAKE_SYNC ? (s32)bpf_get_smp_processor_id() : -1;
@@ -58,14 +55,12 @@ void BPF_STRUCT_OPS(sidelane_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *tctx = task_ctx(p);
 
-	/* the kernel's housekeeping of one CPU: short, and others wait for it */
-	if (is_pinned_kthread(p) || !tctx) {
-		if (enq_flags & SCX_ENQ_WAKEUP)
-			count(wakeups[CLASS_NORMAL]);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, settings.slice_ns[CLASS_NORMAL],
-				   enq_flags | SCX_ENQ_PREEMPT);
+	if (!tctx) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, settings.slice_ns[CLASS_NORMAL], enq_flags);
 		return;
 	}
+	if (is_pinned_kthread(p) && kthread_send(p, tctx, enq_flags))
+		return;
 	if (pool_stops(p, tctx)) {
 		promote_drop(p, tctx);
 		spread_drop(tctx);
@@ -73,13 +68,16 @@ void BPF_STRUCT_OPS(sidelane_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	} else if (!(enq_flags & SCX_ENQ_WAKEUP) && promote_send(p, tctx, enq_flags)) {
 		return;
+	} else if (kthread_passes(p, tctx, enq_flags)) {
+		return;
 	}
 	if (place(p, scx_bpf_task_cpu(p), -1, false, enq_flags) < 0)
 		scx_bpf_error("cannot place %s[%d]", p->comm, p->pid);
 }
 
 /* Lets @prev go on if nobody with a better claim waits. */
-static __always_inline bool keep_running(struct task_struct *prev, u32 core_id)
+static __always_inline bool keep_running(struct task_struct *prev, struct lane_ctx *lane,
+					 u64 now_ns)
 {
 	struct task_ctx *tctx = prev ? task_ctx(prev) : NULL;
 	u32 class;
@@ -87,9 +85,10 @@ static __always_inline bool keep_running(struct task_struct *prev, u32 core_id)
 	if (!tctx)
 		return false;
 	class = task_class(tctx);
-	if (class == CLASS_BATCH && !borrow_allowed(core_id))
+	if (class == CLASS_BATCH && !borrow_allowed(lane->core))
 		return false;
 	scx_bpf_task_set_slice(prev, slice_of(tctx));
+	lane->slice_ends_ns = now_ns + slice_of(tctx);
 	return true;
 }
 
@@ -102,8 +101,8 @@ static __always_inline u32 class_of_prev(struct task_struct *prev, u32 core_id, 
 	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED))
 		return NR_CLASSES;
 	tctx = task_ctx(prev);
-	if (!tctx || promote_leaves(prev, tctx, now_ns) || tctx->misclassified || parked_leaves(prev, task_class(tctx), core_id) ||
-	    pool_stops(prev, tctx))
+	if (!tctx || promote_leaves(prev, tctx, now_ns) || tctx->misclassified ||
+	    parked_leaves(prev, task_class(tctx), core_id) || pool_stops(prev, tctx))
 		return NR_CLASSES;
 	core = fixed.pair ? core_ctx(core_id) : NULL;
 	if (core && adjust_asks(core, tctx))
@@ -111,6 +110,28 @@ static __always_inline u32 class_of_prev(struct task_struct *prev, u32 core_id, 
 	if (spread_leaves(prev, tctx, core_id))
 		return NR_CLASSES;
 	return task_class(tctx);
+}
+
+/* May @lane, which may run critical and normal work by the SMT @level, serve @class by itself? */
+static __always_inline bool lane_serves(const struct lane_ctx *lane, u32 class, bool level)
+{
+	return class == CLASS_BATCH ? borrow_allows(lane) : level;
+}
+
+/* Takes what waits too long behind the class that @lane serves next by itself. */
+static __always_inline bool take_overdue(const struct lane_ctx *lane, s32 cpu, u32 prev_class,
+					 bool level, bool held, u64 now_ns)
+{
+	u32 class, own = NR_CLASSES;
+
+	if (!overdue_expected(lane, now_ns))
+		return false;
+	bpf_for(class, 0, held ? CLASS_NORMAL : NR_CLASSES) {
+		if (own == NR_CLASSES && lane_serves(lane, class, level) &&
+		    (class == prev_class || vector_waits(class)))
+			own = class;
+	}
+	return overdue_take(cpu, own, now_ns);
 }
 
 /* Takes work of @class for the lane @cpu. */
@@ -136,29 +157,26 @@ static __always_inline bool take(struct lane_ctx *lane, s32 cpu, u32 class,
 static __always_inline bool find_work(struct lane_ctx *lane, s32 cpu, struct task_struct *prev,
 				      u64 now_ns)
 {
+	u32 prev_class = class_of_prev(prev, lane->core, now_ns), class;
 	bool queued = work_hinted(), level, held;
-	u32 class, prev_class;
 
-	if (queued && (vector_take_overdue(lane->core, now_ns) ||
-		       vector_take_forgotten(lane->core, now_ns)))
-		return true;
-	prev_class = class_of_prev(prev, lane->core, now_ns);
 	if (!queued && prev_class == NR_CLASSES)
 		return false;
 	level = level_allows(lane->core, cpu);
 	held = lane_held(lane, now_ns);
+	if (queued && take_overdue(lane, cpu, prev_class, level, held, now_ns))
+		return true;
 	UNROLLED
-	for (class = 0; class < NR_CLASSES; class++) {
+	for (class = 0; class < NR_CLASSES; class ++) {
 		if (held && class != CLASS_CRITICAL)
 			return fixed.pair && level && pair_take_held(lane->core, cpu);
 		if (class != prev_class && !core_set_some(CORES_QUEUED + class))
 			continue;
-		if (class == CLASS_BATCH ? !borrow_allows(lane) : !level)
+		if (!lane_serves(lane, class, level))
 			continue;
 		if (take(lane, cpu, class, prev, prev_class))
 			return true;
-		if (class == prev_class && keep_running(prev, lane->core)) {
-			lane->overdue = 0; /* from here on like any other */
+		if (class == prev_class && keep_running(prev, lane, now_ns)) {
 			if (lane->state == LANE_OTHER) { /* taken over, as below */
 				lane_set_state(lane, class, now_ns);
 				signal_write(cpu, class, prev->pid);
@@ -175,7 +193,10 @@ void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
 	u64 now_ns = scx_bpf_now();
 	u32 idle;
 
-	if (!lane || find_work(lane, cpu, prev, now_ns) || prev ||
+	if (!lane)
+		return;
+	overdue_ends(lane, now_ns);
+	if (find_work(lane, cpu, prev, now_ns) || prev ||
 	    (lane->state != LANE_OTHER && lane->state != LANE_HELD))
 		return;
 	idle = lane_held(lane, now_ns) ? LANE_HELD : LANE_IDLE;
@@ -209,7 +230,7 @@ void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)
 	}
 	promote_check(p, lane, now_ns);
 	borrow_check(p, lane, cpu, now_ns);
-	overdue_check(p, lane, now_ns);
+	overdue_check(p, tctx, lane, cpu, now_ns);
 	missed_check(p, tctx, lane);
 }
 
@@ -235,14 +256,14 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	tctx->core = lane->core;
 	core_runs(lane->core);
 	pool_begins(tctx, now_ns);
-	if (class == CLASS_NORMAL && !was_forgotten(tctx, now_ns) &&
-	    time_before(vtime_now, p->scx.dsq_vtime))
+	overdue_begins(p, tctx, lane);
+	/* out of turn it has not the virtual time that normal work has reached */
+	if (class == CLASS_NORMAL && !lane->overdue && time_before(vtime_now, p->scx.dsq_vtime))
 		vtime_now = p->scx.dsq_vtime;
-	lane->overdue = waited_too_long(tctx, now_ns);
 	pair_waited(tctx, now_ns);
 	tctx->queued_ns = 0;
-	if (lane->overdue)
-		scx_bpf_task_set_slice(p, settings.overdue_slice_ns);
+	lane->kthread = 0;
+	lane->slice_ends_ns = now_ns + p->scx.slice;
 	count(switches[class]);
 	lane->job_ns = tctx->job_ns;
 	lane->pid = p->pid;
@@ -292,7 +313,8 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 		count_add(evict_wait_ns, now_ns > lane->evict_ns ? now_ns - lane->evict_ns : 0);
 		lane->evict_ns = 0;
 	}
-	lane->overdue = 0;
+	overdue_ends(lane, now_ns);
+	due_ends(tctx, lane, !runnable, now_ns);
 	count_ends(cpu, now_ns);
 	/* the core sets follow when it is known what the lane does next */
 	lane_state_write(lane, LANE_OTHER, now_ns);
@@ -364,6 +386,7 @@ void BPF_STRUCT_OPS(sidelane_disable, struct task_struct *p)
 		return;
 	critical_gone(tctx);
 	vector_left(tctx);
+	tctx->due_ns = 0;
 }
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(sidelane_init)

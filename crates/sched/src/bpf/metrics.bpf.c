@@ -65,14 +65,14 @@ static __always_inline void lane_switches(struct metrics_lane *lane, u32 cpu,
 			unknown_leaves(lane, class_before, now_ns);
 		else if (prev->pid == lane->pid) {
 			id = cgroup_id(prev);
-			group = cgroup_of(id);
+			group = cgroup_of(prev);
 			task_leaves(prev, group, lane, class_before, now_ns, runnable, dead);
 		}
 	}
 	if (began && pid) {
 		lane->cgroup = cgroup_id(next);
 		if (!group || lane->cgroup != id)
-			group = cgroup_of(lane->cgroup);
+			group = cgroup_of(next);
 		task_enters(next, group, lane, now_ns);
 	}
 	lane->start_ns = now_ns;
@@ -173,6 +173,13 @@ int metrics_sample(void *ctx)
 
 	bpf_for(cpu, 0, nr_lanes)
 		lane_sample(cpu);
+	return 0;
+}
+
+SEC("tp_btf/cgroup_rmdir")
+int BPF_PROG(metrics_rmdir, struct cgroup *cgrp, const char *path)
+{
+	cgroup_removed(cgrp, path);
 	return 0;
 }
 

@@ -16,7 +16,8 @@ enum metrics_limits {
 	METRICS_LANES_MAX = 64, /* of a core */
 	METRICS_CORES_MAX = 4096,
 	METRICS_ENDED_MAX = 4096, /* ended tasks that are listed */
-	METRICS_CGROUPS_MAX = 2048,
+	METRICS_CGROUPS_MAX = 4096, /* that ran, removed ones until the next reading */
+	METRICS_PATH_LEN = 512, /* of a removed cgroup */
 	METRICS_NO_CORE = 0x7fffffff,
 	METRICS_NAME_LEN = 16,
 	METRICS_SPEED_SHIFT = 14, /* speeds are of 1 << this */
@@ -144,13 +145,19 @@ struct metrics_cgroup {
 	u64 jobs[METRICS_JOB_BUCKETS];
 };
 
+/* A cgroup that was removed. */
+struct metrics_removed {
+	char path[METRICS_PATH_LEN]; /* from the root; empty: it is longer */
+};
+
 /* What reader and collector tell each other. */
 struct metrics_control {
 	u64 began_ns; /* nothing is counted before; 0: not yet */
 	u64 lost; /* changes that could not be counted */
 	u64 unknown_lanes; /* switches on lanes without a core */
 	u64 ended; /* tasks that ended and were listed */
-	u64 unlisted_cgroups; /* switches counted for cgroup 0 */
+	u64 unlisted_cgroups; /* switches counted for cgroup 0: there was no room */
+	u64 removed; /* cgroups that ran and were removed */
 	u64 waiting; /* batch that could run on any lane and does not run */
 	u64 waits_clock; /* for how long there was some (forced.bpf.h) */
 	/* of a lane, by lanes busy; a change holds for a core from its next record on */

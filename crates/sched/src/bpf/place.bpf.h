@@ -14,8 +14,11 @@
  * it, shared (capacity * threadPerf, if that is known).
  * Normal: its own lane if that is idle or runs batch and the core is open; also if it is
  * idle beside critical work, for a task that runs only for a moment each time (BRIEF_NS): it is gone
- * sooner than batch elsewhere is evicted. Then the same order as for critical work,
- * without closing anything: only the lane itself is taken.
+ * sooner than batch elsewhere is evicted. But not beside critical or normal work while a
+ * whole idle core is there where it is faster: two tasks that met once would share a core
+ * for ever. A task that is so brief does not go to another last-level cache for that.
+ * Then the same order as for critical work, without closing anything: only the lane
+ * itself is taken.
  * Batch: its own lane if idle on an open core; an idle core; an idle lane of an
  * open core; its own core's vector.
  * Where further lanes add nothing to what a core does (settings.batch_lanes) batch uses only the
@@ -199,16 +202,36 @@ VERIFIED_ONCE s32 place_paired(struct task_struct *p __arg_trusted, u32 home, s3
 	return cpu >= 0 ? cpu : pair_lane(p, home, prev);
 }
 
+/*
+ * @p, which is normal, could go back to its lane of @home: the idle core to which it goes rather than
+ * share @home; -1: it stays. What runs only for a moment does not leave its caches for that.
+ */
+static __always_inline s32 roomier_core(struct task_struct *p, u32 home, u32 end)
+{
+	s32 id = find_roomier(p, home, lanes_foreground(home) + 1, end);
+	struct core_ctx *own = core_ctx(home), *core = core_ctx(id);
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (id < 0 || !own || !core || !tctx)
+		return -1;
+	if (tctx->burst_mean_ns < BRIEF_NS && core_distance(own, core) > DISTANCE_CACHE)
+		return -1;
+	return id;
+}
+
 /* Normal and batch work goes to one of the first @end cores. */
 VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s32 prev, u32 end)
 {
+	bool keeps = keeps_lane(p, home, prev);
 	struct core_ctx *core;
 	s32 id, cpu;
 
-	if (keeps_lane(p, home, prev))
-		return prev;
-	id = find_open_core(p, FREE_STATES, home, end);
+	id = keeps ? roomier_core(p, home, end) : find_open_core(p, FREE_STATES, home, end);
 	cpu = id >= 0 ? pick_lane(p, id, FREE_STATES | OVER_BATCH, prev) : -1;
+	if (keeps && cpu < 0) {
+		id = home;
+		cpu = prev;
+	}
 	core = core_ctx(id);
 	if (core && cpu >= 0 && core_set_test(CORES_IDLE, id))
 		core->normal_ns = scx_bpf_now();
@@ -317,7 +340,7 @@ static __always_inline void kick_for(const struct task_struct *p, const struct t
 	else if (pair_makes_room(tctx, lane) && !stays) {
 		count(hand_backs);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	} else if (state < LANE_IDLE && state > tctx->class && !stays)
+	} else if (state < LANE_IDLE && state > tctx->class && !stays && !lane->overdue)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
 	else if (!is_bound(p) && (tctx->class != CLASS_BATCH || borrow_allowed(lane->core)))
 		core_kick_idle(lane->core, tctx->class,
@@ -337,7 +360,7 @@ static __always_inline bool lane_take_over(struct lane_ctx *lane, s32 cpu, u32 c
 
 	if (class == CLASS_BATCH)
 		return false; /* whether batch may run is decided when a lane is free */
-	if (!idle && !(own && state < LANE_IDLE && state > class))
+	if (!idle && !(own && state < LANE_IDLE && state > class && !lane->overdue))
 		return false;
 	return lane_state_take(lane, core_ctx(lane->core), state, LANE_OTHER) == state;
 }

@@ -6,10 +6,9 @@
  * also when other cores have fallen idle since.
  *
  * Rule: when its slice is over, a normal task that ran all of it beside critical or normal work
- * leaves its lane if a whole idle core is there that it may use, and that is faster than its lane
- * beside the others (capacity * threadPerf; where threadPerf is not known: that is not slower).
- * place.bpf.h then sends it there. Of several that would leave at once each takes a core of its own:
- * one that normal work was sent to counts as idle no longer.
+ * leaves its lane if a whole idle core is there that it may use and where it is faster
+ * (find_roomier()), as when it wakes (place.bpf.h). Of several that would leave at once each
+ * takes a core of its own: one that normal work was sent to counts as idle no longer.
  *
  * With vertical polarization only to cores that are awake.
  *
@@ -24,38 +23,21 @@
 #include "account.bpf.h"
 #include "place.bpf.h"
 
-/* Is the idle core @id better for normal work than a lane of @core, of which @busy run? */
-static __always_inline bool spread_pays(const struct core_ctx *core, u32 busy, s32 id)
-{
-	struct core_ctx *other = core_ctx(id);
-
-	if (!other)
-		return false;
-	if (!settings.thread_perf[1])
-		return other->capacity >= core->capacity;
-	return lane_speed(other, 1) > lane_speed(core, busy);
-}
-
 /* A lane of an idle core on which @p, normal and at the end of its slice on @core_id, is better off; -1. */
 VERIFIED_ONCE s32 spread_lane(struct task_struct *p __arg_trusted, u32 core_id)
 {
-	struct core_ctx *core = core_ctx(core_id);
 	struct task_ctx *tctx = task_ctx(p);
 	u64 states;
 	u32 shared;
 	s32 id;
 
-	if (!core || !tctx || tctx->burst_ns < settings.slice_ns[CLASS_NORMAL] ||
+	if (!tctx || tctx->burst_ns < settings.slice_ns[CLASS_NORMAL] ||
 	    !core_set_any(CORES_IDLE, core_id))
 		return -1;
 	states = core_states(core_id);
 	shared = STATE_COUNT(states, LANE_CRITICAL) + STATE_COUNT(states, LANE_NORMAL);
-	if (shared < 2)
-		return -1;
-	id = find_core(p, CORES_IDLE, STATE(LANE_IDLE), core_id, cores_for(p, CLASS_NORMAL));
-	if (id < 0 || !spread_pays(core, shared, id))
-		return -1;
-	return pick_lane(p, id, STATE(LANE_IDLE), -1);
+	id = find_roomier(p, core_id, shared, cores_for(p, CLASS_NORMAL));
+	return id >= 0 ? pick_lane(p, id, STATE(LANE_IDLE), -1) : -1;
 }
 
 /* Does @p leave @core_id for such a lane? It is taken over for it then. */

@@ -31,7 +31,7 @@
 /* task_ctx.held: before it was held it woke, or left a lane. */
 #define HELD_WOKE 1
 #define HELD_LEFT 2
-#define THROTTLE_MAX_NS OVERDUE_URGENT_NS
+#define THROTTLE_MAX_NS (10 * NS_PER_S)
 
 /* Somebody is held by @pool: its throttled time begins. */
 static __always_inline void throttle_begins(u32 pool, u64 now_ns)
@@ -50,6 +50,7 @@ static __always_inline void throttle_hold(struct task_struct *p, struct task_ctx
 
 	if (!tctx->held_ns)
 		tctx->held_ns = now_ns;
+	tctx->due_ns = 0; /* it does not wait for a lane */
 	tctx->held_vtime = p->scx.dsq_vtime;
 	tctx->held = woke ? HELD_WOKE : HELD_LEFT;
 	throttle_begins(pool, now_ns);

@@ -72,6 +72,7 @@ struct task_ctx {
 	u32 rate; /* retention rate: moving average, of RATE_ALL */
 	u32 rated; /* 1: it is known */
 	u32 rate_period; /* of pair_period: in which it was brought up to date last */
+	u32 overdue; /* enum overdue, once a lane has taken it for that */
 	u32 spread_lane; /* CPU + 1 of the lane to which it goes (spread.bpf.h); 0: it stays */
 	u32 holds; /* sleeps since then that a lane is held for */
 	u32 miss_share; /* of its cycles alone it waits for memory: moving average, of SPEED_ONE */
@@ -86,6 +87,7 @@ struct task_ctx {
 	u64 job_ns; /* when its job began: it woke */
 	u64 jobs_seen; /* marked jobs of its slot that had ended at the last look */
 	u64 queued_ns; /* when it began to wait in a vector; 0 once it runs */
+	u64 due_ns; /* when it is to run at the latest; 0: it has run since, or sleeps */
 	u64 running_ns; /* until when its running time is charged */
 	u64 classified_ns; /* when its class was looked up last */
 	u64 slept_ns; /* when it slept last */
@@ -138,7 +140,7 @@ struct {
 /* By budget: that of the settings, then those of the rules. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, NR_BUDGETS);
+	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct objective);
 } sidelane_slo SEC(".maps");
@@ -160,17 +162,25 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_POOLS);
+	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct pool_limit);
 } sidelane_limits SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_POOLS);
+	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct pool);
 } sidelane_pools SEC(".maps");
+
+/* By pool; the scheduler itself has no use for it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct pool_path);
+} sidelane_paths SEC(".maps");
 
 CONSTANT u32 nr_cores = 1;
 CONSTANT u32 nr_lanes = 1; /* highest CPU number + 1 */
@@ -269,7 +279,8 @@ static __always_inline bool core_set_any(u32 set, u32 except)
 static __always_inline void core_set_add(u64 *word, u32 set, u32 core)
 {
 	if (!__sync_fetch_and_or(word, 1ULL << (core & 63)))
-		__sync_fetch_and_or(&core_some[BOUNDED(set, NR_CORE_SETS)], 1ULL << (core / 64 & 63));
+		__sync_fetch_and_or(&core_some[BOUNDED(set, NR_CORE_SETS)],
+				    1ULL << (core / 64 & 63));
 }
 
 /* Takes @core out of @set. A core that is added to an emptied word meanwhile is seen here, or sees that. */
@@ -338,6 +349,12 @@ static __always_inline struct task_ctx *task_ctx(struct task_struct *p)
 static __always_inline bool is_bound(const struct task_struct *p)
 {
 	return p->nr_cpus_allowed == 1;
+}
+
+/* A kernel thread that is bound to one lane: the housekeeping of that. */
+static __always_inline bool is_pinned_kthread(const struct task_struct *p)
+{
+	return (p->flags & PF_KTHREAD) && is_bound(p);
 }
 
 /* The class of a task: enum task_class. */
@@ -433,6 +450,15 @@ static __always_inline u32 lanes_in_state(u32 core_id, u32 state)
 static __always_inline u32 states_busy(const struct core_ctx *core, u64 states)
 {
 	return core->nr_lanes - STATE_COUNT(states, LANE_IDLE) - STATE_COUNT(states, LANE_HELD);
+}
+
+/* How many lanes of @core_id run critical or normal work, or are about to run something. */
+static __always_inline u32 lanes_foreground(u32 core_id)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u64 states = core_states(core_id);
+
+	return core ? states_busy(core, states) - STATE_COUNT(states, LANE_BATCH) : 0;
 }
 
 /* How many lanes of @core_id are busy. */

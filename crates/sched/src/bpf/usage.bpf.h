@@ -9,11 +9,13 @@
  * cgroup. So is what batch borrowed, by the clock of critical work, and what critical work forced
  * its siblings to idle (forced.bpf.h); both need the classes of the scheduler. A job lasts
  * from a wake-up until the task sleeps. A task that ends is listed in a table that forgets the
- * oldest; its time stays in its cgroup.
+ * oldest; its time stays in its cgroup. A cgroup that is removed stays in the table until the next
+ * reading, which is told its path; then the reader drops it.
  *
  * Cost: at each switch a few atomic additions to the cgroup; memory for each living task.
  *
- * Does not: add up cgroups below each other; follow a task whose class changes while it runs.
+ * Does not: add up cgroups below each other; follow a task whose class changes while it runs; make room
+ * for cgroups of which more live than the table holds.
  */
 #ifndef SIDELANE_USAGE_BPF_H
 #define SIDELANE_USAGE_BPF_H
@@ -55,7 +57,23 @@ struct {
 	__type(value, struct metrics_cgroup);
 } metrics_cgroups SEC(".maps");
 
+/* By id: cgroups of the table that were removed since the last reading. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, METRICS_CGROUPS_MAX);
+	__type(key, u64);
+	__type(value, struct metrics_removed);
+} metrics_removed SEC(".maps");
+
 /* Values too large for the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct metrics_removed);
+} metrics_path SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -97,24 +115,64 @@ static __always_inline u64 cgroup_id(struct task_struct *p)
 	return p->cgroups->dfl_cgrp->kn->id;
 }
 
-/* The counters of cgroup @id, made if need be; those of cgroup 0 if there is no room. */
-static __always_inline struct metrics_cgroup *cgroup_of(u64 id)
+/* The counters of cgroup @id; those of cgroup 0 if it has none. */
+static __always_inline struct metrics_cgroup *known_cgroup(u64 id)
 {
-	struct metrics_cgroup *group = bpf_map_lookup_elem(&metrics_cgroups, &id), *nothing;
+	struct metrics_cgroup *group = bpf_map_lookup_elem(&metrics_cgroups, &id);
+
+	if (group)
+		return group;
+	id = 0;
+	return bpf_map_lookup_elem(&metrics_cgroups, &id);
+}
+
+/*
+ * The counters of the cgroup of @p, made if need be; those of cgroup 0 if there is no room, or if the
+ * cgroup was removed and dropped: a task may leave its lane for the last time after that.
+ */
+static __always_inline struct metrics_cgroup *cgroup_of(struct task_struct *p)
+{
+	struct metrics_cgroup *group, *nothing;
+	u64 id = cgroup_id(p);
 	u32 zero = 0;
 
+	group = bpf_map_lookup_elem(&metrics_cgroups, &id);
 	if (group)
 		return group;
 	nothing = bpf_map_lookup_elem(&metrics_nothing, &zero);
 	if (!nothing)
 		return NULL;
 	bpf_map_update_elem(&metrics_cgroups, &id, nothing, BPF_NOEXIST);
+	/* looked at after it was made: one that is removed later is found there (cgroup_removed) */
+	if (!(p->cgroups->dfl_cgrp->self.flags & CSS_ONLINE)) {
+		bpf_map_delete_elem(&metrics_cgroups, &id);
+		return known_cgroup(0);
+	}
 	group = bpf_map_lookup_elem(&metrics_cgroups, &id);
 	if (group)
 		return group;
 	__sync_fetch_and_add(&control.unlisted_cgroups, 1);
-	id = 0;
-	return bpf_map_lookup_elem(&metrics_cgroups, &id);
+	return known_cgroup(0);
+}
+
+/* The reader is told that a cgroup is no more, if anything ran there. The kernel does so one by one. */
+static __always_inline void cgroup_removed(struct cgroup *cgrp, const char *path)
+{
+	struct metrics_removed *removed;
+	u64 id = cgrp->kn->id;
+	u32 zero = 0;
+
+	/* other hierarchies number theirs by themselves */
+	if (cgrp->root->hierarchy_id || !bpf_map_lookup_elem(&metrics_cgroups, &id))
+		return;
+	removed = bpf_map_lookup_elem(&metrics_path, &zero);
+	if (!removed)
+		return;
+	if (bpf_probe_read_kernel_str(removed->path, sizeof(removed->path), path) ==
+	    sizeof(removed->path))
+		removed->path[0] = 0;
+	if (!bpf_map_update_elem(&metrics_removed, &id, removed, BPF_ANY))
+		__sync_fetch_and_add(&control.removed, 1);
 }
 
 static __always_inline struct metrics_task *task_of(struct task_struct *p)
@@ -362,7 +420,7 @@ static __always_inline void unknown_leaves(struct metrics_lane *lane, u32 class,
 	charge_for(&charge, class, lane->start_ns, &lane->start, now_ns, &lane->now, 0);
 	late_part(&late, &charge, lane, class, now_ns, view);
 	lane->busy_ns += charge.raw_ns;
-	charge_both(NULL, cgroup_of(lane->cgroup), &charge, &late, view);
+	charge_both(NULL, known_cgroup(lane->cgroup), &charge, &late, view);
 	__sync_fetch_and_add(&control.ended, 1);
 }
 

@@ -24,13 +24,7 @@
  * slice ends there ("time slice early": what it holds is not torn from it soon after it
  * wakes), and it wakes with a whole one. Else each wake-up brings a whole one.
  *
- * Starvation bound: whoever waited longer than its class's starvation_bound_ns is
- * served next, on a closed core too, for settings.overdue_slice_ns; at most one
- * such run in OVERDUE_GAP of those slices a core, unless somebody waited for a
- * third of the kernel's watchdog. Each use is counted. Of normal work the first is
- * looked at, which by virtual time need not be who waits longest: whoever weighs
- * little beside much work of great weight may be far behind. So each second the
- * last ones are looked at, too, for whom the watchdog would bite.
+ * The starvation bound is overdue.bpf.h.
  *
  * Cost: one lock a core and class; a search over the cores that have a waiting
  * vector before a lane goes idle.
@@ -49,8 +43,6 @@
 _Static_assert(NR_CLASSES < 255, "the class has to fit eight bits of a vector's id");
 
 #define NS_PER_S 1000000000ULL
-#define OVERDUE_GAP 10
-#define OVERDUE_URGENT_NS (10 * NS_PER_S) /* the watchdog bites at 30 s */
 
 /* Virtual time that normal work has reached. */
 GLOBAL u64 vtime_now;
@@ -172,6 +164,9 @@ static __always_inline void vector_enter(struct task_ctx *tctx, u32 core, u64 no
 	tctx->core = core;
 	tctx->queued_ns = now_ns;
 	tctx->in_vector = IN_VECTOR;
+	tctx->overdue = OVERDUE_NOT;
+	if (!tctx->due_ns && class != CLASS_CRITICAL)
+		tctx->due_ns = now_ns + settings.starvation_bound_ns[class];
 	if (!target)
 		return;
 	vector_sides(target, tctx, class, 1);
@@ -181,6 +176,22 @@ static __always_inline void vector_enter(struct task_ctx *tctx, u32 core, u64 no
 	__sync_fetch_and_add(&target->sent[class], 1);
 }
 
+/*
+ * A task begins to wait that is to run earlier than the bound of its class says: a kernel thread of
+ * one lane at once; one that was due before, and has not run for long since, when it was due. The lane
+ * that it left looks for it (overdue.bpf.h).
+ */
+static __always_inline void due_soon(const struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
+{
+	struct lane_ctx *lane;
+
+	if (!tctx->due_ns && is_pinned_kthread(p))
+		tctx->due_ns = now_ns;
+	lane = tctx->due_ns ? lane_ctx(scx_bpf_task_cpu(p)) : NULL;
+	if (lane)
+		lane->timely_ns[task_class(tctx)] = 0;
+}
+
 /* Puts @p into the vector of @core. The caller kicks whoever should look. */
 static __always_inline void vector_insert(struct task_struct *p, struct task_ctx *tctx, u32 core,
 					  bool woke, u64 enq_flags)
@@ -188,6 +199,7 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 	u32 class = task_class(tctx);
 	u64 now_ns = scx_bpf_now(), slice_ns = slice_begins(tctx, now_ns);
 
+	due_soon(p, tctx, now_ns);
 	vector_enter(tctx, core, now_ns);
 	if (class == CLASS_NORMAL)
 		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, vtime_of(p, woke),
@@ -220,7 +232,7 @@ static __always_inline bool work_hinted(void)
 	u32 class;
 
 	UNROLLED
-	for (class = 0; class < NR_CLASSES; class++)
+	for (class = 0; class < NR_CLASSES; class ++)
 		words |= core_set_words(CORES_QUEUED + class);
 	return words;
 }
@@ -398,102 +410,6 @@ VERIFIED_ONCE bool vector_head_fits(u32 core, u32 class)
 	fits = head && bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), head->cpus_ptr);
 	bpf_rcu_read_unlock();
 	return fits;
-}
-
-/*
- * May a task of @class that waited too long run on @core now? The wait is not looked
- * up again before a quarter of the bound has passed, or what is left of it.
- */
-VERIFIED_ONCE bool vector_overdue(u32 core_id, u32 class, u64 now_ns)
-{
-	struct core_ctx *core = core_ctx(core_id);
-	u32 i = BOUNDED(class, NR_CLASSES);
-	u64 bound_ns = settings.starvation_bound_ns[i], wait_ns, left_ns;
-
-	if (!core || class == CLASS_CRITICAL || now_ns < core->timely_ns[i] ||
-	    !vector_hinted(core_id, class))
-		return false;
-	wait_ns = vector_head_wait_ns(core_id, class, now_ns);
-	if (wait_ns < bound_ns) {
-		left_ns = bound_ns - wait_ns;
-		core->timely_ns[i] = now_ns + (left_ns < bound_ns / 4 ? left_ns : bound_ns / 4);
-		return false;
-	}
-	return wait_ns > OVERDUE_URGENT_NS || now_ns >= core->overdue_next_ns;
-}
-
-/* Has a task that begins to run now waited for as long as the bound? */
-static __always_inline bool waited_too_long(const struct task_ctx *tctx, u64 now_ns)
-{
-	/* clocks of two CPUs may differ a little: never subtract the later */
-	return tctx->class != CLASS_CRITICAL && tctx->queued_ns &&
-	       now_ns >= tctx->queued_ns + settings.starvation_bound_ns[task_class(tctx)];
-}
-
-/* So many tasks from the end of a vector are looked at for one that was forgotten, */
-#define FORGOTTEN_LOOKS 32
-/* this often, unless one was found. */
-#define FORGOTTEN_LOOK_NS NS_PER_S
-
-/* Was a normal task served out of turn? Its virtual time is not what normal work has reached. */
-static __always_inline bool was_forgotten(const struct task_ctx *tctx, u64 now_ns)
-{
-	return tctx->queued_ns && now_ns >= tctx->queued_ns + OVERDUE_URGENT_NS;
-}
-
-/*
- * Serves a normal task that is so far behind in virtual time that the watchdog would bite, if there
- * is one. The last are the furthest behind.
- */
-VERIFIED_ONCE bool vector_take_forgotten(u32 core_id, u64 now_ns)
-{
-	struct core_ctx *core = core_ctx(core_id);
-	s32 cpu = bpf_get_smp_processor_id();
-	struct task_struct *p;
-	bool taken = false;
-	u32 looks = 0;
-
-	if (!core || now_ns < core->forgotten_next_ns || !vector_hinted(core_id, CLASS_NORMAL))
-		return false;
-	core->forgotten_next_ns = now_ns + FORGOTTEN_LOOK_NS;
-	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, CLASS_NORMAL), SCX_DSQ_ITER_REV) {
-		struct task_ctx *tctx = task_ctx(p);
-
-		if (looks++ >= FORGOTTEN_LOOKS)
-			break;
-		if (!tctx || !was_forgotten(tctx, now_ns))
-			continue;
-		/* another lane may have to serve it, or there are more */
-		core->forgotten_next_ns = now_ns + OVERDUE_GAP * settings.overdue_slice_ns;
-		if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
-			continue;
-		taken = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0);
-		if (taken)
-			break;
-	}
-	if (taken)
-		count(overdue[CLASS_NORMAL]);
-	return taken;
-}
-
-/* Serves a task that waited too long, if there is one. */
-VERIFIED_ONCE bool vector_take_overdue(u32 core_id, u64 now_ns)
-{
-	struct core_ctx *core = core_ctx(core_id);
-	u32 class;
-
-	if (!core)
-		return false;
-	bpf_for(class, CLASS_NORMAL, NR_CLASSES) {
-		/* one that may not use this lane is for the core's other lanes */
-		if (!vector_overdue(core_id, class, now_ns) || !vector_head_fits(core_id, class) ||
-		    !vector_take(core_id, class))
-			continue;
-		core->overdue_next_ns = now_ns + OVERDUE_GAP * settings.overdue_slice_ns;
-		count(overdue[BOUNDED(class, NR_CLASSES)]);
-		return true;
-	}
-	return false;
 }
 
 #endif /* SIDELANE_VECTOR_BPF_H */

@@ -33,7 +33,7 @@
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 1);
 	__type(key, u64);
 	__type(value, struct cgroup_demand);
 } cgroup_demands SEC(".maps");
@@ -44,7 +44,7 @@ VERIFIED_ONCE int demand_change(u64 id, s64 weight)
 	u32 depth;
 
 	bpf_for(depth, 0, CGROUP_DEPTH_MAX) {
-		struct cgroup_known *known = bpf_map_lookup_elem(&cgroup_masks, &id);
+		struct cgroup_known *known = bpf_map_lookup_elem(&cgroups_known, &id);
 		struct cgroup_demand *demand = bpf_map_lookup_elem(&cgroup_demands, &id);
 		s64 before;
 
@@ -73,7 +73,7 @@ VERIFIED_ONCE u64 weight_flat(u64 id, u64 weight)
 	u32 depth;
 
 	bpf_for(depth, 0, CGROUP_DEPTH_MAX) {
-		struct cgroup_known *known = bpf_map_lookup_elem(&cgroup_masks, &id);
+		struct cgroup_known *known = bpf_map_lookup_elem(&cgroups_known, &id);
 		struct cgroup_demand *demand = bpf_map_lookup_elem(&cgroup_demands, &id);
 		s64 all;
 

@@ -3,8 +3,8 @@
 use super::Finding;
 use super::source::{Source, Unreadable};
 
-/// The first kernel with sched_ext.
-const KERNEL_MIN: (u32, u32) = (6, 12);
+/// The oldest kernel that Sidelane is tested on. sched_ext itself is there since 6.12.
+pub const KERNEL_MIN: (u32, u32) = (6, 16);
 
 /// The first kernel that may stop for ever when it frees storage of tasks while a CPU goes offline, and the first that no longer
 /// does (`task_storage`).
@@ -18,7 +18,16 @@ const STATE: &str = "sys/kernel/sched_ext/state";
 /// The name under which the kernel shows this scheduler.
 const OURS: &str = "sidelane";
 
-const BOOT_A_KERNEL: &str = "boot Linux 6.12 or later, built with CONFIG_SCHED_CLASS_EXT=y";
+/// What to do where the kernel is no good.
+pub(crate) fn boot_a_kernel() -> String {
+    format!("boot {}, built with CONFIG_SCHED_CLASS_EXT=y", kernels())
+}
+
+/// The kernels that Sidelane is tested on.
+fn kernels() -> String {
+    let (major, minor) = KERNEL_MIN;
+    format!("Linux {major}.{minor} or later")
+}
 
 /// The kernel's release, for instance `6.12.9-cloud-amd64`.
 fn release(source: &Source) -> Result<Option<String>, Unreadable> {
@@ -38,7 +47,7 @@ pub(super) fn version_of(source: &Source) -> Result<Option<(u32, u32)>, Unreadab
 
 pub(super) fn version(source: &Source) -> Result<Finding, Unreadable> {
     let Some(release) = release(source)? else {
-        let remedy = "see `uname -r`: 6.12 or later is needed";
+        let remedy = format!("see `uname -r`: {} is needed", kernels());
         return Ok(Finding::unknown(
             "/proc/sys/kernel/osrelease is missing",
             remedy,
@@ -48,26 +57,32 @@ pub(super) fn version(source: &Source) -> Result<Finding, Unreadable> {
     Ok(match parse_version(&release) {
         None => Finding::unknown(
             seen,
-            "6.12 or later is needed; the release cannot be understood",
+            format!("{} is needed; the release cannot be understood", kernels()),
         ),
+        Some(version) if version < KERNEL_MIN => match source.readable(STATE)? {
+            true => Finding::warning(
+                format!(
+                    "{seen}, with sched_ext; Sidelane is tested on {}",
+                    kernels()
+                ),
+                boot_a_kernel(),
+            ),
+            false => Finding::fail(format!("{seen}, which has no sched_ext"), boot_a_kernel()),
+        },
         Some(version) if KERNELS_STUCK.contains(&version) => Finding::warning(
             format!(
                 "{seen}, which may hang if a lane goes offline just after a BPF program ended that has storage of tasks"
             ),
             "boot 7.0 or later, or wait a second after `kill -9` before lanes go offline; otherwise Sidelane avoids it",
         ),
-        Some(version) if version >= KERNEL_MIN => Finding::ok(seen),
-        Some(_) if source.readable(STATE)? => {
-            Finding::warning(format!("{seen}, with sched_ext added to it"), BOOT_A_KERNEL)
-        }
-        Some(_) => Finding::fail(format!("{seen}, which has no sched_ext"), BOOT_A_KERNEL),
+        Some(_) => Finding::ok(seen),
     })
 }
 
 pub(super) fn sched_ext(source: &Source) -> Result<Finding, Unreadable> {
     Ok(match source.text(STATE)? {
         Some(state) => Finding::ok(format!("/{STATE}: {state}")),
-        None => Finding::fail(format!("/{STATE} is missing"), BOOT_A_KERNEL),
+        None => Finding::fail(format!("/{STATE} is missing"), boot_a_kernel()),
     })
 }
 
@@ -250,16 +265,48 @@ pub(super) fn cgroup_v2(source: &Source) -> Result<Finding, Unreadable> {
         let remedy = "see `findmnt -t cgroup2`: a mount is needed by cgroup: and unit: rules";
         return Ok(Finding::unknown("/proc/self/mounts is missing", remedy));
     };
-    let mount = mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ').skip(1);
-        let (at, kind) = (fields.next()?, fields.next()?);
-        (kind == "cgroup2").then_some(at)
-    });
-    Ok(match mount {
-        Some(at) => Finding::ok(format!("mounted at {at}")),
-        None => Finding::warning(
+    let mounts: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
+    let Some(unified) = mounts.iter().find(|mount| mount.kind == "cgroup2") else {
+        return Ok(Finding::warning(
             "not mounted: rules by cgroup: and unit: match nothing",
             "mount -t cgroup2 none /sys/fs/cgroup, or boot with systemd.unified_cgroup_hierarchy=1",
+        ));
+    };
+    let controllers = format!("{}/cgroup.controllers", unified.at.trim_matches('/'));
+    let lacks_cpu = source
+        .text(&controllers)?
+        .is_some_and(|names| names.split_whitespace().all(|name| name != "cpu"));
+    let elsewhere = mounts
+        .iter()
+        .find(|mount| mount.kind == "cgroup" && mount.options.split(',').any(|o| o == "cpu"));
+    let why = match elsewhere {
+        Some(old) => format!("the cpu controller belongs to cgroup v1 at {}", old.at),
+        None if lacks_cpu => format!("/{controllers} names no cpu controller"),
+        None => return Ok(Finding::ok(format!("mounted at {}", unified.at))),
+    };
+    Ok(Finding::warning(
+        format!(
+            "mounted at {}, but {why}: there is no cpu.weight and no cpu.max for cgroup_weights and cgroup_quotas",
+            unified.at
         ),
-    })
+        "boot with systemd.unified_cgroup_hierarchy=1 if weights and quotas of cgroups are to count; rules work as they are",
+    ))
+}
+
+/// A line of `/proc/self/mounts`.
+struct Mount<'a> {
+    at: &'a str,
+    kind: &'a str,
+    options: &'a str,
+}
+
+impl Mount<'_> {
+    fn parse(line: &str) -> Option<Mount<'_>> {
+        let mut fields = line.split(' ').skip(1);
+        Some(Mount {
+            at: fields.next()?,
+            kind: fields.next()?,
+            options: fields.next()?,
+        })
+    }
 }

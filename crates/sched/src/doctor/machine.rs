@@ -1,19 +1,21 @@
 //! The processor: its size, SMT, and settings that take lanes away from any scheduler.
 
-use super::Finding;
 use super::source::{Source, Unreadable};
+use super::{Finding, cmdline};
 use crate::layout::Layout;
-use sidelane_topology::{SmtControl, Topology};
+use sidelane_topology::reserved::{Reason, Reserved};
+use sidelane_topology::{CpuList, ReadError, SmtControl, Topology, printable};
+use std::io::ErrorKind;
 
 const CPUS: &str = "sys/devices/system/cpu";
+
+/// How many things that are unknown of the machine are told; the rest is counted.
+const NOTES_MAX: usize = 3;
 
 pub(super) fn topology(source: &Source) -> Result<Finding, Unreadable> {
     let machine = match Topology::read(source.root()) {
         Ok(machine) => machine,
-        Err(error) => {
-            let remedy = "mount sysfs at /sys; the scheduler must know which lanes share a core";
-            return Ok(Finding::fail(error.to_string(), remedy));
-        }
+        Err(error) => return Ok(Finding::fail(error.to_string(), remedy(source, &error)?)),
     };
     if let Err(error) = Layout::new(&machine) {
         return Ok(Finding::fail(
@@ -29,7 +31,41 @@ pub(super) fn topology(source: &Source) -> Result<Finding, Unreadable> {
     if !machine.offline().is_empty() {
         seen.push_str(&format!(", CPUs offline: {}", machine.offline()));
     }
-    Ok(Finding::ok(seen))
+    let notes = machine.notes();
+    if notes.is_empty() {
+        return Ok(Finding::ok(seen));
+    }
+    seen.push_str("; unknown: ");
+    seen.push_str(&notes[..notes.len().min(NOTES_MAX)].join("; "));
+    if let Some(more @ 1..) = notes.len().checked_sub(NOTES_MAX) {
+        seen.push_str(&format!("; and {more} more, see `sidelane topology`"));
+    }
+    Ok(Finding::warning(
+        seen,
+        "the scheduler runs without knowing that; newer firmware, kernel or hypervisor may tell it",
+    ))
+}
+
+/// What to do about a machine that cannot be read.
+fn remedy(source: &Source, error: &ReadError) -> Result<&'static str, Unreadable> {
+    Ok(match error {
+        ReadError::Missing { .. } if source.names(CPUS)?.is_empty() => {
+            "mount sysfs at /sys; the scheduler must know which lanes share a core"
+        }
+        ReadError::Missing { .. } => {
+            "run on the machine itself, not where its sysfs is hidden (some containers and sandboxes); the scheduler must \
+             know which lanes share a core"
+        }
+        ReadError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            "run the doctor as root"
+        }
+        ReadError::Io { .. } => "look why the file cannot be read",
+        ReadError::Changing => "try again when no CPU goes on- or offline",
+        ReadError::Malformed { .. } | ReadError::Build(_) => {
+            "update firmware, kernel or hypervisor, or give the virtual machine another arrangement of CPUs: this one says \
+             what cannot be, and the scheduler must know which lanes share a core"
+        }
+    })
 }
 
 pub(super) fn smt(source: &Source) -> Result<Finding, Unreadable> {
@@ -69,49 +105,71 @@ pub(super) fn smt(source: &Source) -> Result<Finding, Unreadable> {
     })
 }
 
-/// The content of a file that lists CPUs; empty if there is none. Some kernels print `(null)` for
-/// an empty list.
-fn listed(source: &Source, file: &str) -> Result<String, Unreadable> {
-    let list = source.text(file)?.unwrap_or_default();
-    Ok(if list == "(null)" {
-        String::new()
-    } else {
-        list
+fn union(a: &CpuList, b: &CpuList) -> CpuList {
+    a.iter().chain(b.iter()).collect()
+}
+
+/// CPUs that no task outside is placed on.
+pub(super) fn isolated(source: &Source) -> Result<Finding, Unreadable> {
+    let reserved = Reserved::read(source.root());
+    let (isolated, partition) = (
+        reserved.by(Reason::Isolated),
+        reserved.by(Reason::Partition),
+    );
+    let line = source.text("proc/cmdline")?.unwrap_or_default();
+    let mut parameters = cmdline::values(&line, "isolcpus");
+    let domain = parameters.find(|value| cmdline::isolates_from_domains(value));
+    Ok(match domain {
+        // The kernel refuses every sched_ext scheduler then.
+        Some(value) if !isolated.is_empty() => Finding::fail(
+            format!("CPUs {isolated}, by the kernel parameter isolcpus={value}"),
+            "boot without isolcpus=; use a cpuset partition to keep tasks off these CPUs",
+        ),
+        _ if !partition.is_empty() || !isolated.is_empty() => Finding::warning(
+            format!(
+                "CPUs {}, by a cpuset partition",
+                union(&isolated, &partition)
+            ),
+            "tasks outside the partition never run there; dissolve it if Sidelane is to use them",
+        ),
+        _ if !reserved.notes().is_empty() => Finding::unknown(
+            reserved.notes().join("; "),
+            "look why it cannot be read; the scheduler heeds each task's affinity in any case",
+        ),
+        _ => Finding::ok("none"),
     })
 }
 
-pub(super) fn isolated(source: &Source) -> Result<Finding, Unreadable> {
-    let cpus = listed(source, &format!("{CPUS}/isolated"))?;
-    if cpus.is_empty() {
-        return Ok(Finding::ok("none"));
-    }
-    let parameters = source.text("proc/cmdline")?.unwrap_or_default();
-    Ok(
-        match parameters
-            .split_whitespace()
-            .find(|word| word.starts_with("isolcpus="))
-        {
-            // The kernel refuses every sched_ext scheduler while this parameter is given.
-            Some(parameter) => Finding::fail(
-                format!("CPUs {cpus}, by the kernel parameter {parameter}"),
-                "boot without isolcpus=; use a cpuset partition to keep tasks off these CPUs",
-            ),
-            None => Finding::warning(
-                format!("CPUs {cpus}, by a cpuset partition"),
-                "tasks outside the partition never run there; dissolve it if Sidelane is to use them",
-            ),
-        },
-    )
-}
-
 pub(super) fn nohz_full(source: &Source) -> Result<Finding, Unreadable> {
-    let cpus = listed(source, &format!("{CPUS}/nohz_full"))?;
+    let cpus = Reserved::read(source.root()).by(Reason::NohzFull);
     Ok(match cpus.is_empty() {
         true => Finding::ok("none"),
         false => Finding::warning(
-            format!("CPUs {cpus}"),
-            "time slices need the timer tick, which will run there; boot without nohz_full= if \
-             these CPUs are to be shared",
+            format!(
+                "CPUs {cpus}: where they idle without tick, kernels have left threads bound to them waiting \
+                 for ever beside a sched_ext scheduler; where they work for it, the tick runs"
+            ),
+            "boot without nohz_full=",
+        ),
+    })
+}
+
+/// CPUs that Kubernetes gave to single containers.
+pub(super) fn cpu_manager(source: &Source) -> Result<Finding, Unreadable> {
+    let reserved = Reserved::read(source.root());
+    Ok(match reserved.cpu_manager() {
+        None => Finding::ok("none"),
+        Some(manager) if manager.given.is_empty() => {
+            Finding::ok("kubelet's is at work, and has given away no CPU")
+        }
+        Some(manager) => Finding::warning(
+            format!(
+                "CPUs {} belong to one container each ({})",
+                manager.given,
+                printable(manager.path.as_os_str().as_encoded_bytes())
+            ),
+            "other work still runs on their siblings: keep it off these, too, by a cpuset, where a container is to have \
+             its cores alone",
         ),
     })
 }

@@ -3,6 +3,7 @@
 use super::Finding;
 use super::kernel;
 use super::source::{Source, Unreadable};
+use sidelane_topology::printable;
 use std::io;
 
 /// How many tasks are named; the rest is counted.
@@ -21,20 +22,31 @@ struct Task {
     policy: u32,
 }
 
-/// All threads. One that ends meanwhile is left out.
-fn threads(source: &Source) -> Result<Vec<Task>, Unreadable> {
+/// Calls `take` with the folder and the number of each thread.
+fn each_thread(
+    source: &Source,
+    mut take: impl FnMut(&str, u32) -> Result<(), Unreadable>,
+) -> Result<(), Unreadable> {
     let numbered = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
-    let mut tasks = Vec::new();
     for process in source.names("proc")?.into_iter().filter(numbered) {
-        for thread in source
-            .names(&format!("proc/{process}/task"))?
-            .into_iter()
-            .filter(numbered)
-        {
-            let stat = source.text(&format!("proc/{process}/task/{thread}/stat"))?;
-            tasks.extend(stat.as_deref().and_then(parse_stat));
+        let threads = format!("proc/{process}/task");
+        for name in source.names(&threads)? {
+            if let Ok(tid) = name.parse() {
+                take(&format!("{threads}/{name}"), tid)?;
+            }
         }
     }
+    Ok(())
+}
+
+/// All threads. One that ends meanwhile is left out.
+fn threads(source: &Source) -> Result<Vec<Task>, Unreadable> {
+    let mut tasks = Vec::new();
+    each_thread(source, |folder, _| {
+        let stat = source.text(&format!("{folder}/stat"))?;
+        tasks.extend(stat.as_deref().and_then(parse_stat));
+        Ok(())
+    })?;
     Ok(tasks)
 }
 
@@ -72,7 +84,13 @@ fn describe_real_time(task: &Task) -> Option<String> {
         libc::SCHED_DEADLINE => "SCHED_DEADLINE".to_owned(),
         _ => return None,
     };
-    (!task.kernel_thread).then(|| format!("{} ({}, {policy})", task.name, task.tid))
+    (!task.kernel_thread).then(|| {
+        format!(
+            "{} ({}, {policy})",
+            printable(task.name.as_bytes()),
+            task.tid
+        )
+    })
 }
 
 pub(super) fn real_time(source: &Source) -> Result<Finding, Unreadable> {
@@ -141,45 +159,84 @@ pub(super) fn real_time_limit(source: &Source) -> Result<Finding, Unreadable> {
     })
 }
 
-/// Core-scheduling cookies: beside a task that has one, the kernel keeps lanes idle that the
-/// scheduler counts as free.
+/// What is known of core-scheduling cookies on the running kernel.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Cookies {
+    /// There can be none, and why.
+    Impossible(&'static str),
+    /// Every thread was asked.
+    Asked {
+        /// Threads that have one, by name and number.
+        found: Vec<String>,
+        /// How many could not be asked.
+        refused: usize,
+    },
+}
+
+impl Cookies {
+    /// Asks the kernel about every thread below `source`, which is the running machine.
+    pub(crate) fn look(source: &Source) -> Result<Cookies, Unreadable> {
+        // This process can always ask for its own cookie: an error is the kernel's answer for all.
+        match cookie(0).map_err(|error| error.raw_os_error()) {
+            Err(Some(libc::ENODEV)) => {
+                return Ok(Cookies::Impossible("no core has two lanes online"));
+            }
+            Err(Some(libc::EINVAL)) => {
+                return Ok(Cookies::Impossible("the kernel has no core scheduling"));
+            }
+            _ => {}
+        }
+        let (mut found, mut refused) = (Vec::new(), 0);
+        each_thread(source, |folder, tid| {
+            match cookie(tid) {
+                Ok(0) => {}
+                Ok(_) => {
+                    let name = source.text(&format!("{folder}/comm"))?.unwrap_or_default();
+                    found.push(format!("{} ({tid})", printable(name.as_bytes())));
+                }
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(_) => refused += 1,
+            }
+            Ok(())
+        })?;
+        Ok(Cookies::Asked { found, refused })
+    }
+
+    /// The threads that have one, for a message; `None` if none is known.
+    pub(crate) fn holders(&self) -> Option<String> {
+        match self {
+            Cookies::Asked { found, .. } if !found.is_empty() => Some(named(found)),
+            _ => None,
+        }
+    }
+}
+
+/// What to do about cookies.
+pub(crate) const STOP_COOKIES: &str = "stop these programs, or start them without core scheduling                                        (cloud-hypervisor: --cpus core_scheduling=off)";
+
+/// Core-scheduling cookies: with SMT, kernels have stopped for good when a task that has one ran under
+/// a sched_ext scheduler (issue 3715 of sched-ext/scx).
 pub(super) fn core_scheduling(source: &Source) -> Result<Finding, Unreadable> {
     if !source.is_live() {
         let remedy = "run the doctor on the machine itself: only its kernel tells";
         return Ok(Finding::unknown("not told by a captured tree", remedy));
     }
-    // This process can always ask for its own cookie: an error is the kernel's answer for all.
-    match cookie(0).map_err(|error| error.raw_os_error()) {
-        Err(Some(libc::ENODEV)) => return Ok(Finding::ok("none: no core has two lanes online")),
-        Err(Some(libc::EINVAL)) => {
-            return Ok(Finding::ok("none: the kernel has no core scheduling"));
-        }
-        _ => {}
-    }
-    let (mut found, mut refused) = (Vec::new(), 0);
-    for task in threads(source)? {
-        match cookie(task.tid) {
-            Ok(0) => {}
-            Ok(_) => found.push(format!("{} ({})", task.name, task.tid)),
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-            Err(_) => refused += 1,
-        }
-    }
-    Ok(judge_cookies(&found, refused))
+    Ok(judge_cookies(&Cookies::look(source)?))
 }
 
-/// The verdict on the tasks that have a cookie and the number of those that could not be asked.
-fn judge_cookies(found: &[String], refused: usize) -> Finding {
-    match (found.is_empty(), refused) {
-        (true, 0) => Finding::ok("no task has a cookie"),
-        (true, refused) => Finding::unknown(
+fn judge_cookies(cookies: &Cookies) -> Finding {
+    if let Some(holders) = cookies.holders() {
+        let seen = format!(
+            "cookies in use by {holders}: beside a sched_ext scheduler the kernel may hang"
+        );
+        return Finding::fail(seen, STOP_COOKIES);
+    }
+    match cookies {
+        Cookies::Impossible(why) => Finding::ok(format!("none: {why}")),
+        Cookies::Asked { refused: 0, .. } => Finding::ok("no task has a cookie"),
+        Cookies::Asked { refused, .. } => Finding::unknown(
             format!("{refused} tasks could not be asked for their cookie"),
             "run the doctor as root",
-        ),
-        (false, _) => Finding::warning(
-            format!("cookies in use by {}", named(found)),
-            "stop these programs or start them without core scheduling: beside them the kernel \
-             keeps lanes idle that the scheduler counts on",
         ),
     }
 }
@@ -214,14 +271,22 @@ mod tests {
     fn cookies_are_judged() {
         let judged = |found: &[&str], refused| {
             let found: Vec<String> = found.iter().map(|name| (*name).to_owned()).collect();
-            let finding = judge_cookies(&found, refused);
+            let finding = judge_cookies(&Cookies::Asked { found, refused });
             (finding.verdict, finding.seen)
         };
         assert_eq!(judged(&[], 0).0, Verdict::Ok);
         assert_eq!(judged(&[], 3).0, Verdict::Unknown);
         let (verdict, seen) = judged(&["a (1)", "b (2)"], 3);
-        assert_eq!(verdict, Verdict::Warning);
-        assert_eq!(seen, "cookies in use by a (1), b (2)");
-        assert!(judged(&["x"; 9], 0).1.ends_with("x and 4 more"));
+        assert_eq!(verdict, Verdict::Fail);
+        assert!(
+            seen.starts_with("cookies in use by a (1), b (2): "),
+            "{seen}"
+        );
+        assert!(judged(&["x"; 9], 0).1.contains("x and 4 more: "));
+        let finding = judge_cookies(&Cookies::Impossible("no kernel"));
+        assert_eq!(
+            (finding.verdict, finding.seen.as_str()),
+            (Verdict::Ok, "none: no kernel")
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! From attachment to attachment: CPU hotplug, a configuration that is read again, the end.
 
-use super::{Event, Found, Scheduler, prepare_libbpf};
+use super::{Event, Found, Outgrown, Scheduler, prepare_libbpf};
 use crate::carried::Carried;
 use crate::config::Config;
+use crate::doctor;
 use crate::resolve;
 use crate::task_storage::TaskStorage;
 use crate::{Error, ExitReason};
@@ -34,13 +35,15 @@ enum Ended {
     /// It could not begin.
     NotAttached(Error),
     Detached(ExitReason),
+    /// For larger tables.
+    Outgrown(Outgrown),
     /// For another configuration.
     Changed(Box<Config>),
 }
 
 /// Runs the scheduler as `read` says until it is asked to stop or the kernel detaches it for good. Attaches
-/// it again where the kernel asks for it (CPU hotplug, SMT control), and when `read` is asked
-/// again and says something else.
+/// it again where the kernel asks for it (CPU hotplug, SMT control), where a table has no room for all
+/// cgroups, and when `read` is asked again and says something else.
 ///
 /// # Errors
 /// What prevented loading, or [`Error::Ejected`]. A configuration that is read again and cannot be used is none: the one
@@ -65,6 +68,7 @@ pub fn run(
                 on_event(Event::NotReloaded(error.to_string()));
                 (config, carried) = kept;
             }
+            (Ended::Outgrown(outgrown), _) => on_event(Event::Outgrown(outgrown)),
             (Ended::Changed(changed), _) => {
                 on_event(Event::Reloading);
                 let kept = carried.clone();
@@ -98,7 +102,10 @@ fn check_machine() -> Result<(), Error> {
             name: name.trim().to_owned(),
         });
     }
-    Ok(())
+    match doctor::cookie_holders() {
+        Some(holders) => Err(Error::CoreScheduling { holders }),
+        None => Ok(()),
+    }
 }
 
 impl Scheduler<'_> {
@@ -137,11 +144,19 @@ impl Scheduler<'_> {
             self.take_cgroup_events(on_event)?;
             if resolved.elapsed() >= RESOLVE_AGAIN {
                 resolved = Instant::now();
-                self.write_rules(&resolve::table(&self.config.rules)?)?;
+                if resolve::follow(&mut self.rules, &self.config.rules) {
+                    self.write_rules()?;
+                }
                 let scheduler = &self.config.scheduler;
                 if scheduler.cgroup_weights || scheduler.cgroup_quotas {
                     self.read_cgroups(on_event)?; // they may have changed
                 }
+            }
+            if let Some(outgrown) = self.outgrown
+                && !self.exited()
+            {
+                drop(self.link.take());
+                return Ok(Ended::Outgrown(outgrown));
             }
             if requests.reload.swap(false, Ordering::Relaxed)
                 && let Some(changed) = self.changed(read, on_event)

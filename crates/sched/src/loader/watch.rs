@@ -1,6 +1,6 @@
 //! What the scheduler knows of cgroups, kept current.
 
-use super::{Event, Scheduler, load_error, write};
+use super::{Event, Outgrown, Scheduler, load_error, write};
 use crate::Error;
 use crate::bpf::{bytes_of, from_bytes, intf, zeroed};
 use crate::cgroups;
@@ -8,6 +8,16 @@ use libbpf_rs::{MapCore, MapFlags, RingBufferBuilder};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::mpsc::channel;
+
+/// A path as the table has it.
+fn pool_path(path: &str) -> intf::pool_path {
+    let mut entry: intf::pool_path = zeroed();
+    let last = entry.text.len() - 1;
+    for (to, from) in entry.text[..last].iter_mut().zip(path.as_bytes()) {
+        *to = *from as libc::c_char;
+    }
+    entry
+}
 
 impl Scheduler<'_> {
     /// Subscribes to cgroups that come and go, then reads those there are.
@@ -42,32 +52,46 @@ impl Scheduler<'_> {
                 write(&self.skel.maps.sidelane_limits, key, limit)?;
             }
         }
+        let before = std::mem::replace(&mut self.paths, self.pools.cgroups());
+        for (key, path) in self.paths.iter().enumerate() {
+            if before.get(key) != Some(path) {
+                write(&self.skel.maps.sidelane_paths, key, &pool_path(path))?;
+            }
+        }
         Ok(())
     }
 
+    /// Notes what has no room, so that the scheduler is loaded again with more.
+    fn outgrow(&mut self, what: &'static str, found: usize, room: usize) {
+        self.outgrown.get_or_insert(Outgrown { what, found, room });
+    }
+
     /// Takes over what `cpu.max` of these cgroups says.
-    fn read_quotas(
-        &mut self,
-        mount: &Path,
-        cgroups: &HashMap<u64, String>,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
+    fn read_quotas(&mut self, mount: &Path, cgroups: &HashMap<u64, String>) -> Result<(), Error> {
         if !self.config.scheduler.cgroup_quotas {
             return Ok(());
         }
-        let mut paths: Vec<&String> = cgroups.values().collect();
-        paths.sort();
-        let quotas = paths.iter().filter_map(|path| cgroups::quota(mount, path));
-        let (begun, left_out) = self.pools.set_quotas(quotas.collect());
-        for entry in begun {
+        let quotas = cgroups::quotas(mount, cgroups.values());
+        let found = quotas.len();
+        let changed = self.pools.set_quotas(quotas);
+        for entry in changed.begun {
             let nothing: intf::pool = zeroed();
             write(&self.skel.maps.sidelane_pools, entry, &nothing)?;
         }
-        if left_out > 0 && !std::mem::replace(&mut self.told_left_out, true) {
-            let what = format!("too many pools: cpu.max of {left_out} cgroups has no effect");
-            on_event(Event::Degraded(what));
+        if changed.left_out > 0 {
+            self.outgrow("cgroups have a cpu.max", found, self.pools.quota_room());
         }
         self.write_limits()
+    }
+
+    /// Says once if pools are nested too deeply.
+    fn tell_depth(&mut self, on_event: &mut dyn FnMut(Event)) {
+        let (depth, most) = (self.pools.depth(), intf::limits_POOL_DEPTH_MAX as usize);
+        if depth > most && !std::mem::replace(&mut self.told_depth, true) {
+            on_event(Event::Degraded(format!(
+                "{depth} pools within each other: of more than {most} around a task the outer ones do not hold"
+            )));
+        }
     }
 
     /// Writes what is to be known of every cgroup there is.
@@ -77,17 +101,23 @@ impl Scheduler<'_> {
         };
         let mount = &mount;
         let cgroups = cgroups::list(mount);
-        self.read_quotas(mount, &cgroups, on_event)?;
+        if cgroups.len() > self.cgroup_room {
+            self.outgrow("cgroups", cgroups.len(), self.cgroup_room);
+            return Ok(());
+        }
+        self.read_quotas(mount, &cgroups)?;
+        self.tell_depth(on_event);
         let weighs = self.config.scheduler.cgroup_weights;
         let weight = |path: &str| cgroups::weight(mount, path).filter(|_| weighs);
         for (id, facts) in cgroups::facts(&cgroups, weight) {
             let path = cgroups.get(&id).map_or("/", String::as_str);
             let known = intf::cgroup_known {
-                rules: cgroups::rule_mask(&self.config.rules, path),
                 pool: self.pools.of_cgroup(path),
                 group: facts.group,
                 parent: facts.parent,
                 weight: facts.weight.unwrap_or(0),
+                rule: cgroups::first_rule(&self.config.rules, path),
+                ..zeroed()
             };
             self.write_cgroup(id, &known)?;
         }
@@ -98,7 +128,7 @@ impl Scheduler<'_> {
     /// the scheduler still reads it.
     fn write_cgroup(&self, id: u64, known: &intf::cgroup_known) -> Result<(), Error> {
         let (id, maps) = (id.to_ne_bytes(), &self.skel.maps);
-        let written = maps.cgroup_masks.lookup(&id, MapFlags::ANY);
+        let written = maps.cgroups_known.lookup(&id, MapFlags::ANY);
         if written.is_ok_and(|bytes| bytes.as_deref() == Some(bytes_of(known))) {
             return Ok(());
         }
@@ -107,7 +137,7 @@ impl Scheduler<'_> {
             // there already, unless the cgroup is new
             let _ = (maps.cgroup_demands).update(&id, bytes_of(&nothing), MapFlags::NO_EXIST);
         }
-        maps.cgroup_masks
+        maps.cgroups_known
             .update(&id, bytes_of(known), MapFlags::ANY)
             .map_err(load_error("write the cgroup rules of"))
     }
@@ -126,7 +156,7 @@ impl Scheduler<'_> {
             } else {
                 // gone already if it came and went between two looks
                 let id = event.id.to_ne_bytes();
-                let _ = self.skel.maps.cgroup_masks.delete(&id);
+                let _ = self.skel.maps.cgroups_known.delete(&id);
                 let _ = self.skel.maps.cgroup_demands.delete(&id);
             }
         }

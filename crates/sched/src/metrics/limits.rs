@@ -71,10 +71,10 @@ fn together(quotas: &BTreeMap<String, f64>, pools: &[PoolState]) -> Vec<Limit> {
 
 /// Cgroups with a `cpu.max`, by path: how many lanes they may use on the mean.
 fn quotas(mount: &Path) -> BTreeMap<String, f64> {
-    let paths = cgroups::list(mount).into_values();
-    let limited = paths.filter_map(|path| {
-        let lanes = cgroups::quota(mount, &path)?.lanes()?;
-        Some((path, lanes))
+    let quotas = cgroups::quotas(mount, cgroups::list(mount).values());
+    let limited = quotas.into_iter().filter_map(|quota| {
+        let lanes = quota.lanes()?;
+        Some((quota.cgroup, lanes))
     });
     limited.collect()
 }

@@ -5,7 +5,7 @@ use crate::bpf::{from_bytes, intf};
 use crate::task_storage::TaskStorage;
 use crate::{Error, running};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use sidelane_metrics::export::{Server, text};
+use sidelane_metrics::export::{Series, Server, text};
 use sidelane_metrics::snapshot::{Class, Interval, LaneState, Snapshot, delta};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +36,9 @@ pub fn export(
             let answered = server.answer(POLL, || readings.text());
             answered.map_err(|e| Error::Metrics(e.to_string()))?;
             storage.let_go();
+            if readings.collector.crowded() {
+                let _ = readings.take(); // the next scrape says why, or succeeds
+            }
             if let Some(reason) = readings.collector.outdated() {
                 tell(&format!("the collector is started anew: {reason}"));
                 break;
@@ -48,27 +51,42 @@ pub fn export(
 
 struct Readings<'a> {
     collector: Collector<'a>,
-    before: Snapshot,
+    last: Snapshot,
+    series: Series,
+    /// Where the next ratios begin.
+    ratios_from: Snapshot,
     recent: Option<Interval>,
 }
 
 impl<'a> Readings<'a> {
     fn start(mut collector: Collector<'a>) -> Result<Readings<'a>, Error> {
-        let before = collector.read()?;
+        let first = collector.read()?;
+        let mut series = Series::default();
+        series.count(None, &first);
         Ok(Readings {
             collector,
-            before,
+            last: first.clone(),
+            series,
+            ratios_from: first,
             recent: None,
         })
     }
 
-    fn text(&mut self) -> Result<String, Error> {
+    fn take(&mut self) -> Result<(), Error> {
         let now = self.collector.read()?;
-        if now.taken_ns.saturating_sub(self.before.taken_ns) >= RATIOS_MIN_NS {
-            self.recent = delta(&self.before, &now).ok();
-            self.before = now.clone();
+        self.series.count(Some(&self.last), &now);
+        self.last = now;
+        Ok(())
+    }
+
+    fn text(&mut self) -> Result<String, Error> {
+        self.take()?;
+        let now = &self.last;
+        if now.taken_ns.saturating_sub(self.ratios_from.taken_ns) >= RATIOS_MIN_NS {
+            self.recent = delta(&self.ratios_from, now).ok();
+            self.ratios_from = now.clone();
         }
-        text(&now, self.recent.as_ref()).map_err(|e| Error::Metrics(e.to_string()))
+        text(now, self.recent.as_ref(), &self.series).map_err(|e| Error::Metrics(e.to_string()))
     }
 }
 

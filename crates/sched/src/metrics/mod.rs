@@ -2,6 +2,7 @@
 //!
 //! Nothing is pinned: when this process ends, the kernel forgets the collector and its totals.
 
+mod groups;
 mod instructions;
 mod limits;
 pub mod live;
@@ -22,18 +23,19 @@ use crate::bpf::metrics_intf as intf;
 use crate::task_storage::TaskStorage;
 use crate::urgent::Urgent;
 use crate::{cgroups, running};
+use groups::CgroupTable;
 use instructions::Instructions;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, ProgramInput};
 use nix::time::{ClockId, clock_gettime};
-use reading::{CgroupTable, TaskTable};
+use reading::TaskTable;
 use sampler::Sampler;
 use sidelane_metrics::snapshot::{Notes, RateSource, Rates, Snapshot};
 use sidelane_topology::{CpuList, Topology};
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often a reading is tried anew because something changed under it.
@@ -46,8 +48,8 @@ const SWITCH_MAX: Duration = Duration::from_millis(200);
 const SCHEDULER_TASKS: &[u8] = b"tasks";
 const _: () = assert!(std::mem::offset_of!(crate::bpf::types::task_ctx, class) == 0);
 
-/// Programs that tell what the others found.
-const READERS: [&str; 2] = ["metrics_read", "metrics_tasks_read"];
+/// Programs that run however switches are seen.
+const ALWAYS: [&str; 3] = ["metrics_read", "metrics_tasks_read", "metrics_rmdir"];
 
 /// Its contexts of cores: they tell whether batch has to stay away.
 const SCHEDULER_CORES: &[u8] = b"cores";
@@ -94,12 +96,12 @@ pub struct Collector<'a> {
     /// The number of the last reading.
     reading: u32,
     messages: Vec<String>,
-    /// What the first interval is to say: a message from the second reading on, for what the first one has
+    /// What the first interval is to say: messages from the second reading on, for what the first one has
     /// was there before.
-    not_told: Option<String>,
-    cgroup_mount: Option<PathBuf>,
-    cgroup_paths: HashMap<u64, String>,
+    not_told: Vec<String>,
     cgroups: CgroupTable,
+    /// Cgroups that were removed up to the last reading.
+    removed: u64,
     limits: limits::Limits,
     /// As told last.
     tasks: reading::Tasks,
@@ -122,16 +124,16 @@ impl<'a> Collector<'a> {
         }
         crate::loader::prepare_libbpf();
         let topology = Topology::read(Path::new("/"))?;
-        let rates = rates::rates(settings, topology.lanes_per_core_max())?;
+        let (rates, tail) = rates::rates(settings, topology.lanes_per_core_max())?;
         let mut tables = tables::Tables::new(&topology)?;
         let builder = MetricsSkelBuilder::default();
         let mut open = builder.open(&mut place.0).map_err(failed("open"))?;
         // what the library of sched_ext adds for schedulers; kernels without sched_ext refuse it
         for mut program in open.open_object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            let reader = READERS.contains(&name.as_str());
+            let always = ALWAYS.contains(&name.as_str());
             let sampler = name == "metrics_sample";
-            let wanted = reader || sampler == settings.sample_hz.is_some();
+            let wanted = always || sampler == settings.sample_hz.is_some();
             program.set_autoload(wanted && name.starts_with("metrics_"));
         }
         tables.size(&mut open)?;
@@ -143,12 +145,18 @@ impl<'a> Collector<'a> {
         tables.fill(&skel)?;
         set_speeds(&mut skel, &rates.thread_perf);
         let progs = &skel.progs;
-        let (links, sampler) = match settings.sample_hz {
-            None => (trace(progs)?, None),
-            Some(hz) => {
-                let sampler = Sampler::start(&progs.metrics_sample, &topology, hz)?;
-                (Vec::new(), Some(sampler))
+        let mut links = vec![
+            progs
+                .metrics_rmdir
+                .attach_trace()
+                .map_err(failed("attach"))?,
+        ];
+        let sampler = match settings.sample_hz {
+            None => {
+                links.extend(trace(progs)?);
+                None
             }
+            Some(hz) => Some(Sampler::start(&progs.metrics_sample, &topology, hz)?),
         };
         let task_reader = progs.metrics_tasks_read.attach();
         let task_reader = task_reader.map_err(failed("attach"))?;
@@ -180,11 +188,13 @@ impl<'a> Collector<'a> {
             inconsistent: 0,
             reading: 0,
             messages,
-            not_told: settings.sample_hz.map(Sampler::note),
+            not_told: tail
+                .into_iter()
+                .chain(settings.sample_hz.map(Sampler::note))
+                .collect(),
             limits: limits::Limits::new(cgroup_mount.clone(), classes),
-            cgroup_mount,
-            cgroup_paths: HashMap::new(),
-            cgroups: CgroupTable::default(),
+            cgroups: CgroupTable::new(cgroup_mount),
+            removed: 0,
             tasks: reading::Tasks::new(),
             lanes: HashMap::new(),
             unlisted: 0,
@@ -197,8 +207,10 @@ impl<'a> Collector<'a> {
     /// # Errors
     /// The kernel refuses to tell them, or they change too fast to be read.
     pub fn read(&mut self) -> Result<Snapshot, Error> {
-        // before the table is read: what ends meanwhile may be in it, and is not missing
+        // before the tables are read: what ends meanwhile may be in them, and is not missing
         let ended = self.control(|control| &control.ended);
+        let removed_before = self.control(|control| &control.removed);
+        let removed = groups::removed(&self.skel)?;
         let (taken_ns, tasks, groups) = self.read_tasks()?;
         self.inconsistent += tasks.torn;
         self.unlisted = self.unlisted.max(ended.saturating_sub(tasks.ended));
@@ -213,8 +225,10 @@ impl<'a> Collector<'a> {
             lane.busy_ns = *told;
         }
         self.count_instructions(&mut cores);
+        groups::forget(&self.skel, &removed)?;
+        self.removed = removed_before;
         let notes = self.notes();
-        self.messages.extend(self.not_told.take());
+        self.messages.append(&mut self.not_told);
         Ok(Snapshot {
             begun_ns: self.begun_ns,
             taken_ns,
@@ -223,10 +237,16 @@ impl<'a> Collector<'a> {
             rates: self.rates.clone(),
             cores,
             tasks: tasks.into_totals(&mut self.tasks),
-            cgroups: self.cgroups.update(groups, &self.cgroup_paths),
+            cgroups: self.cgroups.update(groups, &removed),
             notes,
             limits: self.limits.now(),
         })
+    }
+
+    /// Whether so many cgroups were removed since the last reading that another should make room for those
+    /// to come.
+    fn crowded(&self) -> bool {
+        self.control(|control| &control.removed) >= self.removed + groups::CROWD
     }
 
     /// Ends it, but not yet the storage of tasks.
@@ -289,7 +309,6 @@ impl<'a> Collector<'a> {
             let (taken_ns, tasks, groups) = read?;
             tries += 1;
             if tasks.torn == 0 || tries == TRIES {
-                self.look_for_paths(&groups);
                 return Ok((taken_ns, tasks, groups));
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -309,19 +328,6 @@ impl<'a> Collector<'a> {
             if tasks.look_who_left(&self.skel)? == 0 {
                 tasks.add_pending(&mut groups);
                 return Ok((taken_ns, tasks, groups));
-            }
-        }
-    }
-
-    fn look_for_paths(&mut self, groups: &reading::Cgroups) {
-        let unknown = |id: &u64| *id != 0 && !self.cgroup_paths.contains_key(id);
-        if let Some(mount) = &self.cgroup_mount
-            && groups.keys().any(unknown)
-        {
-            // removed ones keep the path that they had
-            self.cgroup_paths.extend(cgroups::list(mount));
-            for id in groups.keys() {
-                self.cgroup_paths.entry(*id).or_default();
             }
         }
     }

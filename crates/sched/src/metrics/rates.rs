@@ -5,8 +5,8 @@ use crate::Error;
 use sidelane_metrics::snapshot::{RateSource, Rates};
 use sidelane_metrics::thread_perf;
 
-/// The rates to begin with, for cores of so many lanes.
-pub(super) fn rates(settings: &Settings, lanes: usize) -> Result<Rates, Error> {
+/// The rates to begin with, for cores of so many lanes, and what of them was assumed, if not all was.
+pub(super) fn rates(settings: &Settings, lanes: usize) -> Result<(Rates, Option<String>), Error> {
     let given = settings.rates.clone().unwrap_or_else(|| Rates {
         source: RateSource::Assumed,
         thread_perf: typical(lanes),
@@ -19,10 +19,28 @@ pub(super) fn rates(settings: &Settings, lanes: usize) -> Result<Rates, Error> {
     // further lanes add nothing: the core's rate stays
     let further = (known + 1..=lanes).map(|n| last * known as f64 / n as f64);
     let speeds = given.thread_perf.iter().copied().chain(further);
-    Ok(Rates {
-        source: given.source,
-        thread_perf: speeds.collect(),
-    })
+    let thread_perf = speeds.collect();
+    if known >= lanes {
+        let source = given.source;
+        return Ok((
+            Rates {
+                source,
+                thread_perf,
+            },
+            None,
+        ));
+    }
+    let source = RateSource::Assumed;
+    let tail = format!(
+        "threadPerf is assumed beyond {known} lanes of a core, which has up to {lanes}: that further lanes add nothing"
+    );
+    Ok((
+        Rates {
+            source,
+            thread_perf,
+        },
+        Some(tail),
+    ))
 }
 
 /// Published values: of a Xeon with two lanes, of POWER7 with four.
@@ -46,14 +64,21 @@ mod tests {
             }),
             ..Settings::default()
         };
-        let assumed = rates(&Settings::default(), 2).unwrap();
+        let (assumed, tail) = rates(&Settings::default(), 2).unwrap();
+        assert_eq!(tail, None);
         assert_eq!(assumed.source, RateSource::Assumed);
         assert_eq!(assumed.thread_perf, [1.0, 0.6]);
-        let eight = rates(&Settings::default(), 8).unwrap();
+        let (eight, tail) = rates(&Settings::default(), 8).unwrap();
+        assert!(tail.unwrap().contains("beyond 4 lanes"));
         assert_eq!(thread_perf::fault(&eight.thread_perf), None);
         assert_eq!((eight.thread_perf.len(), eight.thread_perf[7]), (8, 0.225));
-        let calibrated = rates(&given(RateSource::Calibrated, &[1.0, 0.7]), 2).unwrap();
-        assert_eq!(calibrated.source, RateSource::Calibrated);
+        let of_two = given(RateSource::Calibrated, &[1.0, 0.7]);
+        let (calibrated, tail) = rates(&of_two, 2).unwrap();
+        assert_eq!((calibrated.source, tail), (RateSource::Calibrated, None));
+        // what nobody measured is not of a calibration
+        let (wider, tail) = rates(&of_two, 4).unwrap();
+        assert_eq!(wider.source, RateSource::Assumed);
+        assert!(tail.unwrap().contains("beyond 2 lanes"));
         assert!(rates(&given(RateSource::Given, &[1.0, 1.7]), 2).is_err());
     }
 }

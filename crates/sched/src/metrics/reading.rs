@@ -6,7 +6,7 @@ use crate::bpf::metrics::MetricsSkel;
 use crate::bpf::{Plain, from_bytes, metrics_intf as intf};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags};
 use sidelane_metrics::histogram::LogHistogram;
-use sidelane_metrics::snapshot::{CgroupTotals, Class, CoreTotals, LaneTotals, TaskTotals, Usage};
+use sidelane_metrics::snapshot::{Class, CoreTotals, LaneTotals, TaskTotals, Usage};
 use sidelane_topology::{CpuList, Topology};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, hash_map};
@@ -65,9 +65,9 @@ fn entry<T: Plain>(map: &impl MapCore, key: u32) -> Result<T, Error> {
 }
 
 /// All entries of a hash map.
-fn entries<T: Plain>(map: &impl MapCore) -> Result<Vec<(Vec<u8>, T)>, Error> {
+pub(super) fn entries<K: Plain, T: Plain>(map: &impl MapCore) -> Result<Vec<(K, T)>, Error> {
     let batches = map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
-    let parse = |(key, value): (Vec<u8>, Vec<u8>)| from_bytes(&value).map(|value| (key, value));
+    let parse = |(key, value): (Vec<u8>, Vec<u8>)| from_bytes(&key).zip(from_bytes(&value));
     Ok(batches.map_err(failed("read"))?.filter_map(parse).collect())
 }
 
@@ -75,9 +75,7 @@ fn entries<T: Plain>(map: &impl MapCore) -> Result<Vec<(Vec<u8>, T)>, Error> {
 pub(super) type LateBefore = HashMap<u64, intf::metrics_times>;
 
 fn raw_cgroups(skel: &MetricsSkel<'_>) -> Result<Vec<(u64, intf::metrics_cgroup)>, Error> {
-    let id = |key: &[u8]| key.try_into().map_or(0, u64::from_ne_bytes);
-    let entries = entries(&skel.maps.metrics_cgroups)?.into_iter();
-    Ok(entries.map(|(key, group)| (id(&key), group)).collect())
+    entries(&skel.maps.metrics_cgroups)
 }
 
 /// What of cgroups' totals is late.
@@ -183,7 +181,9 @@ impl TaskTable {
                 table.add_living(&one, classes, number);
             }
         }
-        for (_, one) in entries::<intf::metrics_ended>(&skel.maps.metrics_ended)? {
+        for (_, one) in
+            entries::<intf::metrics_ended_key, intf::metrics_ended>(&skel.maps.metrics_ended)?
+        {
             let task = totals(&one, true, classes, number);
             table.ended += 1;
             table.tasks.insert(task.key(), task);
@@ -260,7 +260,7 @@ impl TaskTable {
 }
 
 /// Raises times to what they were before.
-fn not_back(usage: &mut Usage, before: &Usage) {
+pub(super) fn not_back(usage: &mut Usage, before: &Usage) {
     usage.raw_ns = usage.raw_ns.max(before.raw_ns);
     usage.mt1_ns = usage.mt1_ns.max(before.mt1_ns);
     usage.waiting_ns = usage.waiting_ns.max(before.waiting_ns);
@@ -303,34 +303,6 @@ fn totals(one: &intf::metrics_ended, ended: bool, classes: bool, number: u32) ->
     }
 }
 
-/// Cgroups over the readings: what was told once does not go back.
-#[derive(Default)]
-pub(super) struct CgroupTable {
-    told: Cgroups,
-}
-
-impl CgroupTable {
-    /// The totals now, with paths where known.
-    pub(super) fn update(
-        &mut self,
-        now: Cgroups,
-        paths: &HashMap<u64, String>,
-    ) -> Vec<CgroupTotals> {
-        for (id, mut usage) in now {
-            let told = self.told.entry(id).or_default();
-            not_back(&mut usage, told);
-            *told = usage;
-        }
-        let told = self.told.iter().filter(|(_, usage)| !usage.is_empty());
-        told.map(|(id, usage)| CgroupTotals {
-            id: *id,
-            path: paths.get(id).filter(|path| !path.is_empty()).cloned(),
-            usage: usage.clone(),
-        })
-        .collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -344,24 +316,5 @@ mod tests {
         assert_eq!(job_ns(JOB_BUCKETS - 2), (1 << 36) - 1);
         assert_eq!(job_ns(JOB_BUCKETS - 1), 1 << 36);
         assert!((1..JOB_BUCKETS).all(|bucket| job_ns(bucket) > job_ns(bucket - 1)));
-    }
-
-    #[test]
-    fn what_was_told_of_a_cgroup_does_not_go_back() {
-        let of = |raw_ns| {
-            let usage = Usage {
-                raw_ns,
-                ..Usage::default()
-            };
-            Cgroups::from([(7, usage), (0, Usage::default())])
-        };
-        let mut table = CgroupTable::default();
-        let paths = HashMap::from([(7, "/a".to_owned())]);
-        for (now, told) in [(10, 10), (8, 10), (12, 12)] {
-            let groups = table.update(of(now), &paths);
-            assert_eq!(groups.len(), 1);
-            assert_eq!(groups[0].usage.raw_ns, told);
-            assert_eq!(groups[0].path.as_deref(), Some("/a"));
-        }
     }
 }

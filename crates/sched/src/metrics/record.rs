@@ -3,8 +3,9 @@
 use super::{Listener, Settings, Wanted, tell};
 use crate::Error;
 use sidelane_metrics::recording::{Frame, Header, Writer};
-use sidelane_metrics::snapshot::Interval;
-use std::io::Write;
+use sidelane_metrics::snapshot::{Interval, Rates};
+use std::fs::{File, OpenOptions};
+use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -36,18 +37,22 @@ pub struct Recorded {
     pub restarts: Vec<String>,
     /// Exit status of the command; none without one, or if a signal ended it.
     pub status: Option<i32>,
+    /// By what work was counted at the end; none without an interval.
+    pub rates: Option<Rates>,
+    /// What the collector said of its figures; each a sentence.
+    pub messages: Vec<String>,
 }
 
 /// Records until the plan's end, the command's, or `stop`. A command that still runs then is asked to
-/// end by SIGTERM.
+/// end by SIGTERM. A file of this name is replaced once the collector and the command run.
 ///
 /// # Errors
 /// The collector cannot be started, the command neither, or the file cannot be written.
-pub fn record<W: Write>(plan: &Plan, out: W, stop: &AtomicBool) -> Result<Recorded, Error> {
+pub fn record(plan: &Plan, file: &Path, stop: &AtomicBool) -> Result<Recorded, Error> {
     let mut recorder = Recorder {
         plan,
         stop,
-        out: Some(out),
+        file,
         begun: None,
         recorded: Recorded::default(),
     };
@@ -64,17 +69,75 @@ fn writing(error: sidelane_metrics::recording::Error) -> Error {
     Error::Metrics(format!("cannot write the recording: {error}"))
 }
 
+/// A file that is not changed before it is to be replaced.
+struct Replaceable<'a> {
+    path: &'a Path,
+    file: File,
+    /// There was none.
+    new: bool,
+}
+
+impl<'a> Replaceable<'a> {
+    fn open(path: &'a Path) -> Result<Replaceable<'a>, Error> {
+        let new = !path.exists();
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(false).open(path);
+        let failed = |e| Error::Metrics(format!("cannot write {}: {e}", path.display()));
+        Ok(Replaceable {
+            path,
+            file: file.map_err(failed)?,
+            new,
+        })
+    }
+
+    fn replace(self) -> std::io::Result<File> {
+        // pipes and devices have no length
+        if self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+        }
+        Ok(self.file)
+    }
+
+    /// Leaves things as they were.
+    fn leave(self) {
+        if self.new {
+            let _ = std::fs::remove_file(self.path); // an empty file that stays does no harm
+        }
+    }
+}
+
 /// Writes what it is told.
-struct Recorder<'a, W: Write> {
+struct Recorder<'a> {
     plan: &'a Plan,
     stop: &'a AtomicBool,
-    out: Option<W>,
+    file: &'a Path,
     /// Once the first collector has begun.
-    begun: Option<(Writer<W>, Running)>,
+    begun: Option<(Writer<File>, Running)>,
     recorded: Recorded,
 }
 
-impl<W: Write> Recorder<'_, W> {
+impl Recorder<'_> {
+    /// Starts the command, when all of it is seen, and the file, when nothing else can fail.
+    fn begin(&self) -> Result<(Writer<File>, Running), Error> {
+        let file = Replaceable::open(self.file)?;
+        let running = match Running::start(self.plan) {
+            Ok(running) => running,
+            Err(error) => {
+                file.leave();
+                return Err(error);
+            }
+        };
+        let file = file.replace().map_err(|e| writing(e.into()));
+        let writer = file.and_then(|f| Writer::new(f, header(self.plan)).map_err(writing));
+        match writer {
+            Ok(writer) => Ok((writer, running)),
+            Err(error) => {
+                running.end();
+                Err(error)
+            }
+        }
+    }
+
     fn write(&mut self, frame: &Frame) -> Result<(), Error> {
         match &mut self.begun {
             Some((writer, _)) => writer.write(frame).map_err(writing),
@@ -83,14 +146,12 @@ impl<W: Write> Recorder<'_, W> {
     }
 }
 
-impl<W: Write> Listener for Recorder<'_, W> {
+impl Listener for Recorder<'_> {
     type Error = Error;
 
     fn begun(&mut self, instead: Option<&str>) -> Result<(), Error> {
-        if let Some(out) = self.out.take() {
-            let writer = Writer::new(out, header(self.plan)).map_err(writing)?;
-            // not before all of it is seen
-            self.begun = Some((writer, Running::start(self.plan)?));
+        if self.begun.is_none() {
+            self.begun = Some(self.begin()?);
         }
         if let Some(reason) = instead {
             self.write(&Frame::Restarted(reason.to_owned()))?;
@@ -110,6 +171,12 @@ impl<W: Write> Listener for Recorder<'_, W> {
     }
 
     fn take(&mut self, interval: Interval) -> Result<(), Error> {
+        self.recorded.rates = Some(interval.rates.clone());
+        for message in &interval.notes.messages {
+            if !self.recorded.messages.contains(message) {
+                self.recorded.messages.push(message.clone());
+            }
+        }
         self.write(&Frame::Interval(interval))?;
         self.recorded.intervals += 1;
         Ok(())

@@ -2,6 +2,7 @@
 
 use super::{Monitored, Retention, Side, Task, VirtualMachine};
 use sidelane_metrics::snapshot::{Class, RateSource};
+use sidelane_topology::printable;
 use std::fmt::Write;
 
 impl Monitored {
@@ -29,7 +30,7 @@ impl Monitored {
         };
         let _ = writeln!(text, "\nOver {:.1} s. {LEGEND}{assumed}", self.seconds);
         for note in &self.notes {
-            let _ = writeln!(text, "{note}");
+            let _ = writeln!(text, "{}", printable(note.as_bytes()));
         }
         text
     }
@@ -54,7 +55,7 @@ impl VirtualMachine {
             (self.retention_rate).map_or("-".into(), |rate| format!("{rate:.2}")),
             self.lanes,
             self.progress,
-            self.name
+            printable(self.name.as_bytes())
         )
     }
 }
@@ -72,7 +73,7 @@ impl Task {
             class(self.class),
             self.lanes,
             self.progress,
-            self.name
+            printable(self.name.as_bytes())
         )
     }
 }
@@ -101,6 +102,18 @@ fn class(class: Option<Class>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::super::tests::seen;
+
+    #[test]
+    fn no_name_reaches_the_terminal_as_it_is() {
+        let mut seen = seen(true);
+        let nasty = "\x1b[31m\n\u{202e}";
+        seen.tasks[0].name = nasty.to_owned();
+        seen.virtual_machines[0].name = nasty.to_owned();
+        seen.notes = vec![nasty.to_owned()];
+        let text = seen.text(9);
+        assert_eq!(text.matches(r"\x1b[31m\x0a\u{202e}").count(), 3, "{text}");
+        assert!(!text.contains(['\x1b', '\u{202e}']));
+    }
 
     #[test]
     fn tables_fit_and_leave_out_what_is_beyond_the_rows() {

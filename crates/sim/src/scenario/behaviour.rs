@@ -305,6 +305,9 @@ fn workers_of(section: &Section, context: &Context, task: &TaskSpec) -> Result<O
     for (key, value) in section.those(WORKER_KEYS) {
         match key {
             "name" => own.name = name(value)?,
+            "class" if task.kernel_thread => {
+                return Err(value.error("class: the kernel's threads are of class \"normal\""));
+            }
             "class" => own.class = class(value)?,
             "cpus" => own.cpus = Some(usable(value, context.machine)?),
             _ => {}

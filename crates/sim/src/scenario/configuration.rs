@@ -180,7 +180,7 @@ fn scheduler(section: &Section, word: &str, context: &Context, there: &Machine) 
 
 /// What the scheduler knows of shared lanes: it matters where cores are not equally fast, or lanes are held.
 fn thread_perf(machine: &Machine, held: bool) -> Vec<f64> {
-    let mut capacities = machine.cores.iter().map(|core| core.capacity);
+    let mut capacities = machine.cores.iter().map(|core| core.tier_capacity);
     let first = capacities.next();
     match &machine.interference {
         Interference::ThreadPerf(speeds)

@@ -15,6 +15,7 @@ const KEYS: &[&str] = &[
     "hysteresis",
     "min_gain",
     "dwell",
+    "memory",
     "utilization",
 ];
 
@@ -34,8 +35,9 @@ pub(super) fn control(value: Value, machine: &Machine) -> Result<Control> {
     let mut control = Control {
         interval_ns: 5_000_000_000,
         governor: GovernorConfig::default(),
-        measure: Measure::Lanes(LaneOrder::Independent),
+        measure: Measure::Counted,
     };
+    let mut given = None;
     for (key, value) in section.those(KEYS) {
         let governor = &mut control.governor;
         match key {
@@ -46,11 +48,13 @@ pub(super) fn control(value: Value, machine: &Machine) -> Result<Control> {
             "min_gain" => governor.min_gain = value.number(Limits::from(0.0, 0.99))?,
             "hysteresis" => governor.hysteresis = value.number(Limits::from(0.0, 0.99))?,
             "dwell" => governor.dwell = value.integer(0..=MANY)?,
-            "utilization" => control.measure = measure(value)?,
+            "memory" => governor.memory = value.boolean()?,
+            "utilization" => given = Some(measure(value)?),
             _ => {}
         }
     }
     control.governor.options = options(&section, control.governor.options)?;
+    control.measure = given.unwrap_or(Measure::of(control.governor.options.model()));
     match control.governor(machine) {
         Ok(_) => Ok(control),
         Err(Error::BadMachine(reason)) => Err(value.error(format!("control: {reason}"))),
@@ -62,6 +66,7 @@ fn measure(value: Value) -> Result<Measure> {
     value.word(&[
         ("independent", Measure::Lanes(LaneOrder::Independent)),
         ("lower-first", Measure::Lanes(LaneOrder::LowerFirst)),
+        ("model", Measure::Model),
         ("counted", Measure::Counted),
     ])
 }

@@ -308,6 +308,11 @@ fn control_has_the_defaults_of_the_governor() {
         measure: Measure::Lanes(LaneOrder::Independent),
     };
     assert_eq!(control("control = {}"), Some(default.clone()));
+    // as the daemon: each model but the source's says itself how busy lanes come together
+    let measure = |lines: &str| control(lines).unwrap().measure;
+    assert_eq!(measure("control.model = \"last-lane\""), Measure::Model);
+    let independent = "control = { model = \"last-lane\", utilization = \"independent\" }";
+    assert_eq!(measure(independent), default.measure);
     let options = Options::new(Model::Source).with_iterations(10).unwrap();
     let published = Control {
         interval_ns: 1_000_000_000,
@@ -317,7 +322,7 @@ fn control_has_the_defaults_of_the_governor() {
         },
         measure: Measure::Counted,
     };
-    let lines = "control = { interval_s = 1, iterations = 10, hysteresis = 0, min_gain = 0, dwell = 0, \
+    let lines = "control = { interval_s = 1, iterations = 10, hysteresis = 0, min_gain = 0, dwell = 0, memory = false, \
                  window = 12, utilization = \"counted\" }";
     assert_eq!(control(lines), Some(published));
 }
@@ -391,14 +396,14 @@ fn behaviours() {
     );
 }
 
-#[test]
-fn a_trace_is_read_by_its_name() {
+/// What a scenario reads from a trace: when requests come and their demand, ns.
+fn trace_of(csv: &'static str) -> Vec<(u64, f64)> {
     let text = format!(
         "{}trace = \"a/b.csv\"\n",
         SMALL.replace("open = { rate_per_s = 50 }\n", "")
     );
     let read = |file: &str| match file {
-        "a/b.csv" => Ok("at_ms, demand_ms\r\n\r\n0, 1.5\r\n2.25,3\r\n".to_owned()),
+        "a/b.csv" => Ok(csv.to_owned()),
         _ => Err(std::io::Error::other("no such file")),
     };
     let scenario = Scenario::parse_with(&text, "t.toml", &read).unwrap();
@@ -409,8 +414,21 @@ fn a_trace_is_read_by_its_name() {
     else {
         panic!("{:?}", scenario.workloads[0])
     };
-    let seen: Vec<_> = requests.iter().map(|it| (it.at_ns, it.demand_ns)).collect();
+    requests.iter().map(|it| (it.at_ns, it.demand_ns)).collect()
+}
+
+#[test]
+fn a_trace_is_read_by_its_name() {
+    let seen = trace_of("at_ms, demand_ms\r\n\r\n0, 1.5\r\n2.25,3\r\n");
     assert_eq!(seen, [(0, 1.5e6), (2_250_000, 3e6)]);
+}
+
+#[test]
+fn a_mark_of_the_byte_order_is_no_part_of_a_trace() {
+    assert_eq!(
+        trace_of("\u{feff}at_ms,demand_ms\n1,2\n"),
+        [(1_000_000, 2e6)]
+    );
 }
 
 #[test]

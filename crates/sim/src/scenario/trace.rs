@@ -9,8 +9,10 @@ const HEADER: &str = "at_ms,demand_ms";
 const AT: Limits = Limits::from(0.0, LONGEST_MS);
 const DEMAND: Limits = Limits::above(0.0, LONGEST_MS);
 
-/// The requests of a trace; there is at least one.
+/// The requests of a trace; there is at least one. A mark of the byte order at the beginning, as
+/// spreadsheets write it, is no part of the text.
 pub(super) fn requests(file: &str, text: &str) -> Result<Vec<TraceRequest>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let source = Source { file, text };
     let mut requests: Vec<TraceRequest> = Vec::new();
     let mut header = false;

@@ -6,6 +6,7 @@ use super::machine::cpu_list;
 use super::pools::{self, Described};
 use super::reader::{Section, Shape, Value, alternatives};
 use crate::{Class, Machine, Policy, TaskSpec, Workload};
+use sidelane_topology::printable;
 
 const IN_OPEN: &str = "open = { … }";
 const IN_CLOSED: &str = "closed = { … }";
@@ -20,6 +21,7 @@ pub(super) const WORKLOAD: Shape = Shape {
         "policy",
         "nice",
         "cpus",
+        "kernel_thread",
         "kind_of",
         "pool",
         "open",
@@ -78,9 +80,11 @@ pub(super) fn workload(section: &Section, context: &Context) -> Result<Workload>
     let cpus = cpus
         .map(|value| usable(value, context.machine))
         .transpose()?;
+    let class = self::class(class)?;
     let task = TaskSpec {
         name: self::name(name)?,
-        class: self::class(class)?,
+        class,
+        kernel_thread: kernel_thread(section, class)?,
         policy,
         nice: section
             .get("nice")
@@ -121,7 +125,8 @@ impl Context<'_> {
 pub(super) fn name(value: Value) -> Result<String> {
     let what = "a name of 1 to 40 characters without control characters";
     let name = value.string(what)?;
-    match (1..=40).contains(&name.chars().count()) && !name.contains(char::is_control) {
+    let shown = name.replace('\\', ""); // which is shown twice, and harmless
+    match (1..=40).contains(&name.chars().count()) && printable(shown.as_bytes()) == shown {
         true => Ok(name.to_owned()),
         false => Err(value.expected(what)),
     }
@@ -134,6 +139,21 @@ pub(super) fn usable(value: Value, machine: &Machine) -> Result<Vec<u32>> {
         true => Ok(cpus),
         false => Err(value.error("cpus: none of them is online; name one that is")),
     }
+}
+
+/// Whether its tasks are threads of the kernel.
+fn kernel_thread(section: &Section, class: Class) -> Result<bool> {
+    let Some(value) = section.get("kernel_thread") else {
+        return Ok(false);
+    };
+    let it_is = value.boolean()?;
+    if it_is && class != Class::Normal {
+        return Err(value.error("kernel_thread: the kernel's threads are of class \"normal\""));
+    }
+    if it_is && section.get("pool").is_some() {
+        return Err(value.error("kernel_thread: the kernel's threads are in no pool"));
+    }
+    Ok(it_is)
 }
 
 /// The row of the interference table.

@@ -3,8 +3,8 @@
 use super::calls::operate;
 use super::entity::{Entity, Queue};
 use super::{
-    Budget, Counted, DSQ_LOCAL, DSQ_LOCAL_ON, ENQ_LAST, ENQ_PREEMPT, ENQ_WAKEUP, KICK_IDLE,
-    KICK_PREEMPT, ObjectiveState, Pool, PoolState, SchedExt, WAKE_SYNC, native,
+    Budget, Counted, DSQ_LOCAL, DSQ_LOCAL_ON, ENQ_HEAD, ENQ_LAST, ENQ_PREEMPT, ENQ_WAKEUP,
+    KICK_IDLE, KICK_PREEMPT, ObjectiveState, Pool, PoolState, SchedExt, WAKE_SYNC, native,
 };
 use crate::engine::Engine;
 use crate::record::Step;
@@ -317,12 +317,13 @@ impl SchedExt {
         };
         *self.slice_ns(id) = insertion.slice_ns;
         if insertion.dsq == DSQ_LOCAL {
-            let (cpu, first) = (engine.task(id).lane, insertion.flags & ENQ_PREEMPT != 0);
+            let (cpu, preempts) = (engine.task(id).lane, insertion.flags & ENQ_PREEMPT != 0);
+            let first = preempts || insertion.flags & ENQ_HEAD != 0;
             self.join_local(engine, id, cpu, first);
-            if first {
+            if preempts {
                 self.expire(engine, cpu);
             }
-            if first || engine.is_idle(cpu) {
+            if preempts || engine.is_idle(cpu) {
                 engine.look(cpu);
             }
             return;

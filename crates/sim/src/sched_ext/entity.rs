@@ -74,6 +74,10 @@ impl Entity {
         let spec = &task.spec;
         self.cred.euid.val = spec.class as u32 + 1;
         self.node.id = spec.pool.map_or(0, |pool| pool as u64 + 1);
+        self.native.flags = match spec.kernel_thread {
+            true => native::PF_KTHREAD,
+            false => 0,
+        };
         self.native.static_prio = 120 + spec.nice;
         self.native.policy = match spec.policy {
             Policy::Normal => 0,

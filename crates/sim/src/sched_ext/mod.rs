@@ -42,6 +42,7 @@ use visit::Visit;
 
 /// The kernel's flags, as in `native/kernel.h`.
 const ENQ_WAKEUP: u64 = 1;
+const ENQ_HEAD: u64 = 1 << 16;
 const ENQ_PREEMPT: u64 = 1 << 32;
 const ENQ_LAST: u64 = 1 << 41;
 const ITER_REVERSE: u64 = 1 << 16;

@@ -58,7 +58,6 @@ impl Pool {
                 Charge::Raw => native::pool_charge_POOL_CHARGE_RAW,
             },
             parent: self.parent.map_or(0, |parent| parent as u32 + 1),
-            ..native::pool_limit::default()
         }
     }
 }

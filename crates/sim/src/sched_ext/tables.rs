@@ -28,16 +28,18 @@ impl Tables {
     /// Lays out the lanes that are online, all of them idle.
     pub fn of(engine: &Engine, settings: &Settings) -> Tables {
         let nr_pools = settings.pools.len();
+        let rules = rules();
+        let nr_budgets = rules.len() + 1; // that of the settings, then one a rule
         let mut tables = Tables {
             lanes: vec![native::lane_ctx::default(); engine.machine.nr_lanes],
             cores: Vec::new(),
             core_lanes: Vec::new(),
             counters: vec![native::counters::default()],
-            rules: rules(),
+            rules,
             core_timers: Vec::new(),
-            objectives: vec![native::objective::default(); native::limits_NR_BUDGETS as usize],
+            objectives: vec![native::objective::default(); nr_budgets],
             lane_counts: vec![native::lane_count::default(); engine.machine.nr_lanes],
-            ipcs: vec![native::budget_ipc::default(); native::limits_NR_BUDGETS as usize],
+            ipcs: vec![native::budget_ipc::default(); nr_budgets],
             limits: settings.pools.iter().map(|pool| pool.native()).collect(),
             pools: vec![native::pool::default(); nr_pools],
             cgroups: settings.cgroups(),
@@ -54,7 +56,7 @@ impl Tables {
             tables.cores.push(native::core_ctx {
                 first_lane: tables.core_lanes.len() as u32,
                 nr_lanes: online.len() as u32,
-                capacity: core.capacity,
+                capacity: core.tier_capacity,
                 cache: core.cache,
                 node: core.node,
                 ..native::core_ctx::default()

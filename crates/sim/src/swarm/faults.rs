@@ -87,7 +87,7 @@ impl Driver<'_> {
             return Ok(());
         };
         self.absorb()?;
-        if self.is_ending(id) {
+        if self.is_ending(id) || self.watch.task(id).spec.kernel_thread {
             return Ok(());
         }
         let result = self.simulation.set_class(id, class);

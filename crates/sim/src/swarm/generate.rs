@@ -35,6 +35,13 @@ pub(super) fn generate(draws: &mut Draws) -> Result<Plan> {
             task.spec.pool = own.percent(60).then_some(pool);
         }
     }
+    // not drawn: what a seed stands for stays what it was
+    for (index, task) in tasks.iter_mut().enumerate() {
+        let spec = &mut task.spec;
+        let one_lane = spec.cpus.as_ref().is_some_and(|cpus| cpus.len() == 1);
+        spec.kernel_thread =
+            index % 2 == 0 && one_lane && spec.class == Class::Normal && spec.pool.is_none();
+    }
     let length_ns = length_ns(draws, &machine, &tasks);
     let faults: Vec<Fault> = Fault::ALL
         .into_iter()

@@ -174,6 +174,9 @@ impl fmt::Display for PlannedTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let spec = &self.spec;
         write!(f, "{}, nice {}", spec.class.name(), spec.nice)?;
+        if spec.kernel_thread {
+            write!(f, ", kernel thread")?;
+        }
         if spec.kind > 0 {
             write!(f, ", kind {}", spec.kind)?;
         }

@@ -26,7 +26,7 @@ impl Watch {
     fn promotion_mistake(&self, id: TaskId, from: u32, to: u32) -> Option<String> {
         let task = self.task(id);
         let [old, new] = [from, to].map(|cpu| self.lanes[cpu as usize].core);
-        let [slow, fast] = [old, new].map(|core| self.machine.cores[core].capacity);
+        let [slow, fast] = [old, new].map(|core| self.machine.cores[core].tier_capacity);
         let age_ns = self.now_ns - task.job_ns;
         if !self.settings.promote {
             return Some("promotion is off".into());

@@ -6,15 +6,13 @@
 //!   (borrow.bpf.h). Batch is asked to leave when the core closes, or when it begins there: it is gone
 //!   within kick. A run that began after a wait of at least the bound may last overdue_slice + tick
 //!   (a slice ends at a tick).
-//! * **Starvation.** While a task waits in a core's vector beyond its bound, tasks beyond their bound
-//!   are served there: the next one at the latest 11 overdue_slice + 3 ticks + reach after the one
-//!   before, or after the bound. That is OVERDUE_GAP of 10 slices; one slice more, since all lanes of
-//!   the core may be serving; and the ticks that end that slice, that notice, and that lie ahead.
-//!   Batch is first come, first served, so the k-th task beyond its bound runs within k such times;
-//!   normal ones count and go first. Only for tasks that may use all lanes of the core. Normal work
-//!   waits by virtual time, and the source looks at the first task only: so this holds for it only
-//!   while the whole vector is beyond the bound, and a quarter of the bound after a younger task was
-//!   first and left: the source has looked at that one.
+//! * **Starvation.** A task is due its bound after it began to wait, and stays due until it sleeps or runs for an
+//!   overdue slice; a kernel thread of one lane is due at once. A lane of its core that it may use does not
+//!   go on with higher classes, or idle beside a busy lane, for longer than: the account's (OVERDUE_PARTS - 1)
+//!   longest overdue runs (a slice and a tick); a quarter of the bound, after which the source looks
+//!   again; the ticks that end what runs and that notice; and reach, for a lane that idles. A task that was
+//!   due before it and runs on any lane of the core begins that time anew: how many go first is for
+//!   `tests/starvation.rs`.
 //! * **Idle lane.** Work conservation: no lane idles beside a task that it could take by the rules
 //!   (class, affinity, SMT level, steal barrier). Nothing is said before [`Watch::patience_ns`]: what
 //!   is missed is found by a tick. While every lane idles there are no ticks: only reach, twice.
@@ -101,8 +99,8 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Service beyond the bound comes once in so many overdue slices (`OVERDUE_GAP`).
-const OVERDUE_GAP: u64 = 10;
+/// Overdue work has one part in so many of a lane (`OVERDUE_PARTS`).
+const OVERDUE_PARTS: u64 = 3;
 /// Shortest vector of a core on another node that is stolen from.
 const FAR_QUEUED: usize = 2;
 /// Steal barriers: the greatest distance.
@@ -156,55 +154,53 @@ impl Watch {
         Ok(())
     }
 
-    /// Has a task in a vector waited beyond the starvation bound, while nobody was served?
+    /// Is a task in a vector due, while a lane that it may use has gone on without it?
     pub fn check_wait(&self, id: TaskId) -> Verdict {
         let task = self.task(id);
-        let (Place::Vector { core, class }, Some(bound_ns)) =
-            (task.place, self.bound_ns(task.known))
-        else {
+        let (Place::Vector { core, class }, Some(due_ns)) = (task.place, task.due_ns) else {
             return Ok(());
         };
-        let slack_ns = (OVERDUE_GAP + 1) * self.settings.overdue_slice_ns
-            + 3 * self.machine.costs.tick_ns
+        let (tick_ns, bound_ns) = (self.machine.costs.tick_ns, self.bound_ns(class));
+        let slack_ns = (OVERDUE_PARTS - 1) * (self.settings.overdue_slice_ns + tick_ns)
+            + bound_ns.unwrap_or(0) / 4
+            + 3 * tick_ns
             + self.reach_ns();
-        if self.now_ns <= task.queued_ns + bound_ns + slack_ns {
-            return Ok(());
+        for &cpu in &self.machine.cores[core].lanes {
+            let lane = &self.lanes[cpu as usize];
+            if !lane.online || !task.may_use(cpu) {
+                continue;
+            }
+            let Some(from_ns) = self.passes_over_ns(cpu, class) else {
+                continue;
+            };
+            let waits_ns = due_ns.max(task.queued_ns).max(self.attached_ns);
+            let waits_ns = waits_ns.max(task.preceded_ns);
+            let until_ns = waits_ns.max(from_ns) + slack_ns;
+            if self.now_ns > until_ns {
+                let what = format!(
+                    "{id} waits in the {} vector of core {core} since {} ns and is due since \
+                     {due_ns} ns; lane {cpu} does without it since {from_ns} ns, and should have \
+                     taken it by {until_ns} ns",
+                    class.name(),
+                    task.queued_ns
+                );
+                return Broken::because(Rule::Starvation, what);
+            }
         }
-        let beyond_ns = match class {
-            Class::Normal => self.all_beyond_ns(core, bound_ns),
-            _ => task.queued_ns + bound_ns,
+        Ok(())
+    }
+
+    /// Since when the lane has run nothing but higher classes than this, or idled beside a busy lane.
+    fn passes_over_ns(&self, cpu: u32, class: Class) -> Option<u64> {
+        let lane = &self.lanes[cpu as usize];
+        let core = &self.cores[lane.core];
+        let ticks_ns = match lane.task {
+            Some(id) if self.task(id).known >= class || self.task(id).overdue => return None,
+            Some(_) => 0,
+            None if core.busy == 0 => return None,
+            None => core.busy_ns,
         };
-        let from_ns = beyond_ns
-            .max(self.cores[core].served_ns)
-            .max(self.attached_ns);
-        let until_ns = from_ns + slack_ns;
-        if self.now_ns <= until_ns || self.core_may_pass_over(core, task) {
-            return Ok(());
-        }
-        let what = format!(
-            "{id} waits in the {} vector of core {core} since {} ns, beyond its bound since \
-             {beyond_ns} ns; somebody should have been served by {until_ns} ns",
-            class.name(),
-            task.queued_ns
-        );
-        Broken::because(Rule::Starvation, what)
-    }
-
-    /// Is there a lane of the core that the task may not use?
-    pub fn core_may_pass_over(&self, core: usize, task: &Task) -> bool {
-        let mut lanes = self.machine.cores[core].lanes.iter();
-        lanes.any(|&cpu| self.lanes[cpu as usize].online && !task.may_use(cpu))
-    }
-
-    /// Since when the whole normal vector is beyond the bound.
-    fn all_beyond_ns(&self, core: usize, bound_ns: u64) -> u64 {
-        let class = Class::Normal;
-        let here = |task: &&Task| task.place == Place::Vector { core, class };
-        let tasks = self.tasks.iter().filter(here);
-        let latest_ns = tasks.map(|task| task.queued_ns + bound_ns).max();
-        let timely_ns = self.cores[core].vectors[class as usize].timely_ns;
-        // one that was first and left: the source does not look again for a quarter of the bound
-        latest_ns.unwrap_or(0).max(timely_ns + bound_ns / 4)
+        Some(lane.served_ns[class as usize].max(ticks_ns))
     }
 }
 

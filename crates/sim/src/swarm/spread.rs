@@ -22,7 +22,7 @@ impl Watch {
 
     fn spread_mistake(&self, from: u32, to: u32) -> Option<String> {
         let [old, new] = [from, to].map(|cpu| self.lanes[cpu as usize].core);
-        let [slow, fast] = [old, new].map(|core| self.machine.cores[core].capacity);
+        let [slow, fast] = [old, new].map(|core| self.machine.cores[core].tier_capacity);
         let running = |core: usize| {
             let lanes = self.machine.cores[core].lanes.iter();
             lanes.filter_map(|&cpu| self.lanes[cpu as usize].task)

@@ -52,7 +52,7 @@ impl Watch {
         let (Some(class), Some(core)) = (class, core) else {
             return Broken::because(Rule::Lost, format!("{id} was sent to {queue:#x}"));
         };
-        let now_ns = self.now_ns;
+        let (now_ns, bound_ns) = (self.now_ns, self.bound_ns(class));
         let task = self.task_mut(id);
         if task.state != State::Waiting {
             return Broken::because(Rule::Twice, format!("{id} queued while {:?}", task.state));
@@ -67,6 +67,9 @@ impl Watch {
         }
         task.queued_ns = now_ns;
         task.left = None;
+        let at_once = task.is_pinned_kthread();
+        let due_ns = bound_ns.map(|bound_ns| now_ns + if at_once { 0 } else { bound_ns });
+        task.due_ns = task.due_ns.or(due_ns);
         self.put(id, Place::Vector { core, class })
     }
 
@@ -82,22 +85,22 @@ impl Watch {
         }
         task.queued_ns = now_ns;
         task.left = None;
+        task.due_ns = None;
         self.put(id, Place::Held(pool))
     }
 
     fn queued_local(&mut self, id: TaskId, cpu: u32) -> Verdict {
         let now_ns = self.now_ns;
-        if let Some(from) = self.task_mut(id).left.take() {
+        let left = self.task_mut(id).left.take();
+        // it stays where it was, after a kernel thread of that lane, or moves
+        if let Some(from) = left.filter(|from| *from != cpu) {
             match self.task(id).known {
                 Class::Normal => self.check_spread(id, from, cpu)?,
                 _ => self.check_promotion(id, from, cpu)?,
             }
         }
         match self.task(id).place {
-            Place::Vector { core, .. } => {
-                self.check_wait(id)?;
-                self.task_mut(id).taken_from = Some(core);
-            }
+            Place::Vector { .. } => self.check_wait(id)?,
             _ => self.task_mut(id).queued_ns = now_ns,
         }
         self.put(id, Place::Local(cpu))
@@ -128,24 +131,41 @@ impl Watch {
         };
         self.lanes[cpu as usize].ready_ns = now_ns + costs.switch_ns + migration_ns;
         self.lanes[cpu as usize].task = Some(id);
-        let bound_ns = self.bound_ns(self.task(id).known);
         let task = self.task_mut(id);
         task.woke = false;
         task.totals.wait_ns += now_ns - task.since_ns;
-        task.overdue = bound_ns.is_some_and(|bound_ns| now_ns >= task.queued_ns + bound_ns);
+        task.overdue = match task.is_pinned_kthread() {
+            true => true,
+            false => task.due_ns.is_some_and(|due_ns| now_ns >= due_ns),
+        };
         task.state = State::Running(cpu);
         task.since_ns = now_ns;
         task.ran_on = Some(cpu);
-        let from = task.taken_from.take();
-        if task.overdue {
-            self.cores[core].served_ns = now_ns;
-            if let Some(from) = from {
-                self.cores[from].served_ns = now_ns;
-            }
-        }
         self.put(id, Place::Nowhere)?;
+        self.precedes(id, core);
         self.charge(core);
         Ok(())
+    }
+
+    /// The task begins on the core: those that are due after it have got on, if no lane passed them over for it.
+    fn precedes(&mut self, id: TaskId, core: usize) {
+        let (task, now_ns) = (&self.tasks[id.0 as usize], self.now_ns);
+        let Some(due_ns) = task.due_ns.filter(|_| task.overdue) else {
+            return;
+        };
+        let lanes: Vec<u32> = self.machine.cores[core].lanes.clone();
+        let (allowed, left_out): (Vec<u32>, Vec<u32>) =
+            lanes.iter().partition(|cpu| task.may_use(**cpu));
+        if allowed.is_empty() {
+            return;
+        }
+        for other in &mut self.tasks {
+            let waits_here = matches!(other.place, Place::Vector { core: at, .. } if at == core);
+            let later = other.due_ns.is_some_and(|other_ns| other_ns >= due_ns);
+            if waits_here && later && !left_out.iter().any(|cpu| other.may_use(*cpu)) {
+                other.preceded_ns = now_ns;
+            }
+        }
     }
 
     fn leaves(&mut self, id: TaskId, cpu: u32, state: State) -> Verdict {
@@ -157,10 +177,23 @@ impl Watch {
         self.check_core(core)?;
         self.account(core);
         self.change_busy(cpu, false);
-        let now_ns = self.now_ns;
+        let (now_ns, slice_ns) = (self.now_ns, self.settings.overdue_slice_ns);
+        let task = self.task(id);
+        let lowest = match task.overdue {
+            true => Class::Batch,
+            false => task.known,
+        };
         let lane = &mut self.lanes[cpu as usize];
         (lane.task, lane.idle_ns) = (None, now_ns);
+        for class in Class::ALL {
+            if class <= lowest {
+                lane.served_ns[class as usize] = now_ns;
+            }
+        }
         let task = self.task_mut(id);
+        if state == State::Sleeping || now_ns >= task.since_ns + slice_ns {
+            task.due_ns = None;
+        }
         (task.state, task.since_ns) = (state, now_ns);
         task.left = (state == State::Waiting).then_some(cpu);
         self.put(id, Place::Nowhere)?;
@@ -191,7 +224,7 @@ impl Watch {
             let task = &mut self.tasks[index];
             task.known = task.spec.class;
             task.changed_ns = None;
-            task.taken_from = None;
+            task.due_ns = None;
             task.woke = false;
             task.left = None;
             self.put(TaskId(index as u32), Place::Nowhere)?;
@@ -228,6 +261,9 @@ impl Watch {
             false => number.saturating_sub(1),
         };
         self.busy = change(self.busy);
+        if core.busy == 0 {
+            core.busy_ns = now_ns;
+        }
         core.busy = change(core.busy);
         let before = core.foreground;
         if foreground {
@@ -250,14 +286,7 @@ impl Watch {
     fn put(&mut self, id: TaskId, place: Place) -> Verdict {
         let now_ns = self.now_ns;
         let before = std::mem::replace(&mut self.task_mut(id).place, place);
-        let waited_ns = now_ns - self.task(id).queued_ns;
         if let Place::Vector { core, class } = before {
-            if self
-                .bound_ns(class)
-                .is_some_and(|bound_ns| waited_ns < bound_ns)
-            {
-                self.cores[core].vectors[class as usize].timely_ns = now_ns;
-            }
             let vector = &mut self.cores[core].vectors[class as usize];
             vector.length = vector.length.saturating_sub(1);
         }

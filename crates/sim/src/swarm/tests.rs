@@ -96,8 +96,23 @@ fn batch_need_not_run_on_a_closed_core() {
     run(&mut watch, 0, 0, 0).unwrap();
     queue(&mut watch, 0, 1, Class::Batch).unwrap();
     watch.sample(60 * MS).unwrap();
-    // Unless it has waited beyond its bound, and nobody was served since.
-    assert_eq!(broken(watch.sample(84 * MS)), Rule::Starvation);
+    // Unless it is due, at 50 ms, and its lanes have gone on without it: two overdue runs of 5 ms, a
+    // quarter of the bound, three ticks and reach later.
+    let until_ns = 50 * MS + 10 * MS + 12_500_000 + 12 * MS + watch.reach_ns();
+    watch.sample(until_ns).unwrap();
+    assert_eq!(broken(watch.sample(until_ns + 1)), Rule::Starvation);
+}
+
+#[test]
+fn what_is_due_is_served_on_the_lane_to_which_it_is_bound() {
+    let mut watch = watch(&[Class::Critical, Class::Normal, Class::Normal]);
+    watch.set_cpus(TaskId(1), Some(&[0]));
+    run(&mut watch, 0, 0, 0).unwrap();
+    run(&mut watch, 0, 2, 1).unwrap();
+    queue(&mut watch, 0, 1, Class::Normal).unwrap();
+    // the other lane runs normal work all the time, and may not take it
+    watch.sample(45 * MS).unwrap();
+    assert_eq!(broken(watch.sample(60 * MS)), Rule::Starvation);
 }
 
 #[test]

@@ -49,6 +49,8 @@ pub(super) struct Lane {
     pub foreground: bool,
     /// When it fell idle.
     pub idle_ns: u64,
+    /// When work of each class left it last, or of a lower one, or what ran because it was due.
+    pub served_ns: [u64; 3],
     /// From when on the running task progresses.
     pub ready_ns: u64,
     pub totals: LaneTotals,
@@ -57,6 +59,8 @@ pub(super) struct Lane {
 #[derive(Default)]
 pub(super) struct Core {
     pub busy: usize,
+    /// Since when some lane is.
+    pub busy_ns: u64,
     /// Lanes that run critical or normal work.
     pub foreground: usize,
     /// Critical tasks that run here or wait for a lane of this core.
@@ -73,8 +77,6 @@ pub(super) struct Core {
     pub crowded_ns: Option<u64>,
     /// Since when another lane may be.
     pub room_ns: u64,
-    /// When a task that waited beyond its bound was served last.
-    pub served_ns: u64,
     pub vectors: [Vector; 3],
     pub accounted_ns: u64,
     pub density_ns: Vec<u64>,
@@ -86,8 +88,6 @@ pub(super) struct Core {
 #[derive(Default)]
 pub(super) struct Vector {
     pub length: usize,
-    /// When a task left that had not waited for as long as the bound.
-    pub timely_ns: u64,
     /// Since when two tasks or more wait there.
     pub two_ns: u64,
 }
@@ -116,13 +116,15 @@ pub(super) struct Task {
     /// It has woken, and no core knows it yet.
     pub woke: bool,
     pub place: Place,
-    /// The vector it was taken from.
-    pub taken_from: Option<usize>,
     /// When the scheduler queued it.
     pub queued_ns: u64,
     /// When it began to wait, or to run.
     pub since_ns: u64,
-    /// It began to run after it had waited for as long as its bound.
+    /// When it is to run at the latest; none if it has run since then, or sleeps.
+    pub due_ns: Option<u64>,
+    /// When a task last began on its core that was due before it and may use all lanes of the core that it may.
+    pub preceded_ns: u64,
+    /// It was due when it began to run.
     pub overdue: bool,
     /// When it woke.
     pub job_ns: u64,
@@ -140,6 +142,12 @@ impl Task {
         (0..nr_lanes).filter(|cpu| self.may_use(*cpu)).count()
     }
 
+    /// Is it a kernel thread of one lane?
+    pub fn is_pinned_kthread(&self) -> bool {
+        let lanes: u32 = self.allowed.iter().map(|word| word.count_ones()).sum();
+        self.spec.kernel_thread && lanes == 1
+    }
+
     pub fn may_use(&self, cpu: u32) -> bool {
         self.allowed[cpu as usize / 64] >> (cpu % 64) & 1 == 1
     }
@@ -153,6 +161,7 @@ impl Watch {
             task: None,
             foreground: false,
             idle_ns: 0,
+            served_ns: [0; 3],
             ready_ns: 0,
             totals: LaneTotals::default(),
         };
@@ -208,9 +217,10 @@ impl Watch {
             state: State::Sleeping,
             woke: false,
             place: Place::Nowhere,
-            taken_from: None,
             queued_ns: 0,
             since_ns: 0,
+            due_ns: None,
+            preceded_ns: 0,
             overdue: false,
             job_ns: 0,
             left: None,

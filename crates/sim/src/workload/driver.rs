@@ -4,12 +4,16 @@ mod device;
 
 use super::requests::{Request, Slots, StageState};
 use super::{Arrivals, Behaviour, Stage, Workload};
-use crate::Result;
 use crate::random::Stream;
 use crate::results::Measured;
 use crate::show::TaskLabel;
 use crate::simulation::{Occurrence, Simulation};
 use crate::task::{TaskId, TaskTotals};
+use crate::{Error, Result};
+
+/// Most requests under way that no client bounds, as many as there may be clients. More would only fill the memory:
+/// a machine that is that far behind never catches up.
+const UNDER_WAY_MAX: usize = 1_000_000;
 
 /// What random numbers are for: each has a stream of its own, so that all configurations of a
 /// scenario meet the same arrivals and demands.
@@ -330,6 +334,14 @@ impl Driver {
         demands_ns: Vec<f64>,
         client: Option<usize>,
     ) -> Result<()> {
+        if client.is_none() && self.requests.clientless() == UNDER_WAY_MAX {
+            return Err(Error::BadWorkload(format!(
+                "workload {:?}: {UNDER_WAY_MAX} requests are under way after {} s: they come faster than \
+                 they are served; let fewer come, or give them a deadline_ms",
+                self.groups[group].spec.task.name,
+                sim.now_ns() as f64 / 1e9
+            )));
+        }
         self.measured[group].arrived += 1;
         let slot = self.requests.add(Request {
             group,

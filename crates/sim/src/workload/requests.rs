@@ -39,10 +39,13 @@ pub(super) struct StageState {
 pub(super) struct Slots {
     slots: Vec<(u32, Option<Request>)>,
     free: Vec<usize>,
+    /// Requests that are there without a client that waits for them.
+    clientless: usize,
 }
 
 impl Slots {
     pub fn add(&mut self, request: Request) -> usize {
+        self.clientless += usize::from(request.client.is_none());
         match self.free.pop() {
             Some(slot) => {
                 self.slots[slot].1 = Some(request);
@@ -68,7 +71,14 @@ impl Slots {
         let request = request.take()?;
         *generation = generation.wrapping_add(1);
         self.free.push(slot);
+        self.clientless -= usize::from(request.client.is_none());
         Some(request)
+    }
+
+    /// How many requests are there without a client that waits for them: no number of clients bounds
+    /// these.
+    pub fn clientless(&self) -> usize {
+        self.clientless
     }
 
     /// Requests of a group that are there, those that ended left out.

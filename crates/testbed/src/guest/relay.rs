@@ -164,16 +164,19 @@ impl Relay {
         let Some((program, args)) = command.argv.split_first() else {
             return self.send(&Frame::Exit(127 << 8));
         };
-        let spawned = std::process::Command::new(program)
+        let mut child = std::process::Command::new(program);
+        child
             .args(args)
             .envs(command.env.iter().map(|(k, v)| (k, v)))
             .current_dir("/root")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn();
-        let mut child = match spawned {
+            .process_group(0);
+        // This process has SIGCHLD blocked, which commands would inherit: a shell's `wait` then never ends.
+        // SAFETY: setting the mask is async-signal-safe.
+        unsafe { child.pre_exec(|| Ok(SigSet::empty().thread_set_mask()?)) };
+        let mut child = match child.spawn() {
             Ok(child) => child,
             Err(error) => return self.refuse(&program.to_string_lossy(), &error),
         };

@@ -47,7 +47,7 @@ impl CellStyle {
 }
 
 /// Fills lines of at most `width` columns with `parts`, `gap` between them. The first line begins
-/// with `first`, the others with as much space. A part too long for a line is broken after commas.
+/// with `first`, the others with as much space. A part too long for a line is broken.
 pub(super) fn fill(first: &str, parts: &[String], gap: &str, width: usize) -> String {
     let indent = first.chars().count();
     let room = width.saturating_sub(indent).max(1);
@@ -72,19 +72,21 @@ pub(super) fn fill(first: &str, parts: &[String], gap: &str, width: usize) -> St
     text
 }
 
-/// Breaks a part after commas into pieces of at most `room` columns where that is possible.
+/// Breaks a part into pieces of at most `room` columns: after commas, or where it must be.
 fn break_up(part: &str, room: usize) -> Vec<String> {
     let mut pieces: Vec<String> = vec![String::new()];
     for item in part.split_inclusive(',') {
-        match pieces.last_mut() {
-            Some(piece)
-                if piece.is_empty() || piece.chars().count() + item.chars().count() <= room =>
-            {
-                piece.push_str(item);
-            }
-            _ => pieces.push(item.to_owned()),
+        let columns = item.chars().count();
+        if let Some(piece) = pieces.last_mut()
+            && piece.chars().count() + columns <= room
+        {
+            piece.push_str(item);
+        } else {
+            let characters: Vec<char> = item.chars().collect();
+            pieces.extend(characters.chunks(room).map(String::from_iter));
         }
     }
+    pieces.retain(|piece| !piece.is_empty());
     pieces
 }
 
@@ -105,5 +107,9 @@ mod tests {
     #[test]
     fn long_lists_are_broken_after_commas() {
         assert_eq!(fill("  ", &parts(&["1,3,5,7"]), " ", 7), "  1,3,\n  5,7\n");
+        assert_eq!(
+            fill("  ", &parts(&["1234567,8"]), " ", 7),
+            "  12345\n  67,8\n"
+        );
     }
 }

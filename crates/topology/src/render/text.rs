@@ -14,6 +14,9 @@ const CORES_UNFOLDED_MAX: usize = 32;
 /// The shortest run that is folded; folding three would save nothing.
 const FOLDED_RUN_MIN: usize = 4;
 
+/// The most notes shown; a fault of the firmware can be there for each CPU.
+const NOTES_MAX: usize = 4;
+
 /// The width of the column of labels above the picture.
 const LABEL_COLUMNS: usize = 10;
 
@@ -42,6 +45,13 @@ fn summary(machine: &Topology) -> String {
     }
     if machine.lanes().any(|lane| !lane.online) {
         text.push_str(&labelled("(n)", "lane n is offline"));
+    }
+    for note in machine.notes().iter().take(NOTES_MAX) {
+        text.push_str(&labelled("unknown", note));
+    }
+    if let Some(more @ 1..) = machine.notes().len().checked_sub(NOTES_MAX) {
+        let value = format!("{more} more; all are in the output of --format json");
+        text.push_str(&labelled("unknown", &value));
     }
     text
 }
@@ -78,7 +88,7 @@ fn count(number: usize, noun: &str) -> String {
 fn smt(machine: &Topology) -> String {
     let control = match machine.smt().control {
         Some(control) => format!("control {control}"),
-        None => "no control in this kernel".into(),
+        None => "no control known".into(),
     };
     let active = match machine.smt().active {
         Some(true) => ", active",

@@ -1,6 +1,7 @@
 //! Files below a root folder: absent, malformed or parsed, with errors that name the file.
 
 use super::ReadError;
+use crate::printable;
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,27 +12,30 @@ use std::str::FromStr;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// How much of a malformed file's content an error shows.
-const SHOWN_CHARS_MAX: usize = 40;
+const CONTENT_CHARS_MAX: usize = 40;
+
+/// How long a reason may be; it quotes files, too.
+const REASON_CHARS_MAX: usize = 200;
 
 /// The folder that stands for `/`.
-pub(super) struct Tree {
+pub(crate) struct Tree {
     root: PathBuf,
 }
 
 impl Tree {
-    pub(super) fn new(root: &Path) -> Self {
+    pub(crate) fn new(root: &Path) -> Self {
         Tree {
             root: root.to_owned(),
         }
     }
 
     /// Where `relative` lies.
-    pub(super) fn path(&self, relative: &str) -> PathBuf {
+    pub(crate) fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.root.join(relative)
     }
 
     /// The content of a file, without surrounding white space; `None` if there is no such file.
-    fn text(&self, relative: &str) -> Result<Option<String>, ReadError> {
+    pub(crate) fn text(&self, relative: impl AsRef<Path>) -> Result<Option<String>, ReadError> {
         let path = self.path(relative);
         let mut bytes = Vec::new();
         let read = File::open(&path).and_then(|f| f.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
@@ -65,11 +69,16 @@ impl Tree {
     where
         T: FromStr<Err: Display>,
     {
-        let missing = || ReadError::Missing {
+        self.optional(relative, expected)?
+            .ok_or_else(|| self.missing(relative, expected))
+    }
+
+    /// The error for a file that is not there.
+    pub(super) fn missing(&self, relative: &str, expected: &'static str) -> ReadError {
+        ReadError::Missing {
             path: self.path(relative),
             expected,
-        };
-        self.optional(relative, expected)?.ok_or_else(missing)
+        }
     }
 
     /// The error for a file that can be parsed and yet is wrong.
@@ -80,17 +89,35 @@ impl Tree {
         expected: &'static str,
         reason: impl Display,
     ) -> ReadError {
-        let content = content.to_string();
-        let mut shown: String = content.chars().take(SHOWN_CHARS_MAX).collect();
-        if shown.len() < content.len() {
-            shown.push('…');
-        }
         ReadError::Malformed {
             path: self.path(relative),
-            content: shown.escape_debug().to_string(),
+            content: shown(&content.to_string(), CONTENT_CHARS_MAX),
             expected,
-            reason: reason.to_string(),
+            reason: shown(&reason.to_string(), REASON_CHARS_MAX),
         }
+    }
+
+    /// The folders in a folder, as paths from the root, sorted; none if there is no such folder.
+    pub(crate) fn folders(&self, folder: &Path) -> Result<Vec<PathBuf>, ReadError> {
+        let path = self.path(folder);
+        let error = |source| ReadError::Io {
+            path: path.clone(),
+            source,
+        };
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(error(source)),
+        };
+        let mut folders = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(error)?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(folder.join(entry.file_name()));
+            }
+        }
+        folders.sort_unstable();
+        Ok(folders)
     }
 
     /// The numbers `n` of the entries `PREFIXn` of a folder, ascending; `None` if there is no such
@@ -118,5 +145,13 @@ impl Tree {
         }
         numbers.sort_unstable();
         Ok(Some(numbers))
+    }
+}
+
+/// The beginning of a text, printable.
+fn shown(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => printable(text.as_bytes()),
+        Some((end, _)) => printable(&text.as_bytes()[..end]) + "…",
     }
 }

@@ -170,7 +170,7 @@ pub fn lanes_offline() -> Machine {
 }
 
 /// A small virtual machine: no SMT, no nodes, no caches, room to plug in more CPUs.
-fn virtual_machine() -> Machine {
+pub fn virtual_machine() -> Machine {
     let mut cores = cores(4, 1, 1, |n| n);
     cores.iter_mut().for_each(|core| core.node = None);
     let pluggable = CpuList::from([4, 5, 6, 7]);

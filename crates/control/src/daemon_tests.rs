@@ -1,0 +1,101 @@
+use super::*;
+use crate::testing::Tree;
+use sidelane_model::{GovernorConfig, Model, Options};
+
+fn settings(tree: &Tree, actuator: ActuatorKind) -> Settings {
+    Settings {
+        root: tree.root().to_owned(),
+        actuator,
+        interval: Duration::from_millis(1),
+        governor: GovernorConfig {
+            options: Options::new(Model::LastLane),
+            ..GovernorConfig::default()
+        },
+        thread_perf: None,
+        learn: false,
+        normalization: None,
+        ignore_nice: false,
+        state: tree.root().join("run/control.json"),
+        metrics: None,
+    }
+}
+
+/// What lanes have done at a time, each busy for a share of it.
+fn stat(tree: &Tree, time: u64, busy: impl Fn(u32) -> f64) {
+    let online: CpuList = tree.read("online").parse().unwrap();
+    let line = |cpu: u32| {
+        let ticks = (time as f64 * busy(cpu)) as u64;
+        format!("cpu{cpu} {ticks} 0 0 {}\n", time - ticks)
+    };
+    tree.file("proc/stat", &online.iter().map(line).collect::<String>());
+}
+
+/// A daemon that looks once, and what it says.
+fn once(tree: &Tree, settings: &Settings, busy: impl Fn(u32) -> f64) -> Vec<String> {
+    let mut said = Vec::new();
+    let mut on_event = |event: Event| said.push(event.to_string());
+    stat(tree, 1000, &busy);
+    let topology = Topology::read(tree.root()).unwrap();
+    let reserved = Reserved::read(tree.root());
+    let mut daemon = Daemon::new(settings, &topology, reserved, &mut on_event).unwrap();
+    stat(tree, 2000, &busy);
+    daemon.interval(settings, &mut on_event).unwrap();
+    said
+}
+
+#[test]
+fn isolated_lanes_are_no_part_of_the_machine() {
+    let busy = |cpu: u32| if cpu < 4 { 0.95 } else { 0.0 };
+    let part = Tree::new(8, 2);
+    part.write("isolated", "4-15\n");
+    for actuator in [ActuatorKind::DryRun, ActuatorKind::Sysfs] {
+        let said = once(&part, &settings(&part, actuator), busy).join("\n");
+        assert!(said.contains("CPUs 4-15 are isolated"), "{said}");
+        assert!(said.contains(": 2 cores") && !said.contains("->"), "{said}");
+    }
+    let whole = Tree::new(2, 2);
+    let of_whole = once(&whole, &settings(&whole, ActuatorKind::DryRun), busy);
+    let of_part = once(&part, &settings(&part, ActuatorKind::DryRun), busy);
+    assert_eq!(of_whole.last(), of_part.last());
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_refused() {
+    let tree = Tree::new(2, 2);
+    let state = r#"{"policyName":"static","defaultCpuSet":"0-3"}"#;
+    tree.file("var/lib/kubelet/cpu_manager_state", state);
+    let said = once(&tree, &settings(&tree, ActuatorKind::DryRun), |_| 0.05).join("\n");
+    assert!(
+        said.contains("without --dry-run it would refuse") && said.contains("cpu_manager_state"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_machine_that_is_all_reserved_is_left() {
+    let tree = Tree::new(2, 2);
+    tree.write("nohz_full", "1,3\n");
+    let settings = settings(&tree, ActuatorKind::Sysfs);
+    let outcome = run(&settings, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    assert!(matches!(&outcome, Outcome::NothingToDo(why) if why.contains("CPUs 1,3")));
+    assert!(!settings.state.exists());
+}
+
+/// Lanes that became reserved before the first change stay, as the decision was for another machine.
+#[test]
+fn what_was_reserved_meanwhile_is_not_taken() {
+    for (isolated, smt) in [("2-7\n", "on"), ("\n", "off")] {
+        let tree = Tree::new(4, 2);
+        let settings = settings(&tree, ActuatorKind::Sysfs);
+        stat(&tree, 1000, |_| 0.3);
+        let topology = Topology::read(tree.root()).unwrap();
+        let reserved = Reserved::read(tree.root());
+        let mut daemon = Daemon::new(&settings, &topology, reserved, &mut |_| {}).unwrap();
+        stat(&tree, 2000, |_| 0.3);
+        tree.write("isolated", isolated);
+        let served = daemon.interval(&settings, &mut |_| {}).unwrap();
+        assert_eq!(matches!(served, Some(Served::ReservedChanged)), smt == "on");
+        assert_eq!(tree.read("smt/control"), smt);
+        assert_eq!(tree.online_files(), "11111111");
+    }
+}

@@ -1,0 +1,101 @@
+//! How large the scheduler's tables are: as large as what there is when it is loaded.
+
+use super::load_error;
+use crate::bpf::{OpenBpfMaps, intf};
+use crate::cgroups;
+use crate::layout::Layout;
+use crate::{Config, Error};
+use std::path::Path;
+
+/// Least room for cgroups, and for those with a `cpu.max`: so that a few new ones are no reason to load again.
+const CGROUPS_MIN: usize = 65536;
+const QUOTAS_MIN: usize = 256;
+
+/// For how much there is room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rooms {
+    /// For cgroups; 1 where nothing looks at them: a table has an entry at least.
+    pub cgroups: usize,
+    /// For cgroups with a `cpu.max`; 0: these do not hold.
+    pub quotas: usize,
+}
+
+impl Rooms {
+    /// For the cgroups that there are now.
+    pub fn now(config: &Config) -> Rooms {
+        if !config.looks_at_cgroups() {
+            return Rooms::of(None, None);
+        }
+        let mount = cgroups::mount_point(Path::new("/")).ok().flatten();
+        let found = mount.as_deref().map(cgroups::list).unwrap_or_default();
+        let quotas = config.scheduler.cgroup_quotas.then(|| {
+            let mount = mount.as_deref();
+            mount.map_or(0, |mount| cgroups::quotas(mount, found.values()).len())
+        });
+        Rooms::of(Some(found.len()), quotas)
+    }
+
+    /// For so many cgroups and limits, and as many more; none: these are not looked at.
+    fn of(cgroups: Option<usize>, quotas: Option<usize>) -> Rooms {
+        Rooms {
+            cgroups: cgroups.map_or(1, |found| (2 * found).max(CGROUPS_MIN)),
+            quotas: quotas.map_or(0, |found| (2 * found).max(QUOTAS_MIN)),
+        }
+    }
+}
+
+/// Sizes the tables before they are made.
+pub(super) fn tables(
+    maps: &mut OpenBpfMaps,
+    settings: &intf::settings,
+    layout: &Layout,
+    cgroup_room: usize,
+) -> Result<(), Error> {
+    let (lanes, cores) = (layout.lanes.len() as u32, layout.cores.len() as u32);
+    let budgets = settings.nr_rules + 1; // that of the settings, then one a rule
+    let pools = settings.nr_pools.max(1);
+    let weighed = match settings.cgroup_weights {
+        0 => 1,
+        _ => cgroup_room as u32,
+    };
+    let sizes = [
+        maps.lanes.set_max_entries(lanes),
+        maps.cores.set_max_entries(cores),
+        maps.core_timers.set_max_entries(2 * cores + 4),
+        (maps.core_lanes).set_max_entries(layout.core_lanes.len() as u32),
+        maps.lane_signals.set_max_entries(lanes),
+        maps.lane_counts.set_max_entries(lanes),
+        maps.rules.set_max_entries(settings.nr_rules.max(1)),
+        maps.sidelane_slo.set_max_entries(budgets),
+        maps.sidelane_ipc.set_max_entries(budgets),
+        maps.sidelane_limits.set_max_entries(pools),
+        maps.sidelane_pools.set_max_entries(pools),
+        maps.sidelane_paths.set_max_entries(pools),
+        maps.cgroups_known.set_max_entries(cgroup_room as u32),
+        maps.cgroup_demands.set_max_entries(weighed),
+    ];
+    let sized: Result<(), _> = sizes.into_iter().collect();
+    sized.map_err(load_error("size the tables of"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_twice_as_many_as_there_are() {
+        let of = |cgroups, quotas| {
+            let rooms = Rooms::of(Some(cgroups), Some(quotas));
+            (rooms.cgroups, rooms.quotas)
+        };
+        assert_eq!(of(10, 5), (CGROUPS_MIN, QUOTAS_MIN));
+        assert_eq!(of(100_000, 700), (200_000, 1400));
+    }
+
+    #[test]
+    fn what_is_off_takes_no_room() {
+        let rooms = Rooms::now(&Config::default());
+        assert_eq!((rooms.cgroups, rooms.quotas), (1, 0));
+        assert_eq!(Rooms::of(Some(10), None).quotas, 0);
+    }
+}

@@ -1,0 +1,168 @@
+//! CPUs that are set apart: ordinary work does not run there, or the operator gave them to some work.
+//!
+//! Three parties reserve CPUs: the kernel's boot parameters (`isolcpus=`, `nohz_full=`), partitions of
+//! cgroup v2 (`cpuset.cpus.partition`), and Kubernetes' kubelet with the CPU manager's policy `static`.
+//! [`Reserved::read`] asks all of them. What cannot be read is a note, and the answer is then
+//! incomplete; it is never an error, as most machines reserve nothing.
+
+mod cpu_manager;
+mod partition;
+
+use crate::CpuList;
+use crate::sysfs::tree::Tree;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What reserves a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// `sys/devices/system/cpu/isolated`: by `isolcpus=`, on newer kernels also by a partition.
+    Isolated,
+    /// A valid partition of cgroup v2, `root` or `isolated`: tasks outside never run there.
+    Partition,
+    /// `nohz_full=`: meant for one task a CPU, without the timer tick.
+    NohzFull,
+    /// The static CPU manager of kubelet gave it to one container.
+    StaticCpuManager,
+}
+
+impl Reason {
+    /// All of them.
+    pub const ALL: [Reason; 4] = [
+        Reason::Isolated,
+        Reason::Partition,
+        Reason::NohzFull,
+        Reason::StaticCpuManager,
+    ];
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::Isolated => "isolated",
+            Reason::Partition => "in a cpuset partition",
+            Reason::NohzFull => "nohz_full",
+            Reason::StaticCpuManager => "given away by kubelet's static CPU manager",
+        })
+    }
+}
+
+/// A CPU manager that hands out CPUs by number, and counts on all of them to stay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StaticCpuManager {
+    /// Where that was read: kubelet's state file, or the folder of its cgroups.
+    pub path: PathBuf,
+    /// CPUs that one container has for itself.
+    pub given: CpuList,
+    /// All CPUs that it counts on, those given included. Kubelet does not start again with its state
+    /// file when one of them is offline.
+    pub counted_on: CpuList,
+}
+
+/// The reserved CPUs of a machine, by reason. A CPU may be reserved for several.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Reserved {
+    by_reason: BTreeMap<Reason, CpuList>,
+    cpu_manager: Option<StaticCpuManager>,
+    notes: Vec<String>,
+}
+
+impl Reserved {
+    /// Reads it below `root`; `/` is this machine.
+    pub fn read(root: &Path) -> Reserved {
+        let tree = Tree::new(root);
+        let mut found = Reserved::default();
+        for (reason, file) in [
+            (Reason::Isolated, "sys/devices/system/cpu/isolated"),
+            (Reason::NohzFull, "sys/devices/system/cpu/nohz_full"),
+        ] {
+            let cpus = found.list(&tree, Path::new(file));
+            found.add(reason, cpus.unwrap_or_default());
+        }
+        let cpus = partition::read(&tree, &mut found);
+        found.add(Reason::Partition, cpus);
+        found.cpu_manager = cpu_manager::read(&tree, &mut found);
+        if let Some(manager) = &found.cpu_manager {
+            let given = manager.given.clone();
+            found.add(Reason::StaticCpuManager, given);
+        }
+        found
+    }
+
+    /// All reserved CPUs.
+    pub fn cpus(&self) -> CpuList {
+        self.by_reason.values().flat_map(CpuList::iter).collect()
+    }
+
+    /// The CPUs that are reserved for a reason.
+    pub fn by(&self, reason: Reason) -> CpuList {
+        self.by_reason.get(&reason).cloned().unwrap_or_default()
+    }
+
+    /// Each reason that reserves a CPU, and its CPUs.
+    pub fn by_reason(&self) -> impl Iterator<Item = (Reason, &CpuList)> {
+        self.by_reason.iter().map(|(reason, cpus)| (*reason, cpus))
+    }
+
+    /// Why a CPU is reserved; empty if it is not.
+    pub fn reasons(&self, cpu: u32) -> impl Iterator<Item = Reason> {
+        let by_reason = self.by_reason.iter();
+        by_reason.filter_map(move |(reason, cpus)| cpus.contains(cpu).then_some(*reason))
+    }
+
+    /// The static CPU manager at work, also if it has given nothing away yet.
+    pub fn cpu_manager(&self) -> Option<&StaticCpuManager> {
+        self.cpu_manager.as_ref()
+    }
+
+    /// What could not be read, each with its file: reserved CPUs may be missing then.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn add(&mut self, reason: Reason, cpus: CpuList) {
+        if !cpus.is_empty() {
+            self.by_reason.insert(reason, cpus);
+        }
+    }
+
+    /// The list in a file; none if there is no such file, or, with a note, if it tells nothing.
+    fn list(&mut self, tree: &Tree, file: &Path) -> Option<CpuList> {
+        let text = self.text(tree, file)?;
+        match text.as_str() {
+            "(null)" => Some(CpuList::new()), // what the kernel prints where no mask was allocated
+            list => list
+                .parse()
+                .map_err(|e| self.note(tree, file, &format!("it holds no list of CPUs: {e}")))
+                .ok(),
+        }
+    }
+
+    /// The text of a file; none if there is no such file, or, with a note, if it cannot be read.
+    fn text(&mut self, tree: &Tree, file: &Path) -> Option<String> {
+        tree.text(file).unwrap_or_else(|error| {
+            self.notes.push(error.to_string());
+            None
+        })
+    }
+
+    /// Folders in a folder; none if there is no such folder, or, with a note, if it cannot be read.
+    fn folders(&mut self, tree: &Tree, folder: &Path) -> Vec<PathBuf> {
+        tree.folders(folder).unwrap_or_else(|error| {
+            self.notes.push(error.to_string());
+            Vec::new()
+        })
+    }
+
+    fn note(&mut self, tree: &Tree, file: &Path, problem: &str) {
+        let path = tree.path(file);
+        let path = crate::printable(path.as_os_str().as_encoded_bytes());
+        self.notes.push(format!("{path}: {problem}"));
+    }
+}
+
+#[cfg(test)]
+mod tests;
