@@ -85,13 +85,6 @@ static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
 	return __sync_val_compare_and_swap(&core->claim_ns, claimed_ns, now_ns) == claimed_ns;
 }
 
-/* Does all of @core idle, and was no normal work sent there? */
-static __always_inline bool core_is_idle(const struct core_ctx *core, u64 now_ns)
-{
-	return STATE_COUNT(states_of(core), LANE_IDLE) == core->nr_lanes &&
-	       !core_sent_normal(core, now_ns);
-}
-
 /*
  * The best core of @set, of the first @end, for @p with a lane in one of @states: highest
  * capacity, then nearest to @home. -1: none. Claimed cores are passed over, and those that no longer
@@ -121,7 +114,7 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 st
 				break;
 			core = core_ctx(id);
 			if (!core || core->capacity < best_capacity || core_claimed(core, now_ns) ||
-			    (set == CORES_IDLE && !core_is_idle(core, now_ns)))
+			    (set == CORES_IDLE && core_sent_normal(core, now_ns)))
 				continue;
 			distance = core_distance(own, core);
 			if (core->capacity == best_capacity && distance >= best_distance)

@@ -167,7 +167,7 @@ static __always_inline bool find_work(struct lane_ctx *lane, s32 cpu, struct tas
 	if (queued && take_overdue(lane, cpu, prev_class, level, held, now_ns))
 		return true;
 	UNROLLED
-	for (class = 0; class < NR_CLASSES; class ++) {
+	for (class = 0; class < NR_CLASSES; class += 1) {
 		if (held && class != CLASS_CRITICAL)
 			return fixed.pair && level && pair_take_held(lane->core, cpu);
 		if (class != prev_class && !core_set_some(CORES_QUEUED + class))

@@ -219,11 +219,19 @@ static __always_inline s32 roomier_core(struct task_struct *p, u32 home, u32 end
 	return id;
 }
 
+/* Normal work goes to @core_id: if that idles, it counts as idle no longer. */
+static __always_inline void normal_sent(u32 core_id, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (core && core_set_test(CORES_IDLE, core_id))
+		core->normal_ns = now_ns;
+}
+
 /* Normal and batch work goes to one of the first @end cores. */
 VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s32 prev, u32 end)
 {
 	bool keeps = keeps_lane(p, home, prev);
-	struct core_ctx *core;
 	s32 id, cpu;
 
 	id = keeps ? roomier_core(p, home, end) : find_open_core(p, FREE_STATES, home, end);
@@ -232,10 +240,9 @@ VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s3
 		id = home;
 		cpu = prev;
 	}
-	core = core_ctx(id);
-	if (core && cpu >= 0 && core_set_test(CORES_IDLE, id))
-		core->normal_ns = scx_bpf_now();
-	if (cpu < 0)
+	if (cpu >= 0)
+		normal_sent(id, scx_bpf_now());
+	else
 		cpu = find_idle_lane(p, -1, home, prev, end);
 	return cpu >= 0 ? cpu : fallback_lane(p, home, prev, end);
 }
@@ -386,8 +393,12 @@ static __always_inline s32 choose_lane(struct task_struct *p, const struct task_
 	u32 end, home;
 	s32 cpu;
 
-	if (is_bound(p) && tctx->class != CLASS_CRITICAL && bpf_cpumask_test_cpu(prev, p->cpus_ptr))
+	if (is_bound(p) && tctx->class != CLASS_CRITICAL && lane &&
+	    bpf_cpumask_test_cpu(prev, p->cpus_ptr)) {
+		if (tctx->class == CLASS_NORMAL)
+			normal_sent(lane->core, now_ns);
 		return prev;
+	}
 	end = cores_for(p, tctx->class);
 	home = lane ? lane->core : 0;
 	if (home >= end) { /* parked meanwhile */

@@ -232,7 +232,7 @@ static __always_inline bool work_hinted(void)
 	u32 class;
 
 	UNROLLED
-	for (class = 0; class < NR_CLASSES; class ++)
+	for (class = 0; class < NR_CLASSES; class += 1)
 		words |= core_set_words(CORES_QUEUED + class);
 	return words;
 }
