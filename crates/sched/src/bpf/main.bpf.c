@@ -126,9 +126,12 @@ static __always_inline bool take_overdue(const struct lane_ctx *lane, s32 cpu, u
 
 	if (!overdue_expected(lane, now_ns))
 		return false;
-	bpf_for(class, 0, held ? CLASS_NORMAL : NR_CLASSES) {
-		if (own == NR_CLASSES && lane_serves(lane, class, level) &&
-		    (class == prev_class || vector_waits(class)))
+	UNROLLED
+	for (class = 0; class < NR_CLASSES; class += 1) {
+		if (own == NR_CLASSES && (!held || class == CLASS_CRITICAL) &&
+		    (class == prev_class || vector_waiting(lane->core, class) ||
+		     vector_waits(class)) &&
+		    lane_serves(lane, class, level))
 			own = class;
 	}
 	return overdue_take(cpu, own, now_ns);

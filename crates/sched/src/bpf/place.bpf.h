@@ -373,15 +373,16 @@ static __always_inline bool lane_take_over(struct lane_ctx *lane, s32 cpu, u32 c
 }
 
 /* Sends a waking task to the lane that select_cpu returns. */
-static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *tctx, u32 core)
+static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *tctx, u32 core,
+					u64 now_ns)
 {
 	u32 class = task_class(tctx);
 
 	tctx->core = core;
-	tctx->queued_ns = scx_bpf_now();
+	tctx->queued_ns = now_ns;
 	if (class == CLASS_NORMAL)
 		scx_bpf_task_set_dsq_vtime(p, vtime_of(p, true));
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, tctx->queued_ns), SCX_ENQ_PREEMPT);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns), SCX_ENQ_PREEMPT);
 }
 
 /* Chooses a lane for @p, which ran on @prev last; @waker as below. Returns its CPU, or -1. */
@@ -473,9 +474,9 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 	if (!at_once && held >= 0) /* by the vector, from which a held lane does not take */
 		retain_back(lane, now_ns);
 	if (at_once)
-		lane_insert(p, tctx, lane->core);
+		lane_insert(p, tctx, lane->core, now_ns);
 	else
-		vector_insert(p, tctx, lane->core, waking, enq_flags);
+		vector_insert(p, tctx, lane->core, waking, enq_flags, now_ns);
 	if (tctx->class == CLASS_BATCH)
 		batch_enters(p, lane->core, cpu);
 	if (tctx->class == CLASS_CRITICAL) {

@@ -194,10 +194,10 @@ static __always_inline void due_soon(const struct task_struct *p, struct task_ct
 
 /* Puts @p into the vector of @core. The caller kicks whoever should look. */
 static __always_inline void vector_insert(struct task_struct *p, struct task_ctx *tctx, u32 core,
-					  bool woke, u64 enq_flags)
+					  bool woke, u64 enq_flags, u64 now_ns)
 {
 	u32 class = task_class(tctx);
-	u64 now_ns = scx_bpf_now(), slice_ns = slice_begins(tctx, now_ns);
+	u64 slice_ns = slice_begins(tctx, now_ns);
 
 	due_soon(p, tctx, now_ns);
 	vector_enter(tctx, core, now_ns);
