@@ -372,9 +372,9 @@ static __always_inline bool lane_take_over(struct lane_ctx *lane, s32 cpu, u32 c
 	return lane_state_take(lane, core_ctx(lane->core), state, LANE_OTHER) == state;
 }
 
-/* Sends a waking task to the lane that select_cpu returns. */
+/* Sends a waking task to the lane that select_cpu returns, or on whose CPU it is queued. */
 static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *tctx, u32 core,
-					u64 now_ns)
+					u64 enq_flags, u64 now_ns)
 {
 	u32 class = task_class(tctx);
 
@@ -382,7 +382,8 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 	tctx->queued_ns = now_ns;
 	if (class == CLASS_NORMAL)
 		scx_bpf_task_set_dsq_vtime(p, vtime_of(p, true));
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns), SCX_ENQ_PREEMPT);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns),
+			   enq_flags | SCX_ENQ_PREEMPT);
 }
 
 /* Chooses a lane for @p, which ran on @prev last; @waker as below. Returns its CPU, or -1. */
@@ -416,10 +417,10 @@ static __always_inline s32 choose_lane(struct task_struct *p, const struct task_
 }
 
 /*
- * Chooses a lane for @p and, from select_cpu (@selecting), sends it there at once if it
- * can run; else puts it into the vector of that lane's core, and sees to it that a
- * lane looks there. @prev is the CPU it ran on last, @waker the CPU of a waker that
- * is about to sleep, or -1. Returns the chosen CPU. If its pool is used up it is held instead.
+ * Chooses a lane for @p and, when it wakes, sends it there at once if it can run, from select_cpu
+ * (@selecting) to any lane, else to its own CPU's; else puts it into the vector of that lane's core,
+ * and sees to it that a lane looks there. @prev is the CPU it ran on last, @waker the CPU of a waker
+ * that is about to sleep, or -1. Returns the chosen CPU. If its pool is used up it is held instead.
  */
 static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool selecting,
 			    u64 enq_flags)
@@ -468,13 +469,14 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 	if (core && waking && tctx->class == CLASS_CRITICAL &&
 	    !vector_expected(core, CLASS_CRITICAL))
 		budget_refresh(core, now_ns);
-	at_once = selecting && cpu != waker && level_allows(lane->core, cpu) &&
+	at_once = waking && (selecting || cpu == prev) && cpu != waker &&
+		  level_allows(lane->core, cpu) &&
 		  lane_take_over(lane, cpu, tctx->class,
 				 held >= 0 || pair_uses_held(tctx, lane, cpu));
 	if (!at_once && held >= 0) /* by the vector, from which a held lane does not take */
 		retain_back(lane, now_ns);
 	if (at_once)
-		lane_insert(p, tctx, lane->core, now_ns);
+		lane_insert(p, tctx, lane->core, enq_flags, now_ns);
 	else
 		vector_insert(p, tctx, lane->core, waking, enq_flags, now_ns);
 	if (tctx->class == CLASS_BATCH)
