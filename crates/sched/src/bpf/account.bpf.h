@@ -102,17 +102,16 @@ VERIFIED_ONCE bool idles_for_batch(u32 core_id)
 }
 
 /* Derives the membership of @core_id in the core sets from its lanes. */
-VERIFIED_ONCE int core_refresh(u32 core_id)
+VERIFIED_ONCE int core_refresh(u32 core_id, u64 now_ns)
 {
 	struct core_word *word = core_word_of(core_id);
 	struct core_ctx *core = core_ctx(core_id);
 	u32 critical, batch, idle;
 	bool waiting, open, left, room;
-	u64 states, now_ns;
+	u64 states;
 
 	if (!core || !word)
 		return 0;
-	now_ns = scx_bpf_now();
 	states = states_of(core);
 	critical = STATE_COUNT(states, LANE_CRITICAL);
 	batch = STATE_COUNT(states, LANE_BATCH);
@@ -137,13 +136,13 @@ VERIFIED_ONCE int core_refresh(u32 core_id)
 }
 
 /* The same if anything may have changed. */
-static __always_inline void core_follow(u32 core_id)
+static __always_inline void core_follow(u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
 
 	if (core && (states_of(core) != core->derived || core->claim_ns ||
 		     vector_hinted(core_id, CLASS_CRITICAL)))
-		core_refresh(core_id);
+		core_refresh(core_id, now_ns);
 }
 
 /*
@@ -194,7 +193,7 @@ VERIFIED_ONCE int core_begin(u32 core_id)
 			states += STATE_ONE(lane->state);
 	}
 	core->states = states;
-	core_refresh(core_id);
+	core_refresh(core_id, scx_bpf_now());
 	return 0;
 }
 
@@ -202,7 +201,7 @@ VERIFIED_ONCE int core_begin(u32 core_id)
 static __always_inline void lane_set_state(struct lane_ctx *lane, u32 state, u64 now_ns)
 {
 	lane_state_write(lane, state, now_ns);
-	core_follow(lane->core);
+	core_follow(lane->core, now_ns);
 }
 
 /* Work of @class ran on a lane of @core_id for so long (polarize.bpf.h). */

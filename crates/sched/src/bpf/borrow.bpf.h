@@ -107,7 +107,7 @@ VERIFIED_ONCE int core_kick_idle(u32 core_id, u32 class, s32 self)
  */
 VERIFIED_ONCE int core_reopen(u32 core_id, s32 cpu)
 {
-	core_refresh(core_id);
+	core_refresh(core_id, scx_bpf_now());
 	if (!borrow_allowed(core_id))
 		return 0;
 	count(openings);
@@ -150,7 +150,7 @@ static int budget_timer(void *map, u32 *key, struct core_timer *timer)
 		budget_arm(core_id, now_ns);
 		return 0;
 	}
-	core_refresh(core_id);
+	core_refresh(core_id, now_ns);
 	core_close(core_id, now_ns);
 	return 0;
 }
@@ -179,7 +179,7 @@ static __always_inline void critical_sent(struct task_ctx *tctx, u32 core_id, u6
 	tctx->expected = 1;
 	budget_enter(core_id, tctx->budget);
 	core->claim_ns = now_ns;
-	core_refresh(core_id);
+	core_refresh(core_id, now_ns);
 }
 
 /* A critical task no longer waits for the core to which it was sent. */

@@ -127,19 +127,18 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 /* A burst up to this long may run beside critical work: no more than batch does that is overdue. */
 #define BRIEF_NS 1000000ULL
 
-/* May @p, which is normal, go back to its lane @prev, of core @home? */
-static __always_inline bool keeps_lane(struct task_struct *p, u32 home, s32 prev)
+/* May @p, which is normal and @brief, or not, go back to its lane @prev, of core @home? */
+static __always_inline bool keeps_lane(struct task_struct *p, u32 home, s32 prev, bool brief)
 {
 	struct lane_ctx *lane = lane_ctx(prev);
 	struct core_ctx *core = core_ctx(home);
-	struct task_ctx *tctx = task_ctx(p);
 
-	if (!lane || !core || !tctx || !bpf_cpumask_test_cpu(prev, p->cpus_ptr))
+	if (!lane || !core || !bpf_cpumask_test_cpu(prev, p->cpus_ptr))
 		return false;
 	if (lane->state == LANE_IDLE && core_is_full(core, home) &&
 	    lanes_in_state(home, LANE_BATCH))
 		return false; /* the place of batch is better */
-	if (lane->state == LANE_IDLE && tctx->burst_mean_ns < BRIEF_NS && level_allows(home, prev))
+	if (lane->state == LANE_IDLE && brief && level_allows(home, prev))
 		return true;
 	return (lane->state == LANE_IDLE || lane->state == LANE_BATCH) &&
 	       !core_critical(home, scx_bpf_now());
@@ -206,15 +205,16 @@ VERIFIED_ONCE s32 place_paired(struct task_struct *p __arg_trusted, u32 home, s3
  * @p, which is normal, could go back to its lane of @home: the idle core to which it goes rather than
  * share @home; -1: it stays. What runs only for a moment does not leave its caches for that.
  */
-static __always_inline s32 roomier_core(struct task_struct *p, u32 home, u32 end)
+static __always_inline s32 roomier_core(struct task_struct *p, u32 home, u32 end, bool brief)
 {
 	s32 id = find_roomier(p, home, lanes_foreground(home) + 1, end);
-	struct core_ctx *own = core_ctx(home), *core = core_ctx(id);
-	struct task_ctx *tctx = task_ctx(p);
+	struct core_ctx *own, *core;
 
-	if (id < 0 || !own || !core || !tctx)
-		return -1;
-	if (tctx->burst_mean_ns < BRIEF_NS && core_distance(own, core) > DISTANCE_CACHE)
+	if (id < 0 || !brief)
+		return id;
+	own = core_ctx(home);
+	core = core_ctx(id);
+	if (!own || !core || core_distance(own, core) > DISTANCE_CACHE)
 		return -1;
 	return id;
 }
@@ -228,22 +228,20 @@ static __always_inline void normal_sent(u32 core_id, u64 now_ns)
 		core->normal_ns = now_ns;
 }
 
-/* Normal and batch work goes to one of the first @end cores. */
-VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s32 prev, u32 end)
+/* Normal and batch work goes to one of the first @end cores. @brief: @p runs only for a moment each time. */
+VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s32 prev, u32 end,
+			       bool brief)
 {
-	bool keeps = keeps_lane(p, home, prev);
+	bool keeps = keeps_lane(p, home, prev, brief);
 	s32 id, cpu;
 
-	id = keeps ? roomier_core(p, home, end) : find_open_core(p, FREE_STATES, home, end);
+	id = keeps ? roomier_core(p, home, end, brief) : find_open_core(p, FREE_STATES, home, end);
 	cpu = id >= 0 ? pick_lane(p, id, FREE_STATES | OVER_BATCH, prev) : -1;
-	if (keeps && cpu < 0) {
-		id = home;
+	if (keeps && cpu < 0)
 		cpu = prev;
-	}
 	if (cpu >= 0)
-		normal_sent(id, scx_bpf_now());
-	else
-		cpu = find_idle_lane(p, -1, home, prev, end);
+		return cpu;
+	cpu = find_idle_lane(p, -1, home, prev, end);
 	return cpu >= 0 ? cpu : fallback_lane(p, home, prev, end);
 }
 
@@ -312,7 +310,7 @@ VERIFIED_ONCE int batch_enters(struct task_struct *p __arg_trusted, u32 core_id,
 		return 0;
 	tctx->in_vector = IN_VECTOR_UNFIT;
 	__sync_fetch_and_add(&core->unfit, 1);
-	core_refresh(core_id);
+	core_refresh(core_id, scx_bpf_now());
 	return 0;
 }
 
@@ -395,12 +393,8 @@ static __always_inline s32 choose_lane(struct task_struct *p, const struct task_
 	u32 end, home;
 	s32 cpu;
 
-	if (is_bound(p) && tctx->class != CLASS_CRITICAL && lane &&
-	    bpf_cpumask_test_cpu(prev, p->cpus_ptr)) {
-		if (tctx->class == CLASS_NORMAL)
-			normal_sent(lane->core, now_ns);
+	if (is_bound(p) && tctx->class != CLASS_CRITICAL && bpf_cpumask_test_cpu(prev, p->cpus_ptr))
 		return prev;
-	}
 	end = cores_for(p, tctx->class);
 	home = lane ? lane->core : 0;
 	if (home >= end) { /* parked meanwhile */
@@ -413,7 +407,7 @@ static __always_inline s32 choose_lane(struct task_struct *p, const struct task_
 	if (tctx->class == CLASS_BATCH)
 		return place_batch(p, home, prev, end);
 	cpu = fixed.pair ? place_paired(p, home, prev) : -1;
-	return cpu >= 0 ? cpu : place_normal(p, home, prev, end);
+	return cpu >= 0 ? cpu : place_normal(p, home, prev, end, tctx->burst_mean_ns < BRIEF_NS);
 }
 
 /*
@@ -465,6 +459,8 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 	lane = lane_ctx(cpu);
 	if (!lane)
 		return -1;
+	if (tctx->class == CLASS_NORMAL)
+		normal_sent(lane->core, now_ns);
 	core = core_ctx(lane->core);
 	if (core && waking && tctx->class == CLASS_CRITICAL &&
 	    !vector_expected(core, CLASS_CRITICAL))

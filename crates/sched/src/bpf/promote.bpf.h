@@ -69,7 +69,7 @@ static __always_inline bool core_reserve(u32 core_id, u64 now_ns)
 	if (!core || !core_claim(core, now_ns))
 		return false;
 	__sync_fetch_and_add(&core->expected, 1);
-	core_refresh(core_id);
+	core_refresh(core_id, scx_bpf_now());
 	return true;
 }
 
