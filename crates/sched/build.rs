@@ -2,7 +2,6 @@
 
 fn main() -> anyhow::Result<()> {
     scx_cargo::BpfBuilder::new()?
-        .enable_intf("src/bpf/intf.h", "bpf_intf.rs")
         .enable_skel("src/bpf/main.bpf.c", "bpf")
         .build()?;
     scx_cargo::BpfBuilder::new()?

@@ -39,6 +39,10 @@ fn build() -> Result<(), String> {
     bindgen::Builder::default()
         .header("native/bindings.h")
         .clang_args(["-Inative", &format!("-I{SCHEDULER}")])
+        // what the scheduler shares with its loader, too, is the policy crate's
+        .blocklist_file(".*/intf\\.h")
+        .blocklist_file(".*/(job|signal)_intf\\.h")
+        .raw_line("pub use sidelane_policy::intf::*;")
         .derive_default(true)
         .generate_comments(false)
         .layout_tests(false)

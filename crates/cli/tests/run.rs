@@ -46,7 +46,7 @@ fn each_mistake_in_a_file_names_its_place_in_the_same_form() {
     for (said, expected) in [
         (
             said_of("[scheduler]\nslize_ms = 3\n"),
-            "bad.toml:2:1: unknown field `slize_ms`",
+            "bad.toml:2:1: unknown key \"slize_ms\"",
         ),
         (
             rule("'unit:x y.service'"),

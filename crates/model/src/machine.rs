@@ -74,18 +74,6 @@ impl ThreadPerf {
     }
 }
 
-/// Lanes of a core that batch work may use, of cores with at most `widest`: as many as are worth it, all
-/// where nothing is known of them.
-pub fn batch_lanes(thread_perf: &[f64], widest: u32) -> u32 {
-    let known = ThreadPerf::new(thread_perf.to_vec()).ok();
-    let fewer = known.and_then(|known| {
-        let worthwhile = known.lanes_worthwhile();
-        // if all of those are, so are further ones, which are as fast as the last
-        (worthwhile < known.lanes()).then_some(worthwhile as u32)
-    });
-    fewer.unwrap_or(widest)
-}
-
 /// Normalised utilisation: of the cores, if one lane of each did all the work.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Utilization(f64);
@@ -164,8 +152,5 @@ mod tests {
             let known = ThreadPerf::new(speeds.to_vec()).unwrap();
             assert_eq!(known.lanes_worthwhile(), lanes, "{speeds:?}");
         }
-        assert_eq!(batch_lanes(&[1.0, 0.5], 2), 1);
-        assert_eq!(batch_lanes(&[1.0, 0.6], 4), 4);
-        assert_eq!(batch_lanes(&[], 8), 8);
     }
 }

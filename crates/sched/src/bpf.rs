@@ -12,10 +12,7 @@
     clippy::expect_used
 )]
 
-/// Layouts shared with the BPF side.
-pub mod intf {
-    include!(concat!(env!("OUT_DIR"), "/bpf_intf.rs"));
-}
+pub use sidelane_policy::intf;
 
 include!(concat!(env!("OUT_DIR"), "/bpf_skel.rs"));
 

@@ -9,76 +9,90 @@ use crate::bpf::{bytes_of, from_bytes, intf, zeroed};
 use crate::loader::load_error;
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::BTreeMap;
+use std::mem::offset_of;
+use std::ops::Range;
 
 /// Kept from one attachment to the next.
 #[derive(Clone, Default)]
 pub(crate) struct Carried {
-    smt_level: Option<u32>,
-    budget: Option<intf::budget>,
-    thread_perf: Option<ThreadPerf>,
-    trace: Option<u32>,
-    vertical: Option<u32>,
+    /// Live settings that were changed: their bytes, by name.
+    tuned: BTreeMap<&'static str, Vec<u8>>,
     /// Allowances of pools, by cgroup.
     pub pools_ns: BTreeMap<String, u64>,
     /// By budget: the rule's number, 0 for `[scheduler]`.
     learnt_ns: Vec<(u32, u64)>,
 }
 
-type ThreadPerf = [u32; intf::limits_MAX_LANES_PER_CORE as usize];
+/// Settings that may be changed while the scheduler runs, together: their first name in the table of settings, and
+/// their place in the scheduler's.
+struct Live {
+    name: &'static str,
+    bytes: Range<usize>,
+}
+
+/// The bytes of a field.
+macro_rules! live {
+    ($name:literal, $field:ident) => {
+        Live {
+            name: $name,
+            bytes: offset_of!(intf::settings, $field)
+                ..offset_of!(intf::settings, $field) + field_size(|it| &it.$field),
+        }
+    };
+}
+
+const fn field_size<T>(_: fn(&intf::settings) -> &T) -> usize {
+    size_of::<T>()
+}
+
+const LIVE: [Live; 5] = [
+    live!("smt_level", smt_level),
+    live!("borrow", budget), // with budget_ms and objective
+    live!("thread_perf", thread_perf),
+    live!("polarization", vertical),
+    live!("trace", trace),
+];
+
+impl Live {
+    fn of<'a>(&self, settings: &'a intf::settings) -> &'a [u8] {
+        &bytes_of(settings)[self.bytes.clone()]
+    }
+
+    fn differs(&self, one: &intf::settings, other: &intf::settings) -> bool {
+        self.of(one) != self.of(other)
+    }
+}
 
 impl Carried {
     /// Notes what was changed, of settings that were loaded as `loaded`.
     pub fn note_settings(&mut self, loaded: &intf::settings, ended: &intf::settings) {
-        if ended.smt_level != loaded.smt_level {
-            self.smt_level = Some(ended.smt_level);
-        }
-        if bytes_of(&ended.budget) != bytes_of(&loaded.budget) {
-            self.budget = Some(ended.budget);
-        }
-        if ended.thread_perf != loaded.thread_perf {
-            self.thread_perf = Some(ended.thread_perf);
-        }
-        if ended.trace != loaded.trace {
-            self.trace = Some(ended.trace);
-        }
-        if ended.vertical != loaded.vertical {
-            self.vertical = Some(ended.vertical);
-        }
+        let changed = LIVE.iter().filter(|live| live.differs(loaded, ended));
+        let bytes = changed.map(|live| (live.name, live.of(ended).to_vec()));
+        self.tuned.extend(bytes);
     }
 
     /// Changes fresh settings in the same way.
     pub fn apply(&self, fresh: &mut intf::settings) {
-        fresh.smt_level = self.smt_level.unwrap_or(fresh.smt_level);
-        fresh.budget = self.budget.unwrap_or(fresh.budget);
-        fresh.thread_perf = self.thread_perf.unwrap_or(fresh.thread_perf);
-        fresh.trace = self.trace.unwrap_or(fresh.trace);
-        fresh.vertical = self.vertical.unwrap_or(fresh.vertical);
+        let mut bytes = bytes_of(fresh).to_vec();
+        for live in &LIVE {
+            if let Some(tuned) = self.tuned.get(live.name) {
+                bytes[live.bytes.clone()].copy_from_slice(tuned);
+            }
+        }
+        *fresh = from_bytes(&bytes).unwrap_or(*fresh);
     }
 
     /// Forgets what a changed configuration says anew.
     pub fn give_way(&mut self, before: &Config, after: &Config) {
         let lanes = intf::limits_MAX_LANES_PER_CORE; // whatever it is, for both
-        let [old, new] = [before, after].map(|config| config.scheduler.to_settings(lanes));
-        if old.smt_level != new.smt_level {
-            self.smt_level = None;
-        }
-        let budget_changed = bytes_of(&old.budget) != bytes_of(&new.budget);
-        if budget_changed {
-            self.budget = None;
-        }
-        if old.thread_perf != new.thread_perf {
-            self.thread_perf = None;
-        }
-        if old.trace != new.trace {
-            self.trace = None;
-        }
-        if old.vertical != new.vertical {
-            self.vertical = None;
+        let [old, new] = [before, after].map(|config| config.scheduler.native(lanes));
+        for live in LIVE.iter().filter(|live| live.differs(&old, &new)) {
+            self.tuned.remove(live.name);
         }
         if before.pools != after.pools {
             self.pools_ns.clear();
         }
-        if before.rules != after.rules || budget_changed {
+        if before.rules != after.rules || before.scheduler.budget != after.scheduler.budget {
             self.learnt_ns.clear(); // they go by the rules' numbers
         }
     }
@@ -112,6 +126,8 @@ impl Carried {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sidelane_policy::settings::Change;
+    use std::collections::BTreeSet;
 
     fn settings(smt_level: u32, budget_ns: u64) -> intf::settings {
         let mut settings: intf::settings = zeroed();
@@ -141,26 +157,39 @@ mod tests {
     }
 
     #[test]
+    fn all_live_settings_are_carried() {
+        let of_budget = ["budget_ms", "objective"];
+        let live = sidelane_policy::settings::rows()
+            .filter(|row| row.change == Change::Live && !of_budget.contains(&row.name));
+        let live: BTreeSet<_> = live.map(|row| row.name).collect();
+        assert_eq!(live, LIVE.iter().map(|live| live.name).collect());
+    }
+
+    #[test]
     fn a_changed_configuration_says_anew_only_what_it_changes() {
         let [before, level, rules] = [
             "[scheduler]\nsmt_level = 2",
             "[scheduler]\nsmt_level = 1",
             "[[rule]]\nclass = \"batch\"\nmatch = \"cgroup:/b\"\n[scheduler]\nsmt_level = 2",
         ]
-        .map(|text| Config::parse(text).unwrap());
-        let tuned = Carried {
-            smt_level: Some(3),
-            trace: Some(1),
+        .map(|text| Config::parse(text, "c.toml").unwrap());
+        let loaded = before.scheduler.native(4);
+        let mut changed = loaded;
+        (changed.smt_level, changed.trace) = (3, 1);
+        let mut tuned = Carried {
             learnt_ns: vec![(0, 5)],
             ..Carried::default()
         };
+        tuned.note_settings(&loaded, &changed);
         let kept = |after: &Config| {
             let mut carried = tuned.clone();
             carried.give_way(&before, after);
-            (carried.smt_level, carried.trace, carried.learnt_ns.len())
+            let mut fresh: intf::settings = zeroed();
+            carried.apply(&mut fresh);
+            (fresh.smt_level, fresh.trace, carried.learnt_ns.len())
         };
-        assert_eq!(kept(&before), (Some(3), Some(1), 1));
-        assert_eq!(kept(&level), (None, Some(1), 1));
-        assert_eq!(kept(&rules), (Some(3), Some(1), 0));
+        assert_eq!(kept(&before), (3, 1, 1));
+        assert_eq!(kept(&level), (0, 1, 1));
+        assert_eq!(kept(&rules), (3, 1, 0));
     }
 }

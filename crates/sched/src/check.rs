@@ -3,10 +3,11 @@
 mod hint;
 
 use crate::cgroups;
-use crate::pool::{Charge, Pool};
+use crate::pool::Pool;
 use crate::rules::{Class, ClassRule, Matcher, matches_cgroup};
 use crate::{Config, Error, resolve};
 use serde::Serialize;
+use sidelane_policy::Charge;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -285,7 +286,7 @@ mod tests {
              [[pool]]\ncgroup = \"/none\"\nshare = 20\n\
              [scheduler]\ncgroup_quotas = true\nthread_perf = [1, 0.6]\n"
         );
-        let check = check(&Config::parse(&text).unwrap(), root.path()).unwrap();
+        let check = check(&Config::parse(&text, "c.toml").unwrap(), root.path()).unwrap();
         let said = format!(
             "pool of 1.5 lanes  /{container}\n\
              pool of cores by share 20  /none  no such cgroup now\n\

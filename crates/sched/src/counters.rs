@@ -8,24 +8,10 @@ use libbpf_rs::btf::types::Func;
 use libbpf_rs::{MapCore, MapFlags, MapMut};
 use perf_event::events::{Event, Hardware, Software};
 use perf_event::{Builder, Counter};
-use serde::Deserialize;
+use sidelane_policy::UseCounters;
 use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
-
-/// Whether to count, `counters` in the `[scheduler]` table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum UseCounters {
-    /// Where they exist and the dynamic policy can use them.
-    #[default]
-    Auto,
-    /// Never.
-    Off,
-    /// The kernel's clock in place of both: everything is lost or nothing. For tests on
-    /// machines without hardware counters.
-    Clock,
-}
 
 /// Why nothing is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]

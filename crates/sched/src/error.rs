@@ -25,8 +25,8 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A configuration with a mistake: `FILE:LINE:COLUMN: mistake`.
-    #[error("{0}")]
-    ConfigInvalid(String),
+    #[error(transparent)]
+    ConfigInvalid(#[from] sidelane_policy::file::Mistake),
     /// This machine is larger than the scheduler's tables.
     #[error(
         "this machine has {found} {what}, the scheduler handles at most {limit}; raise the limit in bpf/intf.h and rebuild"

@@ -4,7 +4,6 @@
 //! compiles them to BPF, lays the machine out for them, loads them, keeps their
 //! class rules current, and reads their counters.
 
-mod borrow;
 mod bpf;
 mod carried;
 mod cgroups;
@@ -19,34 +18,26 @@ mod layout;
 mod loader;
 pub mod metrics;
 pub mod monitor;
-mod pairing;
-mod polarization;
 mod pool;
 mod pool_state;
 mod pool_table;
 mod resolve;
-mod retention;
 pub mod rules;
 pub mod running;
 pub mod signal;
-mod source;
 pub mod stats;
 mod task_storage;
 pub mod tune;
 mod urgent;
 
-pub use borrow::{Borrow, Budget};
 pub use charge::{ChargeState, ChargedBy};
 pub use check::{Check, Finds, PoolCheck, RuleCheck, check};
 pub use config::Config;
-pub use counters::{NoCounters, UseCounters};
+pub use counters::NoCounters;
 pub use error::Error;
 pub use exit_reason::ExitReason;
 pub use loader::{Event, Outgrown, Requests, run};
-pub use pairing::Pairing;
-pub use polarization::Polarization;
-pub use pool::{Charge, Pool};
+pub use pool::Pool;
 pub use pool_state::{PoolRates, PoolState};
-pub use retention::Retention;
-pub use rules::{Class, ClassRule, Rule};
-pub use sidelane_model::Symbiosis;
+pub use rules::{ClassRule, Rule};
+pub use sidelane_policy::{Borrow, Budget, Charge, Class, Objective, Polarization, Settings};

@@ -372,7 +372,7 @@ impl Found {
 
 /// The settings as the configuration has them.
 fn settings(config: &Config, layout: &Layout, rules: &[intf::rule]) -> intf::settings {
-    let mut settings = config.scheduler.to_settings(layout.lanes_per_core_max);
+    let mut settings = config.scheduler.native(layout.lanes_per_core_max);
     settings.nr_rules = rules.len() as u32;
     settings.cores_awake = layout.cores.len() as u32;
     settings.has_cgroup_rules = u32::from(cgroups::needed(&config.rules));

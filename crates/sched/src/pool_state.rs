@@ -1,10 +1,10 @@
 //! What pools of the running scheduler may use, and what they used (`bpf/pool.bpf.h`).
 
 use crate::bpf::{Plain, bytes_of, from_bytes, intf};
-use crate::pool::Charge;
 use crate::{Error, running};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
+use sidelane_policy::Charge;
 use std::time::Duration;
 
 /// Maps of the running scheduler; the kernel keeps 15 bytes of a name.

@@ -2,7 +2,8 @@
 
 use crate::bpf::{intf, zeroed};
 use crate::cgroups::up;
-use crate::pool::{Capacity, Charge, Pool};
+use crate::pool::{Capacity, Pool};
+use sidelane_policy::Charge;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// `cpu.max` of a cgroup.

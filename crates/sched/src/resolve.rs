@@ -1,9 +1,9 @@
 //! Rules as the BPF side compares them: user ids, inode numbers, policy numbers.
 
 use crate::Error;
-use crate::borrow::Budget;
 use crate::bpf::{bytes_of, intf, zeroed};
 use crate::rules::{ClassRule, Matcher, Policy, Rule};
+use sidelane_policy::Budget;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 

@@ -6,37 +6,12 @@ mod value;
 pub use covers::matches_cgroup;
 pub(crate) use value::{COMM_MAX, cgroup_path, lost_escape};
 
-use crate::{Budget, Error};
-use serde::Serialize;
+use crate::Error;
+use sidelane_policy::Budget;
+pub use sidelane_policy::Class;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-
-/// The task classes, highest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Class {
-    /// Somebody waits for it.
-    Critical,
-    /// Everything that no rule names.
-    Normal,
-    /// Worth doing only with what is left over.
-    Batch,
-}
-
-impl Class {
-    /// All classes, in the order of their numbers on the BPF side.
-    pub const ALL: [Class; 3] = [Class::Critical, Class::Normal, Class::Batch];
-
-    /// The word used in the configuration and in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Class::Critical => "critical",
-            Class::Normal => "normal",
-            Class::Batch => "batch",
-        }
-    }
-}
 
 /// Scheduling policies that a rule can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

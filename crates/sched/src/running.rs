@@ -4,12 +4,11 @@
 //! needs no socket.
 
 use crate::Error;
-use crate::borrow::{Borrow, Budget, speeds};
 use crate::bpf::intf;
-use crate::polarization::Polarization;
 use libbpf_rs::MapHandle;
 use libbpf_rs::query::MapInfoIter;
-use sidelane_model::Objective;
+use sidelane_policy::settings::speeds;
+use sidelane_policy::{Budget, Polarization};
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -103,17 +102,12 @@ impl Tuning {
 
     /// How long batch may run beside critical work of rules without a budget of their own.
     pub fn budget(&self) -> Budget {
-        let policy = self.policy_word().load(Ordering::Relaxed);
-        let budget_ns = self.budget_word().load(Ordering::Relaxed);
-        let borrow = Borrow::of_policy(policy);
-        Budget {
-            borrow,
-            budget_ms: budget_ns as f64 / 1e6,
-            objective: (borrow == Borrow::Slo).then(|| Objective {
-                beyond: self.beyond_word().load(Ordering::Relaxed),
-                latency_ns: self.objective_word().load(Ordering::Relaxed),
-            }),
-        }
+        Budget::of_native(&intf::budget {
+            policy: self.policy_word().load(Ordering::Relaxed),
+            beyond: self.beyond_word().load(Ordering::Relaxed),
+            budget_ns: self.budget_word().load(Ordering::Relaxed),
+            objective_ns: self.objective_word().load(Ordering::Relaxed),
+        })
     }
 
     /// Changes it, at once for new and for running critical work. It is to be sound.

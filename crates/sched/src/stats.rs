@@ -14,72 +14,6 @@ const MAP_NAME: &[u8] = b"sidelane_stats";
 /// The map of what became of objectives.
 const OBJECTIVES: &[u8] = b"sidelane_slo";
 
-/// Totals of one class since attach.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ClassCounters {
-    /// Time it ran, over all lanes.
-    pub run_ns: u64,
-    /// Times one of its tasks began to run.
-    pub switches: u64,
-    /// Times one of its tasks woke.
-    pub wakeups: u64,
-    /// Runs by the starvation bound.
-    pub overdue: u64,
-}
-
-/// Totals since attach, over all lanes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Counters {
-    /// Critical work.
-    pub critical: ClassCounters,
-    /// Normal work.
-    pub normal: ClassCounters,
-    /// Batch work.
-    pub batch: ClassCounters,
-    /// Critical wake-ups that got a whole idle core.
-    pub critical_idle_core: u64,
-    /// Critical wake-ups that got a core on which only batch ran.
-    pub critical_borrowed_core: u64,
-    /// Critical wake-ups that got an idle lane of a shared core.
-    pub critical_shared_core: u64,
-    /// Critical wake-ups that had to wait.
-    pub critical_queued: u64,
-    /// Times batch was asked to leave a lane because its core closed.
-    pub evictions: u64,
-    /// Time from asked to gone, summed.
-    pub evict_wait_ns: u64,
-    /// Steals by distance: same cache, same node, further.
-    pub steals: [u64; 3],
-    /// Times a core was opened to batch again.
-    pub openings: u64,
-    /// Critical jobs that moved to a better core.
-    pub promotions: u64,
-    /// Those that were to move, but slept or found the core taken.
-    pub promotions_dropped: u64,
-    /// Jobs of critical work that programs marked.
-    pub marked_jobs: u64,
-    /// Marked jobs that were not looked at: more at a time than a slot of the job board holds.
-    pub marked_jobs_missed: u64,
-    /// Times a core was woken for normal and batch work (vertical polarization).
-    pub cores_woken: u64,
-    /// Times one was parked.
-    pub cores_parked: u64,
-    /// Tasks that came back to a lane that was held for them (retention).
-    pub retentions: u64,
-    /// Those that did not, in time.
-    pub retentions_failed: u64,
-    /// Normal tasks that made room for I/O-bound ones (pairing).
-    pub hand_backs: u64,
-    /// Tasks that went to another core so that its tasks differ.
-    pub swaps: u64,
-    /// Tasks that were taken for what ran beside them (symbiosis).
-    pub symbiotic: u64,
-    /// Time that lanes were held, ns.
-    pub held_ns: u64,
-    /// Of that, in holds at whose beginning or end somebody waited, ns.
-    pub held_waited_ns: u64,
-}
-
 /// What became of an objective (`borrow = "slo"`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ObjectiveState {
@@ -179,12 +113,10 @@ impl Reader {
     ///
     /// # Errors
     /// [`Error::NotRunning`] once the scheduler is gone, [`Error::Running`] otherwise.
-    pub fn read(&self) -> Result<Counters, Error> {
-        let mut totals = Counters::default();
-        for counters in self.per_cpu()? {
-            totals.add(&counters);
-        }
-        Ok(totals)
+    pub fn read(&self) -> Result<intf::counters, Error> {
+        let none = intf::counters::default();
+        let all = self.per_cpu()?;
+        Ok(all.iter().fold(none, |sum, lane| sum.plus(lane)))
     }
 
     /// Time that critical and normal work ran on each lane since attach, ns; by CPU number.
@@ -214,154 +146,98 @@ impl Reader {
     }
 }
 
-impl Counters {
-    fn add(&mut self, cpu: &intf::counters) {
-        for (index, class) in Class::ALL.into_iter().enumerate() {
-            let total = self.class_mut(class);
-            total.run_ns += cpu.run_ns[index];
-            total.switches += cpu.switches[index];
-            total.wakeups += cpu.wakeups[index];
-            total.overdue += cpu.overdue[index];
+/// Makes [`Rates`]; the counters named at the end are rates a second, nothing else.
+macro_rules! rates {
+    ($($(#[$of:meta])* $name:ident,)*) => {
+        /// What happened in one interval. Rates are per second, lanes are averages.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+        pub struct Rates {
+            /// Length of the interval.
+            pub interval_s: f64,
+            /// Lanes that ran critical, normal and batch work, on average.
+            pub busy_lanes: [f64; 3],
+            /// Critical wake-ups: idle core, core taken back from batch, shared core, queued.
+            pub critical_placed: [f64; 4],
+            /// Mean time of an eviction from asked to gone; none without one.
+            pub evict_wait_us: Option<f64>,
+            /// Runs by the starvation bound, of normal and batch work.
+            pub overdue: f64,
+            /// Steals at all distances.
+            pub steals: f64,
+            /// Lanes held.
+            pub held_lanes: f64,
+            /// Of those, in holds at whose beginning or end something waited.
+            pub held_waited_lanes: f64,
+            $($(#[$of])* pub $name: f64,)*
+            /// Objectives that have had a window, as they are at the end.
+            pub objectives: Vec<ObjectiveState>,
+            /// Dynamic budgets, as they are charged at the end.
+            pub dynamic: Vec<ChargeState>,
+            /// With vertical polarization: cores on which normal and batch work ran at the end.
+            pub cores_awake: Option<u32>,
+            /// Pools.
+            pub pools: Vec<PoolRates>,
         }
-        self.critical_idle_core += cpu.critical_idle_core;
-        self.critical_borrowed_core += cpu.critical_borrowed_core;
-        self.critical_shared_core += cpu.critical_shared_core;
-        self.critical_queued += cpu.critical_queued;
-        self.evictions += cpu.evictions;
-        self.evict_wait_ns += cpu.evict_wait_ns;
-        self.openings += cpu.openings;
-        self.promotions += cpu.promotions;
-        self.promotions_dropped += cpu.promotions_dropped;
-        self.marked_jobs += cpu.marked_jobs;
-        self.marked_jobs_missed += cpu.marked_jobs_missed;
-        self.cores_woken += cpu.cores_woken;
-        self.cores_parked += cpu.cores_parked;
-        self.retentions += cpu.retentions;
-        self.retentions_failed += cpu.retentions_failed;
-        self.hand_backs += cpu.hand_backs;
-        self.swaps += cpu.swaps;
-        self.symbiotic += cpu.symbiotic;
-        self.held_ns += cpu.held_ns;
-        self.held_waited_ns += cpu.held_waited_ns;
-        for (total, steals) in self.steals.iter_mut().zip(&cpu.steals[1..]) {
-            *total += steals;
-        }
-    }
 
-    /// Counters of one class.
-    pub fn class(&self, class: Class) -> &ClassCounters {
-        match class {
-            Class::Critical => &self.critical,
-            Class::Normal => &self.normal,
-            Class::Batch => &self.batch,
+        impl Rates {
+            /// What happened between two readings.
+            pub fn between(before: &intf::counters, after: &intf::counters, elapsed: Duration) -> Rates {
+                let seconds = elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
+                let since = after.since(before);
+                let rate = |total: u64| total as f64 / seconds;
+                let [_, normal, batch] = Class::ALL.map(|class| class as usize);
+                Rates {
+                    interval_s: seconds,
+                    busy_lanes: since.run_ns.map(|ns| rate(ns) / 1e9),
+                    critical_placed: [
+                        since.critical_idle_core,
+                        since.critical_borrowed_core,
+                        since.critical_shared_core,
+                        since.critical_queued,
+                    ]
+                    .map(rate),
+                    evict_wait_us: (since.evictions > 0)
+                        .then(|| since.evict_wait_ns as f64 / since.evictions as f64 / 1e3),
+                    overdue: rate(since.overdue[normal] + since.overdue[batch]),
+                    steals: rate(since.steals[1..].iter().sum()),
+                    held_lanes: rate(since.held_ns) / 1e9,
+                    held_waited_lanes: rate(since.held_waited_ns) / 1e9,
+                    $($name: rate(since.$name),)*
+                    ..Rates::default()
+                }
+            }
         }
-    }
-
-    fn class_mut(&mut self, class: Class) -> &mut ClassCounters {
-        match class {
-            Class::Critical => &mut self.critical,
-            Class::Normal => &mut self.normal,
-            Class::Batch => &mut self.batch,
-        }
-    }
+    };
 }
 
-/// What happened in one interval. Rates are per second, lanes are averages.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Rates {
-    /// Length of the interval.
-    pub interval_s: f64,
-    /// Lanes that ran critical, normal and batch work, on average.
-    pub busy_lanes: [f64; 3],
-    /// Critical wake-ups: idle core, core taken back from batch, shared core, queued.
-    pub critical_placed: [f64; 4],
+rates! {
     /// Evictions of batch.
-    pub evictions: f64,
-    /// Mean time from asked to gone; none without an eviction.
-    pub evict_wait_us: Option<f64>,
-    /// Runs by the starvation bound, of normal and batch work.
-    pub overdue: f64,
-    /// Steals at all distances.
-    pub steals: f64,
+    evictions,
     /// Critical jobs that moved to a better core.
-    pub promotions: f64,
+    promotions,
     /// Those that were to move, but slept or found the core taken.
-    pub promotions_dropped: f64,
+    promotions_dropped,
     /// Jobs of critical work that programs marked.
-    pub marked_jobs: f64,
-    /// Marked jobs that were not looked at.
-    pub marked_jobs_missed: f64,
-    /// Objectives that have had a window, as they are at the end.
-    pub objectives: Vec<ObjectiveState>,
-    /// Dynamic budgets, as they are charged at the end.
-    pub dynamic: Vec<ChargeState>,
-    /// With vertical polarization: cores on which normal and batch work ran at the end.
-    pub cores_awake: Option<u32>,
-    /// Cores woken for it.
-    pub cores_woken: f64,
+    marked_jobs,
+    /// Marked jobs that were not looked at: more at a time than a slot of the job board holds.
+    marked_jobs_missed,
+    /// Cores woken for normal and batch work (vertical polarization).
+    cores_woken,
     /// Cores parked.
-    pub cores_parked: f64,
+    cores_parked,
     /// Tasks that came back to a lane that was held for them (retention).
-    pub retentions: f64,
+    retentions,
     /// Those that did not, in time.
-    pub retentions_failed: f64,
+    retentions_failed,
     /// Normal tasks that made room for I/O-bound ones (pairing).
-    pub hand_backs: f64,
+    hand_backs,
     /// Tasks that went to another core so that its tasks differ.
-    pub swaps: f64,
+    swaps,
     /// Tasks that were taken for what ran beside them (symbiosis).
-    pub symbiotic: f64,
-    /// Lanes held.
-    pub held_lanes: f64,
-    /// Of those, in holds at whose beginning or end somebody waited.
-    pub held_waited_lanes: f64,
-    /// Pools.
-    pub pools: Vec<PoolRates>,
+    symbiotic,
 }
 
 impl Rates {
-    /// What happened between two readings.
-    pub fn between(before: &Counters, after: &Counters, elapsed: Duration) -> Rates {
-        let seconds = elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
-        let rate = |of: fn(&Counters) -> u64| of(after).saturating_sub(of(before)) as f64 / seconds;
-        let evictions = rate(|c| c.evictions);
-        Rates {
-            interval_s: seconds,
-            busy_lanes: [
-                rate(|c| c.critical.run_ns) / 1e9,
-                rate(|c| c.normal.run_ns) / 1e9,
-                rate(|c| c.batch.run_ns) / 1e9,
-            ],
-            critical_placed: [
-                rate(|c| c.critical_idle_core),
-                rate(|c| c.critical_borrowed_core),
-                rate(|c| c.critical_shared_core),
-                rate(|c| c.critical_queued),
-            ],
-            evictions,
-            evict_wait_us: (evictions > 0.0).then(|| rate(|c| c.evict_wait_ns) / evictions / 1e3),
-            overdue: rate(|c| c.normal.overdue + c.batch.overdue),
-            steals: rate(|c| c.steals.iter().sum()),
-            promotions: rate(|c| c.promotions),
-            promotions_dropped: rate(|c| c.promotions_dropped),
-            marked_jobs: rate(|c| c.marked_jobs),
-            marked_jobs_missed: rate(|c| c.marked_jobs_missed),
-            objectives: Vec::new(),
-            dynamic: Vec::new(),
-            cores_awake: None,
-            cores_woken: rate(|c| c.cores_woken),
-            cores_parked: rate(|c| c.cores_parked),
-            retentions: rate(|c| c.retentions),
-            retentions_failed: rate(|c| c.retentions_failed),
-            hand_backs: rate(|c| c.hand_backs),
-            swaps: rate(|c| c.swaps),
-            symbiotic: rate(|c| c.symbiotic),
-            held_lanes: rate(|c| c.held_ns) / 1e9,
-            held_waited_lanes: rate(|c| c.held_waited_ns) / 1e9,
-            pools: Vec::new(),
-        }
-    }
-
     /// A table line, with the heading before every twentieth.
     pub fn line(&self, index: u64) -> String {
         let [critical, normal, batch] = self.busy_lanes;
@@ -442,7 +318,7 @@ critical  normal   batch    idle   taken  shared  queued      /s wait_us      /s
 pub struct Watch {
     reader: Reader,
     interval: Duration,
-    before: Counters,
+    before: intf::counters,
     pools: Vec<PoolState>,
     at: Instant,
 }
@@ -502,14 +378,14 @@ mod tests {
 
     #[test]
     fn rates_are_per_second_of_the_interval() {
-        let before = Counters::default();
-        let mut after = Counters {
+        let before = intf::counters::default();
+        let mut after = intf::counters {
             evictions: 4,
             evict_wait_ns: 100_000,
-            ..Counters::default()
+            ..intf::counters::default()
         };
-        after.batch.run_ns = 6_000_000_000;
-        after.steals = [1, 2, 3];
+        after.run_ns[Class::Batch as usize] = 6_000_000_000;
+        after.steals = [0, 1, 2, 3];
         let rates = Rates::between(&before, &after, Duration::from_secs(2));
         assert_eq!(rates.busy_lanes, [0.0, 0.0, 3.0]);
         assert_eq!((rates.evictions, rates.evict_wait_us), (2.0, Some(25.0)));
@@ -519,10 +395,10 @@ mod tests {
     #[test]
     fn lines_fit_a_hundred_columns_below_their_heading() {
         let rates = Rates::between(
-            &Counters::default(),
-            &Counters {
+            &intf::counters::default(),
+            &intf::counters {
                 evictions: 123_456,
-                ..Counters::default()
+                ..intf::counters::default()
             },
             Duration::from_secs(1),
         );

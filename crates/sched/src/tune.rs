@@ -1,13 +1,12 @@
 //! Changes settings of the running scheduler.
 
-use crate::borrow::{Borrow, Budget, check_speeds};
 use crate::charge::{ChargeState, Charges};
 use crate::error::Error;
-use crate::polarization::Polarization;
 use crate::pool_state::{PoolState, Pools};
 use crate::running::Tuning;
 use serde::Serialize;
-use sidelane_model::Objective;
+use sidelane_policy::settings::check_speeds;
+use sidelane_policy::{Borrow, Budget, Objective, Polarization};
 use std::fmt;
 
 /// What to change; what is none stays as it is.
@@ -66,21 +65,23 @@ impl Changes {
     fn budget(&self, before: &Budget) -> Budget {
         let borrow = self.borrow.unwrap_or(before.borrow);
         // another policy's budget says nothing, unless both have one
-        let kept_ms = if borrow.is_limited() {
-            before.budget_ms
+        let kept_ns = if borrow.is_limited() {
+            before.budget_ns
         } else {
-            0.0
+            0
         };
+        let wanted = self.budget_ms.map(|ms| (ms * 1e6).round() as u64);
         let kept = before.objective.filter(|_| borrow == Borrow::Slo);
         Budget {
             borrow,
-            budget_ms: self.budget_ms.unwrap_or(kept_ms),
+            budget_ns: wanted.unwrap_or(kept_ns),
             objective: self.objective.or(kept),
         }
     }
 
     /// The budget that results, if these changes are sound.
     fn check(&self, before: &Budget, knows_speeds: bool) -> Result<Budget, String> {
+        self.budget_ms.map_or(Ok(()), Budget::check_ms)?;
         let budget = self.budget(before);
         budget.check()?;
         let speeds = self.thread_perf.as_deref();
@@ -125,7 +126,7 @@ pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
         cores_awake: tuning.cores_awake(),
         smt_level: tuning.smt_level(),
         borrow: budget.borrow,
-        budget_ms: budget.budget_ms,
+        budget_ms: budget.budget_ms(),
         objective: budget.objective.map(|objective| objective.to_string()),
         trace: tuning.trace(),
         pools: pools.read(count)?,
@@ -168,7 +169,7 @@ mod tests {
     fn what_is_not_named_stays() {
         let before = Budget {
             borrow: Borrow::Fixed,
-            budget_ms: 5.0,
+            budget_ns: 5_000_000,
             objective: None,
         };
         let after = |borrow, budget_ms| {
@@ -179,7 +180,7 @@ mod tests {
             };
             changes
                 .check(&before, false)
-                .map(|b| (b.borrow, b.budget_ms))
+                .map(|b| (b.borrow, b.budget_ms()))
         };
         assert_eq!(after(None, None), Ok((Borrow::Fixed, 5.0)));
         assert_eq!(after(None, Some(8.0)), Ok((Borrow::Fixed, 8.0)));
@@ -189,6 +190,10 @@ mod tests {
         );
         assert_eq!(after(Some(Borrow::Off), None), Ok((Borrow::Off, 0.0)));
         assert!(after(Some(Borrow::Off), Some(8.0)).is_err());
+        for beyond in [0.0, -1.0, f64::NAN, 20_000.0] {
+            assert!(after(Some(Borrow::Off), Some(beyond)).is_err(), "{beyond}");
+            assert!(after(None, Some(beyond)).is_err(), "{beyond}");
+        }
         assert!(after(Some(Borrow::Dynamic), None).is_err(), "no speeds");
         assert!(after(Some(Borrow::Slo), None).is_err(), "no objective");
     }

@@ -49,7 +49,7 @@ fn machine(cores: u32) -> Result<Machine> {
 }
 
 fn simulation(cores: u32) -> Result<Simulation> {
-    let kind = Kind::Sidelane(Settings::default());
+    let kind = Kind::from(Settings::default());
     Ok(Simulation::new(machine(cores)?, &kind)?)
 }
 

@@ -134,22 +134,21 @@ void native_retain_step(struct retain *retain, const struct settings *bounds, u6
 /* A timer rings. */
 void native_timer_ring(u32 element)
 {
+	static int (*const rings[NR_TIMERS])(void *, u32 *, struct core_timer *) = {
+		[TIMER_BUDGET] = budget_timer,	[TIMER_WINDOW] = budget_timer,
+		[TIMER_POLARIZE] = polar_timer, [TIMER_POOLS] = pool_timer,
+		[TIMER_RETAIN] = retain_timer,	[TIMER_PAIR] = pair_timer,
+	};
+	enum timer kind = NR_TIMERS - 1;
 	struct core_timer *timer;
 	u32 key = element;
 
 	if (element >= tables[CORE_TIMERS].nr_elements)
 		return;
 	timer = (struct core_timer *)tables[CORE_TIMERS].elements + element;
-	if (element == 2 * nr_cores + 3)
-		pair_timer(&core_timers, &key, timer);
-	else if (element > nr_cores + 2)
-		retain_timer(&core_timers, &key, timer);
-	else if (element == nr_cores + 2)
-		pool_timer(&core_timers, &key, timer);
-	else if (element > nr_cores)
-		polar_timer(&core_timers, &key, timer);
-	else
-		budget_timer(&core_timers, &key, timer);
+	while (kind && element < timer_first(kind))
+		kind--;
+	rings[kind](&core_timers, &key, timer);
 }
 
 /* Does the scheduler know that the vector may have a task? */

@@ -42,13 +42,13 @@ pub use record::{Record, Step};
 pub use recording::{RecordError, record};
 pub use results::{Measured, Replication};
 pub use run::{Outcome, Traced, run, trace};
-pub use scenario::{Configuration, Run, Scenario, ScenarioError};
-pub use sched_ext::{
-    Budget, Charge, Counted, ObjectiveState, Pairing, Pool, PoolState, Retention, Settings,
-    TimeoutSearch,
-};
+pub use scenario::{Configuration, Mistake, Run, Scenario};
+pub use sched_ext::{Counted, ObjectiveState, Pool, PoolState, Sidelane, TimeoutSearch};
 pub use scheduler::Counters;
-pub use sidelane_model::Symbiosis;
+pub use sidelane_policy::{
+    Borrow, Budget, Charge, Objective, Pairing, Polarization, Retention, Settings, StealBarriers,
+    Symbiosis, UseCounters,
+};
 pub use simulation::{Kind, Occurrence, Simulation};
 pub use snapshot::watch;
 pub use statistics::Estimate;

@@ -131,13 +131,21 @@ pub struct Machine {
     /// Beside lanes that switch or poll; none: as beside any busy one.
     pub beside: Option<Beside>,
     /// By kind of task, which part of its time alone it waits for memory, 0 to 1: what counters of cache misses
-    /// tell ([`Settings::symbiosis`](crate::Settings)). Kinds beyond: 0.
+    /// tell ([`Settings::symbiotic`](sidelane_policy::Settings)). Kinds beyond: 0.
     pub misses: Vec<f64>,
     /// What things cost.
     pub costs: Costs,
 }
 
 impl Machine {
+    /// `[n - 1]`: speed of a lane when n lanes of its core run; empty where it depends on the kinds of tasks.
+    pub fn thread_perf(&self) -> &[f64] {
+        match &self.interference {
+            Interference::ThreadPerf(speeds) => speeds,
+            Interference::Kinds(_) => &[],
+        }
+    }
+
     /// The machine of a topology.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use crate::Result;
 use crate::engine::Engine;
 use crate::sched_ext::{Counted, ObjectiveState, Pool, PoolState};
 use crate::task::TaskId;
+use sidelane_policy::intf;
 
 /// Decides which task runs where. Each operation may start and stop tasks on lanes, and asks lanes
 /// to look ([`Engine::look`]).
@@ -80,39 +81,76 @@ pub(crate) trait Scheduler {
     }
 }
 
-/// Totals of what a scheduler did; what it does not know is 0.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Counters {
+/// Makes [`Counters`] of those that the scheduler counts under the same names.
+macro_rules! counters {
+    ($($(#[$of:meta])* $name:ident: $type:ty,)*) => {
+        /// Totals of what a scheduler did; what it does not know is 0.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+        pub struct Counters {
+            $($(#[$of])* pub $name: $type,)*
+        }
+
+        impl Counters {
+            /// Of the scheduler's own.
+            pub(crate) fn of(native: &intf::counters) -> Counters {
+                Counters { $($name: native.$name,)* }
+            }
+
+            fn with(&self, other: &Counters, join: fn(u64, u64) -> u64) -> Counters {
+                Counters { $($name: self.$name.with(&other.$name, join),)* }
+            }
+        }
+    };
+}
+
+counters! {
     /// Times that a task of each class began to run, in the order of [`Class::ALL`](crate::Class).
-    pub switches: [u64; 3],
+    switches: [u64; 3],
     /// Batch asked to leave because its core closed.
-    pub evictions: u64,
+    evictions: u64,
     /// Sum, ns, from being asked to being gone.
-    pub evict_wait_ns: u64,
+    evict_wait_ns: u64,
     /// Runs by the starvation bound, by class.
-    pub overdue: [u64; 3],
+    overdue: [u64; 3],
     /// Tasks taken from another core's vector, by distance: same core, cache, node, further.
-    pub steals: [u64; 4],
+    steals: [u64; 4],
     /// Cores opened to batch again.
-    pub openings: u64,
+    openings: u64,
     /// Critical jobs that moved to a better core.
-    pub promotions: u64,
+    promotions: u64,
     /// Those that were to move, but slept or found the core taken.
-    pub promotions_dropped: u64,
+    promotions_dropped: u64,
     /// Tasks that came back to a lane that was held for them.
-    pub retentions: u64,
+    retentions: u64,
     /// Those that did not, in time.
-    pub retentions_failed: u64,
+    retentions_failed: u64,
     /// Time that lanes were held, ns.
-    pub held_ns: u64,
-    /// Of that, in holds at whose beginning or end somebody waited, ns.
-    pub held_waited_ns: u64,
+    held_ns: u64,
+    /// Of that, in holds at whose beginning or end something waited, ns.
+    held_waited_ns: u64,
     /// Normal tasks that made room for I/O-bound ones.
-    pub hand_backs: u64,
+    hand_backs: u64,
     /// Tasks that went to another core so that its tasks differ.
-    pub swaps: u64,
+    swaps: u64,
     /// Tasks that were taken for what ran beside them.
-    pub symbiotic: u64,
+    symbiotic: u64,
+}
+
+/// One total, or one each of several things.
+trait Total {
+    fn with(&self, other: &Self, join: fn(u64, u64) -> u64) -> Self;
+}
+
+impl Total for u64 {
+    fn with(&self, other: &u64, join: fn(u64, u64) -> u64) -> u64 {
+        join(*self, *other)
+    }
+}
+
+impl<const N: usize> Total for [u64; N] {
+    fn with(&self, other: &[u64; N], join: fn(u64, u64) -> u64) -> [u64; N] {
+        std::array::from_fn(|i| join(self[i], other[i]))
+    }
 }
 
 impl Counters {
@@ -124,28 +162,5 @@ impl Counters {
     /// What was added to an earlier value.
     pub(crate) fn since(&self, earlier: &Counters) -> Counters {
         self.with(earlier, |a, b| a - b)
-    }
-
-    fn with(&self, other: &Counters, join: fn(u64, u64) -> u64) -> Counters {
-        fn all<const N: usize>(a: &[u64; N], b: &[u64; N], join: fn(u64, u64) -> u64) -> [u64; N] {
-            std::array::from_fn(|i| join(a[i], b[i]))
-        }
-        Counters {
-            switches: all(&self.switches, &other.switches, join),
-            evictions: join(self.evictions, other.evictions),
-            evict_wait_ns: join(self.evict_wait_ns, other.evict_wait_ns),
-            overdue: all(&self.overdue, &other.overdue, join),
-            steals: all(&self.steals, &other.steals, join),
-            openings: join(self.openings, other.openings),
-            promotions: join(self.promotions, other.promotions),
-            promotions_dropped: join(self.promotions_dropped, other.promotions_dropped),
-            retentions: join(self.retentions, other.retentions),
-            retentions_failed: join(self.retentions_failed, other.retentions_failed),
-            held_ns: join(self.held_ns, other.held_ns),
-            held_waited_ns: join(self.held_waited_ns, other.held_waited_ns),
-            hand_backs: join(self.hand_backs, other.hand_backs),
-            swaps: join(self.swaps, other.swaps),
-            symbiotic: join(self.symbiotic, other.symbiotic),
-        }
     }
 }

@@ -4,8 +4,9 @@ use crate::engine::{CoreTotals, Engine, Event, EventCounts, LaneTotals};
 use crate::record::{Record, Step};
 use crate::scheduler::{Counters, Scheduler};
 use crate::task::{Class, Collected, State, TaskId, TaskSpec, TaskTotals, cpu_bits};
-use crate::{Baseline, Counted, Error, Machine, ObjectiveState, Pool, PoolState, Result, Settings};
+use crate::{Baseline, Counted, Error, Machine, ObjectiveState, Pool, PoolState, Result, Sidelane};
 use crate::{baseline, sched_ext};
+use sidelane_policy::Settings;
 
 /// More events at one moment, for each lane and task, than any machine has a use for.
 const EVENTS_AT_ONCE: usize = 1_000;
@@ -27,9 +28,16 @@ pub enum Occurrence {
 )]
 pub enum Kind {
     /// Sidelane's own source.
-    Sidelane(Settings),
+    Sidelane(Sidelane),
     /// Something to compare with.
     Baseline(Baseline),
+}
+
+impl From<Settings> for Kind {
+    /// Sidelane's own source, without pools.
+    fn from(settings: Settings) -> Kind {
+        Kind::Sidelane(settings.into())
+    }
 }
 
 /// A simulated machine under a scheduler, all lanes idle at time 0.
@@ -49,8 +57,8 @@ impl Simulation {
     pub fn new(machine: Machine, kind: &Kind) -> Result<Simulation> {
         let mut engine = Engine::new(machine);
         let scheduler: Box<dyn Scheduler> = match kind {
-            Kind::Sidelane(settings) => {
-                Box::new(sched_ext::SchedExt::attach(&mut engine, settings)?)
+            Kind::Sidelane(sidelane) => {
+                Box::new(sched_ext::SchedExt::attach(&mut engine, sidelane)?)
             }
             Kind::Baseline(baseline) => baseline::scheduler(*baseline, &mut engine),
         };
@@ -456,7 +464,7 @@ impl Simulation {
         self.scheduler.counters()
     }
 
-    /// What counters showed, with [`Settings::counters`](crate::Settings).
+    /// What counters showed, with a dynamic budget and [`Settings::counters`].
     pub fn counted(&self) -> Option<Counted> {
         self.scheduler.counted()
     }
@@ -471,7 +479,7 @@ impl Simulation {
         self.scheduler.pool_settings()
     }
 
-    /// What became of the objective of `Budget::Objective`; none without one.
+    /// What became of the objective of `Borrow::Slo`; none without one.
     pub fn objective(&self) -> Option<ObjectiveState> {
         self.scheduler.objective()
     }

@@ -1,6 +1,7 @@
 //! Tasks: what they are asked to be, and how far they are.
 
 use sidelane_metrics::histogram::LogHistogram;
+pub use sidelane_policy::Class;
 use std::fmt;
 
 /// A task of a simulation.
@@ -31,31 +32,6 @@ pub enum Policy {
     Idle,
 }
 
-/// The task classes (DESIGN "Classes"), as the scheduler numbers them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
-    /// Somebody waits for it.
-    Critical,
-    /// Neither.
-    Normal,
-    /// It may wait.
-    Batch,
-}
-
-impl Class {
-    /// All classes, highest first.
-    pub const ALL: [Class; 3] = [Class::Critical, Class::Normal, Class::Batch];
-
-    /// The word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Class::Critical => "critical",
-            Class::Normal => "normal",
-            Class::Batch => "batch",
-        }
-    }
-}
-
 /// A task to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskSpec {
@@ -74,7 +50,7 @@ pub struct TaskSpec {
     pub kind: usize,
     /// A thread of the kernel: always of class normal, whatever the rules say.
     pub kernel_thread: bool,
-    /// Index of its pool in [`Settings::pools`](crate::Settings); none: in none. A scheduler without
+    /// Index of its pool in [`Sidelane::pools`](crate::Sidelane); none: in none. A scheduler without
     /// that pool lets it run as it likes.
     pub pool: Option<usize>,
 }

@@ -55,7 +55,7 @@ fn responses(machine: &Machine, arrivals: Arrivals, demand: &Distribution) -> Ve
         machine: machine.clone(),
         workloads: vec![server],
         configurations: vec![
-            configuration("sidelane", Kind::Sidelane(Settings::default())),
+            configuration("sidelane", Kind::from(Settings::default())),
             configuration("fifo", Kind::Baseline(Baseline::Fifo)),
         ],
         run: Run {

@@ -17,7 +17,7 @@ fn simulation(thread_perf: &[f64]) -> Simulation {
         thread_perf: thread_perf.to_vec(),
         ..Settings::default()
     };
-    Simulation::new(machine, &Kind::Sidelane(settings)).unwrap()
+    Simulation::new(machine, &Kind::from(settings)).unwrap()
 }
 
 /// Work done by these tasks within a second of 2 cores, s.

@@ -35,10 +35,15 @@ fn batch_runs_beside(
     let machine = Machine::new(&topology, interference, Costs::none()).unwrap();
     let settings = Settings {
         budget,
+        thread_perf: match budget.borrow {
+            Borrow::Dynamic => SPEEDS.to_vec(),
+            _ => Vec::new(),
+        },
+        counters: UseCounters::Off,
         starvation_bound_ns: 10_000 * MS,
         ..Settings::default()
     };
-    let mut sim = Simulation::new(machine, &Kind::Sidelane(settings)).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::from(settings)).unwrap();
     sim.keep_records();
     let batch: Vec<TaskId> = (0..batch)
         .map(|_| sim.create(&spec("batch", Class::Batch)).unwrap())
@@ -99,24 +104,36 @@ const BATCH_ALWAYS: Range<f64> = BATCH_FROM as f64..400.0;
 #[test]
 fn without_a_budget_batch_leaves_at_once() {
     // 50 ms alone
-    let runs = batch_runs(Budget::BorrowIdle, 1, &[(100, 50.0)]);
+    let runs = batch_runs(Budget::default(), 1, &[(100, 50.0)]);
     close(&runs, &[0.0..100.0, 150.0..400.0]);
 }
 
 #[test]
 fn without_a_limit_batch_stays() {
-    let runs = batch_runs(Budget::Off, 1, &[(100, 50.0), (120, 20.0)]);
+    let off = Budget {
+        borrow: Borrow::Off,
+        ..Budget::default()
+    };
+    let runs = batch_runs(off, 1, &[(100, 50.0), (120, 20.0)]);
     close(&runs, &[BATCH_ALWAYS]);
 }
 
 #[test]
 fn a_fixed_budget_counts_from_the_first_overlap_once_a_busy_period() {
     // 10 ms at 0.8, then 42 ms alone; the next period has all of it again.
-    let runs = batch_runs(Budget::Fixed(10 * MS), 1, &[(100, 50.0), (200, 8.0)]);
+    let runs = batch_runs(
+        Budget::limited(Borrow::Fixed, 10 * MS),
+        1,
+        &[(100, 50.0), (200, 8.0)],
+    );
     close(&runs, &[0.0..110.0, 152.0..400.0]);
     // The second job finds the budget used up, and it counts while the first goes on.
     // First: 8 by 110, 8 more by 118, then both at 0.8: second done at 128, first has 50 - 24.
-    let runs = batch_runs(Budget::Fixed(10 * MS), 1, &[(100, 50.0), (118, 8.0)]);
+    let runs = batch_runs(
+        Budget::limited(Borrow::Fixed, 10 * MS),
+        1,
+        &[(100, 50.0), (118, 8.0)],
+    );
     close(&runs, &[0.0..110.0, 154.0..400.0]);
 }
 
@@ -126,27 +143,28 @@ fn a_refreshed_budget_begins_anew_with_a_job_that_need_not_wait() {
     // First: 4.8 by 106, 10.8 by 116. Second: 6 by 116, then both at 0.8: second done at 121,
     // first has 14.8, and 35.2 alone: 156.2.
     let jobs = [(100, 50.0), (106, 10.0)];
-    let runs = batch_runs(Budget::Refresh(10 * MS), 1, &jobs);
+    let runs = batch_runs(Budget::limited(Borrow::Refresh, 10 * MS), 1, &jobs);
     close(&runs, &[0.0..116.0, 156.2..400.0]);
     // A fixed one goes on: 4.8 by 106, 7.2 by 110, both at 0.8 until the second is done.
     // Second: 2.4 by 110, 7.6 at 0.8: 119.5. First: 14.8, and 35.2 alone: 154.7.
-    let runs = batch_runs(Budget::Fixed(10 * MS), 1, &jobs);
+    let runs = batch_runs(Budget::limited(Borrow::Fixed, 10 * MS), 1, &jobs);
     close(&runs, &[0.0..110.0, 154.7..400.0]);
 }
 
 #[test]
 fn a_budget_that_is_used_up_is_not_refreshed() {
-    let runs = batch_runs(Budget::Refresh(10 * MS), 1, &[(100, 50.0), (111, 8.0)]);
+    let runs = batch_runs(
+        Budget::limited(Borrow::Refresh, 10 * MS),
+        1,
+        &[(100, 50.0), (111, 8.0)],
+    );
     // 8 by 110, 9 by 111, both at 0.8 for 10 ms: 17, then 33 alone.
     close(&runs, &[0.0..110.0, 154.0..400.0]);
 }
 
 #[test]
 fn a_dynamic_budget_is_charged_by_what_is_lost() {
-    let dynamic = |budget_ns| Budget::Dynamic {
-        budget_ns,
-        thread_perf: SPEEDS.to_vec(),
-    };
+    let dynamic = |budget_ns| Budget::limited(Borrow::Dynamic, budget_ns);
     // One batch task: 0.2 lost, 4 ms last 20. The job: 16 by 120, 34 alone.
     let runs = batch_runs(dynamic(4 * MS), 1, &[(100, 50.0)]);
     close(&runs, &[0.0..120.0, 154.0..400.0]);
@@ -165,7 +183,12 @@ fn where_no_timer_could_be_set_a_tick_closes_the_core() {
         ..spec("server", Class::Critical)
     };
     // As with a timer: 8 by 110, then 42 alone; at most a tick later, which loses a fifth of it.
-    let runs = batch_runs_beside(&pinned, Budget::Fixed(10 * MS), 1, &[(100, 50.0)]);
+    let runs = batch_runs_beside(
+        &pinned,
+        Budget::limited(Borrow::Fixed, 10 * MS),
+        1,
+        &[(100, 50.0)],
+    );
     let tick_ms = Costs::none().tick_ns as f64 / MS as f64;
     assert_eq!(runs.len(), 2, "{runs:?}");
     assert!((110.0..=110.0 + tick_ms).contains(&runs[0].end), "{runs:?}");

@@ -51,9 +51,9 @@ fn decisions(machine: &Machine) -> Vec<Vec<Record>> {
         thread_perf: [1.0, 0.6, 0.45, 0.35][..machine.cores[0].lanes.len()].to_vec(),
         ..Settings::default()
     };
-    let configuration = |settings| Configuration {
+    let configuration = |settings: Settings| Configuration {
         name: "only".into(),
-        scheduler: Kind::Sidelane(settings),
+        scheduler: Kind::from(settings),
         smt: None,
         control: None,
         workloads: vec![0, 1, 2],

@@ -25,7 +25,7 @@ struct Run {
 fn run(interference: Interference, settings: Settings, lanes: u32, batch: usize) -> Run {
     let topology = Topology::regular(&Regular::one_package(1, lanes)).unwrap();
     let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
-    let mut sim = Simulation::new(machine, &Kind::Sidelane(settings)).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::from(settings)).unwrap();
     let server = sim.create(&TaskSpec::new("server", Class::Critical));
     let server = server.unwrap();
     let spec = TaskSpec {
@@ -65,12 +65,13 @@ fn run(interference: Interference, settings: Settings, lanes: u32, batch: usize)
 /// What the scheduler was told, and a budget of 1 ms of lost time.
 fn dynamic(told: &[f64], counters: bool) -> Settings {
     Settings {
-        budget: Budget::Dynamic {
-            budget_ns: MS,
-            thread_perf: told.to_vec(),
-        },
+        budget: Budget::limited(Borrow::Dynamic, MS),
+        thread_perf: told.to_vec(),
         starvation_bound_ns: 10 * S,
-        counters,
+        counters: match counters {
+            true => UseCounters::Auto,
+            false => UseCounters::Off,
+        },
         ..Settings::default()
     }
 }
@@ -131,10 +132,7 @@ fn the_charge_is_what_is_lost() {
 fn a_share_of_busy_periods_shows_how_it_is_alone() {
     // No job ever uses its budget up, so only those that begin closed are alone.
     let settings = Settings {
-        budget: Budget::Dynamic {
-            budget_ns: 100 * MS,
-            thread_perf: vec![1.0, 0.5],
-        },
+        budget: Budget::limited(Borrow::Dynamic, 100 * MS),
         ..dynamic(&[1.0, 0.5], true)
     };
     let run = run(keeps(0.8), settings, 2, 1);

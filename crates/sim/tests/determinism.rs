@@ -139,7 +139,7 @@ fn digest(scenario: &Scenario) -> (u64, usize) {
 fn changes() -> (u64, usize) {
     let machine = machine(1, Interference::ThreadPerf(vec![1.0, 0.6]), 2);
     let lanes = machine.nr_lanes as u32;
-    let mut sim = Simulation::new(machine, &Kind::Sidelane(Settings::default())).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::from(Settings::default())).unwrap();
     sim.keep_records();
     let classes = Class::ALL.iter().cycle().take(12);
     let specs = classes.map(|&class| TaskSpec::new(class.name(), class));
@@ -178,7 +178,7 @@ fn changes() -> (u64, usize) {
 
 /// The scenarios and what comes out of them: the digest, and the number of steps.
 fn scenarios() -> Vec<(Scenario, (u64, usize))> {
-    let sidelane = || Kind::Sidelane(Settings::default());
+    let sidelane = || Kind::from(Settings::default());
     let speeds = |speeds: &[f64]| Interference::ThreadPerf(speeds.to_vec());
     let kinds = Interference::Kinds(vec![vec![0.6, 0.5], vec![0.8, 0.7]]);
     let one_by_two = machine(1, speeds(&[1.0, 0.6]), 2);

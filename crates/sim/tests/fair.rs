@@ -19,7 +19,7 @@ fn shares(packages: u32, pinned: bool) -> (Vec<f64>, Vec<f64>) {
     let topology = Topology::regular(&regular).unwrap();
     let interference = Interference::ThreadPerf(vec![1.0, 0.6]);
     let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
-    let mut sim = Simulation::new(machine, &Kind::Sidelane(Settings::default())).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::from(Settings::default())).unwrap();
     let early = spinners(&mut sim, 12, Class::Normal, None);
     go(&mut sim, 100);
     let late = spinners(&mut sim, 12, Class::Normal, None);

@@ -12,7 +12,7 @@ fn simulation(cores: u32, lanes: u32) -> Simulation {
     let topology = Topology::regular(&Regular::one_package(cores, lanes)).unwrap();
     let interference = Interference::ThreadPerf(vec![1.0; lanes as usize]);
     let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
-    let mut sim = Simulation::new(machine, &Kind::Sidelane(Settings::default())).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::from(Settings::default())).unwrap();
     sim.keep_records();
     sim
 }

@@ -46,10 +46,10 @@ impl Machinery {
         let settings = Settings {
             budget,
             starvation_bound_ns: 10 * S,
-            smt_level: Some(1),
+            smt_level: 1,
             ..Settings::default()
         };
-        let mut sim = Simulation::new(machine, &Kind::Sidelane(settings)).unwrap();
+        let mut sim = Simulation::new(machine, &Kind::from(settings)).unwrap();
         let mut tasks = |count: usize, class: Class| -> Vec<TaskId> {
             let spec = TaskSpec::new(class.name().to_owned(), class);
             (0..count).map(|_| sim.create(&spec).unwrap()).collect()
@@ -137,15 +137,15 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 }
 
 fn alone_ns() -> f64 {
-    let run = run(Budget::BorrowIdle, false, 3, |_| RATE);
+    let run = run(Budget::default(), false, 3, |_| RATE);
     mean(run.tails_ns.iter().map(|ns| *ns as f64))
 }
 
 fn objective(objective_ns: f64) -> Budget {
-    Budget::Objective {
-        objective_ns: objective_ns as u64,
+    Budget::slo(Objective {
+        latency_ns: objective_ns as u64,
         beyond: 10,
-    }
+    })
 }
 
 #[test]

@@ -157,7 +157,7 @@ impl Point {
             workloads,
             configurations: vec![
                 configuration("default", Kind::Baseline(Baseline::Eevdf)),
-                configuration("sidelane", Kind::Sidelane(Settings::default())),
+                configuration("sidelane", Kind::from(Settings::default())),
             ],
             run: Run {
                 seed: 1,

@@ -28,11 +28,12 @@ enum Mode {
 impl Mode {
     fn settings(self) -> Settings {
         Settings {
-            retention: (self != Mode::Plain).then(Retention::default),
-            pairing: (self == Mode::Pair).then(|| Pairing {
+            retain: self != Mode::Plain,
+            pair: self == Mode::Pair,
+            pairing: Pairing {
                 period_ns: 50 * MS,
                 ..Pairing::default()
-            }),
+            },
             ..Settings::default()
         }
     }
@@ -59,7 +60,7 @@ impl Mix {
         let topology = Topology::regular(&Regular::one_package(cores, 2)).unwrap();
         let speeds = Interference::ThreadPerf(vec![1.0, 0.6]);
         let machine = Machine::new(&topology, speeds, Costs::default()).unwrap();
-        let mut sim = Simulation::new(machine, &Kind::Sidelane(settings.clone())).unwrap();
+        let mut sim = Simulation::new(machine, &Kind::from(settings.clone())).unwrap();
         let mut create = |name: &str, count: usize| -> Vec<TaskId> {
             let spec = TaskSpec::new(name, Class::Normal);
             (0..count).map(|_| sim.create(&spec).unwrap()).collect()
@@ -280,11 +281,11 @@ fn those_that_hardly_run_do_not_crowd_out_those_that_do_io() {
 fn while_computation_waits_a_lane_is_held_for_no_longer_than_it_pays() {
     let run = |switches_ns, thread_perf: [f64; 2]| {
         let settings = Settings {
-            retention: Some(Retention {
+            retention: Retention {
                 period_ns: 0, // the time-out stays
                 switches_ns,
                 ..Retention::default()
-            }),
+            },
             thread_perf: thread_perf.to_vec(),
             ..Mode::Pair.settings()
         };
@@ -306,12 +307,12 @@ fn while_computation_waits_a_lane_is_held_for_no_longer_than_it_pays() {
 fn a_lane_that_is_held_from_other_io_bound_work_too_is_switched_less() {
     let run = |exclusive| {
         let settings = Settings {
-            retention: Some(Retention {
+            retention: Retention {
                 period_ns: 0,
                 switches_ns: 100 * MS,
                 exclusive,
                 ..Retention::default()
-            }),
+            },
             ..Mode::Pair.settings()
         };
         let mut mix = Mix::with(2, &settings, 8, 4);

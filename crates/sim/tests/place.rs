@@ -21,7 +21,7 @@ fn spread(capacities: &[u32], tasks: usize) -> Vec<usize> {
     };
     let interference = Interference::ThreadPerf(speeds);
     let machine = Machine::new(&builder.build().unwrap(), interference, Costs::none()).unwrap();
-    let mut sim = Simulation::new(machine, &Kind::Sidelane(settings)).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::from(settings)).unwrap();
     sim.keep_records();
     for token in 0..tasks {
         sim.set_timer((token as u64 + 1) * MS, token as u64);

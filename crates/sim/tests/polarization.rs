@@ -14,10 +14,13 @@ fn simulation(vertical: bool) -> Simulation {
     let interference = Interference::ThreadPerf(vec![1.0, 0.6]);
     let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
     let settings = Settings {
-        vertical,
+        polarization: match vertical {
+            true => Polarization::Vertical,
+            false => Polarization::Horizontal,
+        },
         ..Settings::default()
     };
-    Simulation::new(machine, &Kind::Sidelane(settings)).unwrap()
+    Simulation::new(machine, &Kind::from(settings)).unwrap()
 }
 
 fn tasks(sim: &mut Simulation, count: u32, class: Class) -> Vec<TaskId> {

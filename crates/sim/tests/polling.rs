@@ -16,7 +16,7 @@ fn beside(costs: Costs) -> (Simulation, TaskId, TaskId) {
     let speeds = Interference::ThreadPerf(vec![1.0, 0.6]);
     let mut machine = Machine::new(&topology, speeds, costs).unwrap();
     machine.beside = Some(BESIDE);
-    let mut sim = Simulation::new(machine, &Kind::Sidelane(Settings::default())).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::from(Settings::default())).unwrap();
     let mut create = |cpu: u32| {
         let spec = TaskSpec {
             cpus: Some(vec![cpu]),

@@ -30,11 +30,11 @@ fn simulation(pools: Vec<Pool>, lanes: u32) -> Simulation {
     let interference = Interference::ThreadPerf(SPEEDS[..lanes as usize].to_vec());
     let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
     let settings = Settings {
-        pools,
         thread_perf: SPEEDS.to_vec(),
         ..Settings::default()
     };
-    Simulation::new(machine, &Kind::Sidelane(settings)).unwrap()
+    let sidelane = Sidelane { settings, pools };
+    Simulation::new(machine, &Kind::Sidelane(sidelane)).unwrap()
 }
 
 /// Work that tasks did, in milliseconds of an unshared lane.

@@ -59,7 +59,7 @@ impl Schedule {
         let topology = builder.build().unwrap();
         let interference = Interference::ThreadPerf(vec![1.0, 0.5]);
         let machine = Machine::new(&topology, interference, Costs::none()).unwrap();
-        let mut sim = Simulation::new(machine, &Kind::Sidelane(self.settings.clone())).unwrap();
+        let mut sim = Simulation::new(machine, &Kind::from(self.settings.clone())).unwrap();
         sim.keep_records();
         for _ in 0..self.batch {
             let id = sim.create(&TaskSpec::new("batch", Class::Batch)).unwrap();

@@ -16,7 +16,7 @@ fn tasks<const N: usize>(cpus: [&[u32]; N]) -> (Simulation, [TaskId; N]) {
     };
     let speeds = Interference::ThreadPerf(vec![1.0, 0.6]);
     let machine = Machine::new(&topology, speeds, costs).unwrap();
-    let mut sim = Simulation::new(machine, &Kind::Sidelane(Settings::default())).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::from(Settings::default())).unwrap();
     let ids = cpus.map(|cpus| {
         let spec = TaskSpec {
             cpus: Some(cpus.to_vec()),

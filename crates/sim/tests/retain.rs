@@ -74,10 +74,11 @@ impl Pair {
         };
         let machine = Machine::new(&topology, interference, costs).unwrap();
         let settings = Settings {
-            retention,
+            retain: retention.is_some(),
+            retention: retention.unwrap_or_default(),
             ..Settings::default()
         };
-        let mut sim = Simulation::new(machine, &Kind::Sidelane(settings)).unwrap();
+        let mut sim = Simulation::new(machine, &Kind::from(settings)).unwrap();
         sim.keep_records();
         let io = sim.create(&TaskSpec::new("io", Class::Normal)).unwrap();
         let cpu = sim.create(&TaskSpec::new("cpu", other)).unwrap();

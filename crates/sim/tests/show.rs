@@ -189,7 +189,7 @@ fn what_is_too_short_is_drawn_together_and_says_so() {
 
 /// A small machine under the scheduler's own source, and what it did until 60 ms.
 fn simulated(machine: Machine) -> (Machine, Vec<TaskLabel>, Vec<Record>) {
-    let mut sim = Simulation::new(machine, &Kind::Sidelane(Settings::default())).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::from(Settings::default())).unwrap();
     sim.keep_records();
     let mut tasks = Vec::new();
     let mut create = |sim: &mut Simulation, name: String, class| {

@@ -18,7 +18,7 @@ const MS: u64 = 1_000_000;
 
 #[test]
 fn critical_work_is_alone_on_its_core() {
-    let kind = Kind::Sidelane(Settings::default());
+    let kind = Kind::from(Settings::default());
     let mut sim = Simulation::new(machine(2, 2, &[1.0, 0.5]), &kind).unwrap();
     for n in 0..4 {
         let batch = sim

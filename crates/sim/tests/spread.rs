@@ -14,7 +14,7 @@ fn simulation(cores: u32, settings: Settings) -> Simulation {
     let topology = Topology::regular(&Regular::one_package(cores, 2)).unwrap();
     let interference = Interference::ThreadPerf(SPEEDS.to_vec());
     let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
-    Simulation::new(machine, &Kind::Sidelane(settings)).unwrap()
+    Simulation::new(machine, &Kind::from(settings)).unwrap()
 }
 
 /// Work, in fastest unshared cores, from one moment to another.
@@ -36,8 +36,8 @@ fn best_rate(cores: u32, tasks: u32) -> f64 {
 #[test]
 fn tasks_that_begin_at_the_same_time_get_cores_of_their_own() {
     let paired = Settings {
-        retention: Some(Retention::default()),
-        pairing: Some(Pairing::default()),
+        retain: true,
+        pair: true,
         ..Settings::default()
     };
     let known = Settings {

@@ -63,7 +63,7 @@ impl Case {
             overdue_slice_ns: self.overdue_slice_ns,
             ..Settings::default()
         };
-        let mut sim = Simulation::new(machine, &Kind::Sidelane(settings)).unwrap();
+        let mut sim = Simulation::new(machine, &Kind::from(settings)).unwrap();
         sim.keep_records();
         sim
     }

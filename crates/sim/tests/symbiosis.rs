@@ -27,10 +27,11 @@ fn machine(lanes: u32) -> Machine {
 /// always compute. What each did within two seconds, ms, and how many were chosen.
 fn run(lanes: u32, symbiosis: Option<Symbiosis>, kinds: [usize; 4]) -> ([f64; 4], u64) {
     let settings = Settings {
-        symbiosis,
+        symbiotic: symbiosis.is_some(),
+        symbiosis: symbiosis.unwrap_or_default(),
         ..Settings::default()
     };
-    let mut sim = Simulation::new(machine(lanes), &Kind::Sidelane(settings)).unwrap();
+    let mut sim = Simulation::new(machine(lanes), &Kind::from(settings)).unwrap();
     let ids = kinds.map(|kind| {
         let spec = TaskSpec {
             kind,

@@ -14,7 +14,7 @@ fn simulation(shape: &Regular, settings: Settings) -> Simulation {
         ..Costs::none()
     };
     let machine = Machine::new(&topology, interference, costs).unwrap();
-    let mut sim = Simulation::new(machine, &Kind::Sidelane(settings)).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::from(settings)).unwrap();
     sim.keep_records();
     sim
 }

@@ -21,7 +21,7 @@ fn simulation() -> Simulation {
     let builder = Builder::new().core(CoreSpec::new(0..2));
     let interference = Interference::ThreadPerf(vec![1.0, 0.6]);
     let machine = Machine::new(&builder.build().unwrap(), interference, Costs::none()).unwrap();
-    let mut sim = Simulation::new(machine, &Kind::Sidelane(Settings::default())).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::from(Settings::default())).unwrap();
     sim.keep_records();
     sim
 }

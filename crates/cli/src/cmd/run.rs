@@ -103,7 +103,7 @@ impl Args {
         });
         config.rules.splice(0..0, flags);
         if let Some(thread_perf) = &self.thread_perf {
-            config.scheduler.set_thread_perf(thread_perf.clone())?;
+            config.set_thread_perf(thread_perf.clone())?;
         }
         Ok(config)
     }

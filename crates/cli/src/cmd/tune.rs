@@ -1,9 +1,8 @@
 //! `sidelane tune`: settings of the running scheduler.
 
 use super::Format;
-use sidelane_model::Objective;
 use sidelane_sched::tune::{Changes, PoolChange, tune};
-use sidelane_sched::{Borrow, Polarization};
+use sidelane_sched::{Borrow, Objective, Polarization};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "Examples:

@@ -7,8 +7,10 @@ use super::support::*;
 fn lanes_are_held_where_that_is_wanted_and_nobody_starves() {
     let figure = |rates: &serde_json::Value, name: &str| rates[name].as_f64().unwrap();
     for wanted in [false, true] {
-        let config =
-            format!("[scheduler]\nretain = {wanted}\n[scheduler.retention]\nstart_ms = 10\n");
+        let config = match wanted {
+            true => "[scheduler]\nretain = true\nretention.start_ms = 10\n",
+            false => "[scheduler]\nretain = false\n",
+        };
         std::fs::write("/tmp/retain.toml", config).unwrap();
         let args = ["--config", "/tmp/retain.toml", "--batch", "cgroup:/batch"];
         let scheduler = Scheduler::attach(&args);

@@ -179,7 +179,7 @@ static int pair_timer(void *map, u32 *key, struct core_timer *timer)
 /* The timer of the periods. */
 static __always_inline struct core_timer *pair_timer_element(void)
 {
-	return bpf_map_lookup_elem(&core_timers, &(u32){2 * nr_cores + 3});
+	return timer_of(TIMER_PAIR, 0);
 }
 
 /* A normal task wakes: periods are needed. */

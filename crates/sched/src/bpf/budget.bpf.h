@@ -175,9 +175,6 @@ static __always_inline bool budget_left(u32 core_id, u64 now_ns)
 	return core && !budget_is_none(core->strictest) && budget_is_left(core_id, now_ns);
 }
 
-/* A timer is not set for less: so late a core may close that was charged slowly at first. */
-#define BUDGET_GRAIN_NS 20000ULL
-
 /* The least time after which the budget of @core can be used up; 0: it is, or never. */
 static __always_inline u64 budget_remaining_ns(const struct core_ctx *core, u64 now_ns)
 {

@@ -33,6 +33,25 @@ enum limits {
 /* 1 in fixed point, as threadPerf is given. */
 #define SPEED_ONE 1024
 
+/* Overdue work has one part in so many of a lane (overdue.bpf.h). */
+#define OVERDUE_PARTS 3
+/* So long a core is kept for a task that was sent there: it takes moments, unless a hypervisor steps in. */
+#define ARRIVAL_NS 5000000ULL
+/* The timer of a dynamic budget is not set for less: so late a core may close that was charged slowly first. */
+#define BUDGET_GRAIN_NS 20000ULL
+
+/* What timers are for, in their order in core_timers. */
+enum timer {
+	TIMER_BUDGET, /* one a core: its budget may be used up (borrow.bpf.h) */
+	TIMER_WINDOW, /* windows of objectives (objective.bpf.h) */
+	TIMER_POLARIZE, /* windows of vertical polarization (polarize.bpf.h) */
+	TIMER_POOLS, /* periods of pools (release.bpf.h) */
+	TIMER_RETAIN, /* one a core: its lanes are no longer held (retain.bpf.h) */
+	TIMER_PAIR, /* periods of pairing (adjust.bpf.h) */
+	NR_TIMERS,
+	TIMERS_A_CORE = 1 << TIMER_BUDGET | 1 << TIMER_RETAIN, /* of the others there is one */
+};
+
 /* The task classes, highest first. */
 enum task_class {
 	CLASS_CRITICAL = 0,

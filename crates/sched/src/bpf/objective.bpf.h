@@ -189,7 +189,7 @@ VERIFIED_ONCE bool objective_windows(u64 now_ns)
 /* Sets the timer of the windows; its callback is with the others' (borrow.bpf.h). */
 static __always_inline void window_arm(void)
 {
-	struct core_timer *timer = bpf_map_lookup_elem(&core_timers, &(u32){nr_cores});
+	struct core_timer *timer = timer_of(TIMER_WINDOW, 0);
 
 	if (timer)
 		bpf_timer_start(&timer->timer, WINDOW_NS, 0);

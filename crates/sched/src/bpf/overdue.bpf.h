@@ -39,7 +39,6 @@
 #include "types.bpf.h"
 #include "vector.bpf.h"
 
-#define OVERDUE_PARTS 3
 #define OVERDUE_URGENT_NS (10 * NS_PER_S) /* the watchdog bites at 30 s */
 
 /* Does the account of @lane allow a run of this @kind, enum overdue? */

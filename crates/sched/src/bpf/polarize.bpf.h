@@ -157,7 +157,7 @@ VERIFIED_ONCE int polar_apply(u32 awake)
 /* Sets the timer of the windows. */
 static __always_inline void polar_arm(u64 now_ns)
 {
-	struct core_timer *timer = bpf_map_lookup_elem(&core_timers, &(u32){nr_cores + 1});
+	struct core_timer *timer = timer_of(TIMER_POLARIZE, 0);
 
 	polar_since_ns = now_ns;
 	if (timer)
@@ -196,7 +196,7 @@ static int polar_timer(void *map, u32 *key, struct core_timer *timer)
 /* Makes the timer of the windows. */
 static __always_inline s32 polar_init(void)
 {
-	struct core_timer *timer = bpf_map_lookup_elem(&core_timers, &(u32){nr_cores + 1});
+	struct core_timer *timer = timer_of(TIMER_POLARIZE, 0);
 	s32 err;
 
 	if (!timer)

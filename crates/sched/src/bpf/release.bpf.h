@@ -228,7 +228,7 @@ GLOBAL u32 pools_begun; /* 1: their timer is set */
  */
 static __always_inline s32 pools_begin(void)
 {
-	struct core_timer *timer = bpf_map_lookup_elem(&core_timers, &(u32){nr_cores + 2});
+	struct core_timer *timer = timer_of(TIMER_POOLS, 0);
 	s32 err;
 
 	if (pools_begun || __sync_val_compare_and_swap(&pools_begun, 0, 1))

@@ -251,16 +251,9 @@ static __always_inline void retain_step(struct retain *r)
 	r->returns = 0;
 }
 
-/* Element of the core's timer of holds. */
-static __always_inline u32 retain_element(u32 core_id)
-{
-	return nr_cores + 3 + core_id;
-}
-
 static __always_inline void retain_arm(u32 core_id, u64 after_ns)
 {
-	struct core_timer *timer = bpf_map_lookup_elem(&core_timers,
-						       &(u32){retain_element(core_id)});
+	struct core_timer *timer = timer_of(TIMER_RETAIN, core_id);
 
 	if (timer)
 		bpf_timer_start(&timer->timer, after_ns, 0);
@@ -355,13 +348,12 @@ static int retain_timer(void *map, u32 *key, struct core_timer *timer)
 /* Makes and starts the core's timer if lanes are held at all. */
 VERIFIED_ONCE s32 retain_init(u32 core_id)
 {
-	u32 element = retain_element(core_id);
 	struct core_timer *timer;
 	s32 err;
 
 	if (!fixed.retain)
 		return 0;
-	timer = bpf_map_lookup_elem(&core_timers, &element);
+	timer = timer_of(TIMER_RETAIN, core_id);
 	if (!timer)
 		return -ENOENT;
 	err = bpf_timer_init(&timer->timer, &core_timers, CLOCK_MONOTONIC)

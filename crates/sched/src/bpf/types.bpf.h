@@ -122,10 +122,7 @@ struct {
 	__type(value, struct core_ctx);
 } cores SEC(".maps");
 
-/* A timer a core: when its budget may be used up. Then those of the windows of objectives and of
- * vertical polarization, and of the pools' periods. Then one a core again: when lanes are no longer held.
- * The last one: of the periods of pairing.
- */
+/* By enum timer; of those of which each core has one, by core: timer_of(). */
 struct core_timer {
 	struct bpf_timer timer;
 };
@@ -190,6 +187,20 @@ CONSTANT u32 nr_lanes = 1; /* highest CPU number + 1 */
  * verifier knows it, and leaves out what is not in use.
  */
 CONSTANT struct settings fixed;
+
+/* Element of core_timers of the first timer of this kind; with NR_TIMERS, how many there are. */
+static __always_inline u32 timer_first(enum timer kind)
+{
+	u32 earlier = __builtin_popcount(TIMERS_A_CORE & ((1 << kind) - 1));
+
+	return earlier * nr_cores + (kind - earlier);
+}
+
+/* A timer of which each core has one, or all have one (@core_id is 0 then). */
+static __always_inline struct core_timer *timer_of(enum timer kind, u32 core_id)
+{
+	return bpf_map_lookup_elem(&core_timers, &(u32){timer_first(kind) + core_id});
+}
 
 /* In a map of its own, by whose name whoever changes them at run time finds them. */
 GLOBAL struct settings settings SEC(".data.sidelane");
@@ -475,12 +486,6 @@ static __always_inline struct counters *counters(void)
 
 	return bpf_map_lookup_elem(&sidelane_stats, &zero);
 }
-
-/*
- * For this long a core waits for a critical task that was sent to it. It takes moments,
- * unless a hypervisor steps in.
- */
-#define ARRIVAL_NS 5000000ULL
 
 /* Was a critical task sent to @core that has not begun to run? */
 static __always_inline bool core_claimed(const struct core_ctx *core, u64 now_ns)

@@ -61,7 +61,7 @@ pub(super) fn tables(
     let sizes = [
         maps.lanes.set_max_entries(lanes),
         maps.cores.set_max_entries(cores),
-        maps.core_timers.set_max_entries(2 * cores + 4),
+        maps.core_timers.set_max_entries(intf::timers(cores)),
         (maps.core_lanes).set_max_entries(layout.core_lanes.len() as u32),
         maps.lane_signals.set_max_entries(lanes),
         maps.lane_counts.set_max_entries(lanes),

@@ -1,9 +1,9 @@
 //! What cgroups may use: `cpu.max`, and the pools of Sidelane's scheduler.
 
-use crate::pool::Charge;
 use crate::stats::Reader;
 use crate::{PoolState, cgroups};
 use sidelane_metrics::snapshot::{self, Limit};
+use sidelane_policy::Charge;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -23,7 +23,7 @@ pub use levels::levels_chart;
 pub use report::{Point, Report};
 
 use crate::Scenario;
-use crate::scenario::ScenarioError;
+use crate::scenario::Mistake;
 use histogram::Histogram;
 use model::ModelCase;
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ struct Simulated {
 pub enum ExperimentError {
     /// Its file has a mistake.
     #[error(transparent)]
-    Scenario(#[from] ScenarioError),
+    Scenario(#[from] Mistake),
     /// Its file has a mistake in what makes it an experiment.
     #[error("{file}: {message}")]
     Claims {

@@ -1,12 +1,12 @@
 //! What the tasks of a `[[workload]]` do.
 
 use super::distribution::{distribution, lasting};
-use super::error::Result;
-use super::limits::{LONGEST_MS, Limits, MS, SECOND, time_ns};
-use super::reader::{Section, Shape, Value};
 use super::trace;
 use super::workload::{Context, class, name, usable};
 use crate::{Arrivals, Behaviour, Distribution, Poll, Quality, Stage, TaskSpec, Workload};
+use sidelane_policy::file::{
+    LONGEST_MS, Limits, MS, Result, SECOND, Section, Shape, Value, time_ns,
+};
 
 /// The behaviours; a workload has one of them.
 const BEHAVIOURS: &[&str] = &["open", "closed", "trace", "batch", "serve", "io"];

@@ -2,46 +2,20 @@
 
 use super::Configuration;
 use super::control::control;
-use super::error::Result;
-use super::io_bound::{io_bound, symbiosis};
-use super::limits::{Limits, MS, time_ns};
 use super::pools;
-use super::reader::{Section, Shape, Value, alternatives, similar};
 use super::workload::{Context, name};
 use crate::simulation::Kind;
-use crate::{Baseline, Behaviour, Budget, Charge, Interference, Machine, Settings, Workload};
-use sidelane_model::Objective;
+use crate::{Baseline, Behaviour, Charge, Machine, Sidelane, Workload};
+use sidelane_policy::file::{Result, Section, Shape, Value, alternatives, similar};
+use sidelane_policy::settings;
+use sidelane_policy::{Borrow, Settings, UseCounters};
+use std::sync::LazyLock;
 
-const SETTING_KEYS: &[&str] = &[
-    "slice_ms",
-    "batch_slice_ms",
-    "normal_bound_ms",
-    "starvation_bound_ms",
-    "overdue_slice_ms",
-    "promote",
-    "promote_after_ms",
-    "smt_level",
-    "batch_lanes",
-    "borrow",
-    "budget_ms",
-    "objective",
-    "counters",
-    "polarization",
-    "keep_slice",
-    "steal_patience_ms",
-    "retain",
-    "retention",
-    "pair",
-    "pairing",
-    "symbiotic",
-    "symbiosis",
-    "pool_charge",
-];
 /// Most lanes of a core that `smt` can leave.
 const CORE_LANES_MAX: usize = 1024;
 const IN_SETTINGS: &str = "[configuration.settings]";
 
-pub(super) const CONFIGURATION: Shape = Shape {
+pub(super) static CONFIGURATION: LazyLock<Shape> = LazyLock::new(|| Shape {
     title: "[[configuration]]",
     form: "tables [[configuration]]",
     keys: &[
@@ -51,41 +25,15 @@ pub(super) const CONFIGURATION: Shape = Shape {
         "only",
         "smt",
         "control",
+        "pool_charge",
         "settings",
     ],
-    elsewhere: &[
-        ("slice_ms", IN_SETTINGS),
-        ("batch_slice_ms", IN_SETTINGS),
-        ("normal_bound_ms", IN_SETTINGS),
-        ("starvation_bound_ms", IN_SETTINGS),
-        ("overdue_slice_ms", IN_SETTINGS),
-        ("promote", IN_SETTINGS),
-        ("promote_after_ms", IN_SETTINGS),
-        ("smt_level", IN_SETTINGS),
-        ("batch_lanes", IN_SETTINGS),
-        ("borrow", IN_SETTINGS),
-        ("budget_ms", IN_SETTINGS),
-        ("objective", IN_SETTINGS),
-        ("counters", IN_SETTINGS),
-        ("polarization", IN_SETTINGS),
-        ("keep_slice", IN_SETTINGS),
-        ("steal_patience_ms", IN_SETTINGS),
-        ("retain", IN_SETTINGS),
-        ("retention", IN_SETTINGS),
-        ("pair", IN_SETTINGS),
-        ("pairing", IN_SETTINGS),
-        ("symbiotic", IN_SETTINGS),
-        ("symbiosis", IN_SETTINGS),
-        ("pool_charge", IN_SETTINGS),
-    ],
-};
-
-const SETTINGS: Shape = Shape {
-    title: IN_SETTINGS,
-    form: "a table [configuration.settings]",
-    keys: SETTING_KEYS,
-    elsewhere: &[],
-};
+    elsewhere: settings::keys()
+        .iter()
+        .map(|key| (*key, IN_SETTINGS))
+        .collect::<Vec<_>>()
+        .leak(),
+});
 
 /// The kernel's own scheduler, as far as it is simulated.
 pub(super) fn kernel_default() -> Kind {
@@ -93,19 +41,15 @@ pub(super) fn kernel_default() -> Kind {
 }
 
 /// What is compared when a file does not say: Sidelane as it comes, with all workloads.
-pub(super) fn sole(context: &Context, workloads: &[Workload]) -> Configuration {
-    Configuration {
+pub(super) fn sole(context: &Context, workloads: &[Workload]) -> Result<Configuration> {
+    let settings = settings(None, context.machine)?;
+    Ok(Configuration {
         name: "sidelane".into(),
-        scheduler: Kind::Sidelane(with_pools(
-            Settings::default(),
-            context,
-            context.machine,
-            None,
-        )),
+        scheduler: Kind::Sidelane(sidelane(settings, context, context.machine, None)),
         smt: None,
         control: None,
         workloads: (0..workloads.len()).collect(),
-    }
+    })
 }
 
 /// Reads a `[[configuration]]`.
@@ -133,7 +77,7 @@ pub(super) fn configuration(
     let there = smt.map_or(machine.clone(), |lanes| machine.with_lanes(lanes));
     let scheduler = scheduler(section, word, context, &there)?;
     let control = section.get("control").map(|value| {
-        if matches!(&scheduler, Kind::Sidelane(settings) if settings.smt_level.is_some()) {
+        if matches!(&scheduler, Kind::Sidelane(it) if it.settings.smt_level > 0) {
             return Err(
                 value.error("control stands beside smt_level, which it sets; leave that out")
             );
@@ -152,176 +96,83 @@ pub(super) fn configuration(
 
 /// `there` is the machine with the lanes that are left.
 fn scheduler(section: &Section, word: &str, context: &Context, there: &Machine) -> Result<Kind> {
-    let machine = context.machine;
-    let settings = section.get("settings");
+    let (settings, charge) = (section.get("settings"), section.get("pool_charge"));
     if word != "sidelane"
-        && let Some(value) = settings
+        && let Some(value) = settings.or(charge)
     {
         return Err(value.error(format!(
-            "settings are for scheduler = \"sidelane\", not for {word:?}; leave them out"
+            "{} is for scheduler = \"sidelane\", not for {word:?}; leave it out",
+            value.key()
         )));
     }
     Ok(match word {
-        "sidelane" => Kind::Sidelane(match settings {
-            Some(value) => self::settings(value, context, there)?,
-            None => {
-                let settings = Settings {
-                    thread_perf: thread_perf(machine, false),
-                    ..Settings::default()
-                };
-                with_pools(settings, context, there, None)
-            }
-        }),
+        "sidelane" => {
+            let charge = charge.map(|value| value.word_of(&Charge::WORDS));
+            let charge = charge.transpose()?.map(|index| Charge::ALL[index]);
+            let settings = self::settings(settings, context.machine)?;
+            Kind::Sidelane(sidelane(settings, context, there, charge))
+        }
         "default" => kernel_default(),
         "sibling-first" => Kind::Baseline(Baseline::SiblingFirst),
         _ => Kind::Baseline(Baseline::Fifo),
     })
 }
 
-/// What the scheduler knows of shared lanes: it matters where cores are not equally fast, or lanes are held.
-fn thread_perf(machine: &Machine, held: bool) -> Vec<f64> {
-    let mut capacities = machine.cores.iter().map(|core| core.tier_capacity);
-    let first = capacities.next();
-    match &machine.interference {
-        Interference::ThreadPerf(speeds)
-            if held || capacities.any(|capacity| Some(capacity) != first) =>
+/// Settings as the table has them, if there is one. Unless it says otherwise, lanes have no counters that the
+/// scheduler reads, and it is told how fast shared lanes are where that matters: where cores are not equally
+/// fast, lanes are held, or a budget is dynamic.
+fn settings(value: Option<Value>, machine: &Machine) -> Result<Settings> {
+    let mut settings = Settings::default();
+    let section = value.map(|value| value.section(&settings::SHAPE));
+    let section = section.transpose()?;
+    if let Some(section) = &section {
+        settings::read(section, &mut settings)?;
+    }
+    let says = |key| section.as_ref().and_then(|section| section.get(key));
+    if says("counters").is_none() {
+        settings.counters = UseCounters::Off;
+    }
+    let dynamic = settings.budget.borrow == Borrow::Dynamic;
+    if says("thread_perf").is_none() && (settings.retain || dynamic || is_hybrid(machine)) {
+        settings.thread_perf = machine.thread_perf().to_vec();
+    }
+    match says("borrow") {
+        // all of it is charged until counters show what is lost
+        Some(value)
+            if dynamic
+                && settings.thread_perf.is_empty()
+                && settings.counters == UseCounters::Off =>
         {
-            speeds.clone()
+            Err(value.error(format!("borrow = \"dynamic\" {}", settings::NEEDS_SPEEDS)))
         }
-        _ => Vec::new(),
+        _ => Ok(settings),
     }
 }
 
-/// Adds the pools, and what is needed to charge them.
-fn with_pools(
+/// Are there cores that the scheduler does not take as equally fast?
+fn is_hybrid(machine: &Machine) -> bool {
+    let mut capacities = machine.cores.iter().map(|core| core.tier_capacity);
+    let first = capacities.next();
+    capacities.any(|capacity| Some(capacity) != first)
+}
+
+/// With the pools, and what is needed to charge them.
+fn sidelane(
     settings: Settings,
     context: &Context,
     there: &Machine,
     charge: Option<Charge>,
-) -> Settings {
+) -> Sidelane {
     let pools = pools::on_machine(context.pools, there, charge);
-    let thread_perf = match &context.machine.interference {
-        Interference::ThreadPerf(speeds) if !pools.is_empty() => speeds.clone(),
-        _ => settings.thread_perf,
+    let thread_perf = match settings.thread_perf.is_empty() && !pools.is_empty() {
+        true => context.machine.thread_perf().to_vec(),
+        false => settings.thread_perf,
     };
-    Settings {
-        pools,
+    let settings = Settings {
         thread_perf,
         ..settings
-    }
-}
-
-/// The settings and their ranges are those of `sidelane run`.
-fn settings(value: Value, context: &Context, there: &Machine) -> Result<Settings> {
-    let machine = context.machine;
-    let mut settings = Settings::default();
-    let section = value.section(&SETTINGS)?;
-    settings.budget = budget(&section, machine)?;
-    for (key, value) in section.those(SETTING_KEYS) {
-        let time = |min, max| time_ns(value, MS, Limits::from(min, max));
-        match key {
-            "slice_ms" => settings.slice_ns = time(0.1, 1000.0)?,
-            "batch_slice_ms" => settings.batch_slice_ns = time(0.1, 1000.0)?,
-            "normal_bound_ms" => settings.normal_bound_ns = time(1.0, 10_000.0)?,
-            "starvation_bound_ms" => settings.starvation_bound_ns = time(10.0, 10_000.0)?,
-            "overdue_slice_ms" => settings.overdue_slice_ns = time(0.1, 100.0)?,
-            "borrow" | "budget_ms" | "objective" => {} // together, above
-            // below
-            "retain" | "retention" | "pair" | "pairing" | "symbiotic" | "symbiosis"
-            | "pool_charge" => {}
-            "keep_slice" => settings.keep_slice = value.boolean()?,
-            "steal_patience_ms" => settings.steal_patience_ns = time(0.0, 1000.0)?,
-            "polarization" => {
-                settings.vertical = value.word(&[("horizontal", false), ("vertical", true)])?;
-            }
-            "batch_lanes" => {
-                let lanes = value.integer(0..=u32::MAX)?;
-                settings.batch_lanes = Some(lanes).filter(|lanes| *lanes > 0);
-            }
-            "counters" => settings.counters = value.boolean()?,
-            "promote" => settings.promote = value.boolean()?,
-            "promote_after_ms" => settings.promote_after_ns = time(0.0, 1000.0)?,
-            _ => settings.smt_level = Some(value.integer(0..=u32::MAX)?).filter(|level| *level > 0),
-        }
-    }
-    (settings.retention, settings.pairing) = io_bound(&section)?;
-    settings.thread_perf = thread_perf(machine, settings.retention.is_some());
-    settings.symbiosis = symbiosis(&section)?;
-    let charge = section.get("pool_charge").map(pools::charge).transpose()?;
-    Ok(with_pools(settings, context, there, charge))
-}
-
-/// How long batch may run beside critical work.
-fn budget(section: &Section, machine: &Machine) -> Result<Budget> {
-    let words = ["borrow-idle", "fixed", "refresh", "dynamic", "slo", "off"];
-    let Some(value) = section.get("borrow") else {
-        return match section.get("budget_ms") {
-            Some(value) => Err(value
-                .error("budget_ms stands beside borrow = \"fixed\", \"refresh\" or \"dynamic\"")),
-            None => Ok(Budget::BorrowIdle),
-        };
     };
-    let word = value.word(&words.map(|word| (word, word)))?;
-    let budget_ns = match (section.get("budget_ms"), word) {
-        (Some(value), "borrow-idle" | "slo" | "off") => {
-            return Err(value.error(format!(
-                "borrow = {word:?} has no budget; leave budget_ms out"
-            )));
-        }
-        (None, "fixed" | "refresh" | "dynamic") => {
-            return Err(value.error(format!("borrow = {word:?} needs budget_ms")));
-        }
-        (Some(value), _) => time_ns(value, MS, Limits::from(0.001, 10_000.0))?,
-        (None, _) => 0,
-    };
-    let objective = objective(section, word, value)?;
-    Ok(match word {
-        "slo" => Budget::Objective {
-            objective_ns: objective.map_or(0, |objective| objective.latency_ns),
-            beyond: objective.map_or(0, |objective| objective.beyond),
-        },
-        "borrow-idle" => Budget::BorrowIdle,
-        "fixed" => Budget::Fixed(budget_ns),
-        "refresh" => Budget::Refresh(budget_ns),
-        "dynamic" => match &machine.interference {
-            Interference::ThreadPerf(speeds) => Budget::Dynamic {
-                budget_ns,
-                thread_perf: speeds.clone(),
-            },
-            // all of it is charged until counters show what is lost
-            Interference::Kinds(_) if has_counters(section)? => Budget::Dynamic {
-                budget_ns,
-                thread_perf: Vec::new(),
-            },
-            Interference::Kinds(_) => {
-                return Err(value.error(
-                    "borrow = \"dynamic\" needs a machine with thread_perf, or counters = true",
-                ));
-            }
-        },
-        _ => Budget::Off,
-    })
-}
-
-/// Have lanes counters of instructions and cycles?
-fn has_counters(section: &Section) -> Result<bool> {
-    (section.get("counters")).map_or(Ok(false), |value| value.boolean())
-}
-
-/// The objective, which stands with `borrow = "slo"` only.
-fn objective(section: &Section, word: &str, borrow: Value) -> Result<Option<Objective>> {
-    match (section.get("objective"), word) {
-        (Some(value), "slo") => {
-            let text = value.string("an objective such as \"p99 < 20 ms\"")?;
-            text.parse().map(Some).map_err(|e: String| value.error(e))
-        }
-        (Some(value), _) => {
-            Err(value.error("objective stands beside borrow = \"slo\"; leave it out"))
-        }
-        (None, "slo") => Err(borrow
-            .error("borrow = \"slo\" needs an objective, such as objective = \"p99 < 20 ms\"")),
-        (None, _) => Ok(None),
-    }
+    Sidelane { settings, pools }
 }
 
 /// Indices of the workloads that take part.

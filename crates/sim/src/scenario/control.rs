@@ -1,11 +1,9 @@
 //! `control` of a configuration.
 
-use super::error::Result;
-use super::limits::{Limits, SECOND, time_ns};
-use super::reader::{Section, Shape, Value};
 use crate::control::{Control, Measure};
 use crate::{Error, Machine};
 use sidelane_model::{GovernorConfig, LaneOrder, Model, Options};
+use sidelane_policy::file::{Limits, Result, SECOND, Section, Shape, Value, time_ns};
 
 const KEYS: &[&str] = &[
     "interval_s",

@@ -1,7 +1,6 @@
 //! The cores of `[machine]`: all alike, or groups `[[machine.group]]`.
 
-use super::error::Result;
-use super::reader::{Section, Shape, Value};
+use sidelane_policy::file::{Result, Section, Shape, Value};
 use sidelane_topology::{BuildError, Builder, CPU_MAX, CoreSpec, Numbering, Regular, Topology};
 use std::collections::BTreeMap;
 

@@ -1,9 +1,7 @@
 //! Distributions of times: a number, or a table with one key. In a file ms, afterwards ns.
 
-use super::error::Result;
-use super::limits::{LONGEST_MS, Limits, MS};
-use super::reader::{Section, Shape, Value};
 use crate::Distribution;
+use sidelane_policy::file::{LONGEST_MS, Limits, MS, Result, Section, Shape, Value};
 
 const FORMS: &[&str] = &[
     "constant",

@@ -1,10 +1,8 @@
 //! The tables `[machine]` and `[machine.costs]`.
 
 use super::cores::cores;
-use super::error::Result;
-use super::limits::{Limits, MS, US, time_ns};
-use super::reader::{Section, Shape, Value};
 use crate::{Beside, Costs, Interference, Machine};
+use sidelane_policy::file::{Limits, MS, Result, Section, Shape, US, Value, time_ns};
 use sidelane_topology::{CPU_MAX, CpuList};
 
 const COST_KEYS: &[&str] = &[

@@ -5,19 +5,15 @@ mod configuration;
 mod control;
 mod cores;
 mod distribution;
-mod error;
-mod io_bound;
-mod limits;
 mod machine;
 mod parse;
 mod pools;
-mod reader;
 #[cfg(test)]
 mod tests;
 mod trace;
 mod workload;
 
-pub use error::ScenarioError;
+pub use sidelane_policy::file::Mistake;
 
 use crate::control::Control;
 use crate::machine::Machine;

@@ -1,18 +1,15 @@
 //! Reading scenario files; `docs/scenarios.md` describes them.
 
 use super::configuration::{CONFIGURATION, configuration, sole};
-use super::error::{Result, ScenarioError};
-use super::limits::{Limits, SECOND, time_ns};
 use super::machine::{MACHINE, machine};
 use super::pools::{Described, POOL, pool};
-use super::reader::{Section, Shape, Source, Value};
 use super::workload::{Context, WORKLOAD, workload};
 use super::{Configuration, Run, Scenario};
 use crate::{Machine, Workload};
+use sidelane_policy::file::{Limits, Result, SECOND, Section, Shape, Source, Value, time_ns};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
-use toml::de::DeTable;
 
 const IN_MACHINE: &str = "[machine]";
 const IN_RUN: &str = "[run]";
@@ -86,19 +83,9 @@ impl Scenario {
             file: file_name,
             text,
         };
-        let table = DeTable::parse(text).map_err(|error| syntax(&source, &error))?;
-        scenario(
-            &Section::root(&source, &FILE, table.get_ref())?,
-            file_name,
-            read,
-        )
+        let table = source.table()?;
+        scenario(&Section::root(&source, &FILE, &table)?, file_name, read)
     }
-}
-
-/// What is no TOML.
-fn syntax(source: &Source, error: &toml::de::Error) -> ScenarioError {
-    let at = error.span().map_or(0, |span| span.start);
-    source.error(at, format!("not TOML: {}", error.message()))
 }
 
 fn scenario(
@@ -196,7 +183,7 @@ fn configurations(
     workloads: &[Workload],
 ) -> Result<Vec<Configuration>> {
     let Some(value) = root.get("configuration") else {
-        return Ok(vec![sole(context, workloads)]);
+        return Ok(vec![sole(context, workloads)?]);
     };
     let sections = value.sections(&CONFIGURATION)?;
     if sections.is_empty() {

@@ -1,10 +1,9 @@
 //! The tables `[[pool]]`.
 
-use super::error::Result;
-use super::limits::{Limits, MS, time_ns};
-use super::reader::{Section, Shape, Value, alternatives};
 use super::workload::name;
 use crate::{Charge, Machine, Pool};
+use sidelane_policy::file::{Result, Section, Shape, Value, alternatives};
+use sidelane_policy::pool::{self, Limit, Terms};
 
 pub(super) const POOL: Shape = Shape {
     title: "[[pool]]",
@@ -25,50 +24,23 @@ pub(super) const POOL: Shape = Shape {
 #[derive(Debug, Clone)]
 pub(super) struct Described {
     pub name: String,
-    limit: Limit,
-    charge: Charge,
-    period_ns: u64,
+    terms: Terms,
     within: Option<usize>,
     weight: Option<u32>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Limit {
-    Cores(f64),
-    Share(f64),
-    None,
 }
 
 /// Reads a `[[pool]]`; `before` are those above it.
 pub(super) fn pool(section: &Section, before: &[Described]) -> Result<Described> {
     let name = name(section.need("name", "what to call it, such as \"tenant\"")?)?;
-    let amount = Limits::above(0.0, 1e6);
-    let limits = ["capacity_cores", "share"];
-    let limit = match section.get("weight") {
-        Some(_) if limits.iter().all(|key| section.get(key).is_none()) => Limit::None,
-        _ => match section.one_of(&limits, "capacity_cores = 1.5")? {
-            ("share", value) => Limit::Share(value.number(amount)?),
-            (_, value) => Limit::Cores(value.number(amount)?),
-        },
-    };
+    let weight = section.get("weight");
+    let weight = weight.map(|value| value.integer(1..=10_000)).transpose()?;
     let within = section.get("within");
     Ok(Described {
         name,
-        limit,
-        charge: section.get("charge").map_or(Ok(Charge::Mt1), charge)?,
-        period_ns: section.get("period_ms").map_or(Ok(100_000_000), |value| {
-            time_ns(value, MS, Limits::from(10.0, 1000.0))
-        })?,
-        weight: (section.get("weight"))
-            .map(|value| value.integer(1..=10_000))
-            .transpose()?,
+        terms: pool::terms(section, weight.is_some())?,
+        weight,
         within: within.map(|value| named(value, before)).transpose()?,
     })
-}
-
-/// What pools are charged.
-pub(super) fn charge(value: Value) -> Result<Charge> {
-    value.word(&[("mt1", Charge::Mt1), ("raw", Charge::Raw)])
 }
 
 /// The pool that a value names.
@@ -96,27 +68,27 @@ pub(super) fn on_machine(
         .map(|core| machine.online_lanes(core).len())
         .filter(|lanes| *lanes > 0)
         .collect();
-    let shares = described.iter().filter_map(|pool| match pool.limit {
-        Limit::Share(share) => Some(share),
-        Limit::Cores(_) | Limit::None => None,
+    let shares = described.iter().filter_map(|pool| match pool.terms.limit {
+        Some(Limit::Share(share)) => Some(share),
+        Some(Limit::Cores(_)) | None => None,
     });
     let shares: f64 = shares.sum();
     let pool = |pool: &Described| {
-        let charge = charge.unwrap_or(pool.charge);
+        let charge = charge.unwrap_or(pool.terms.charge);
         let all = match charge {
             Charge::Mt1 => lanes.len(),
             Charge::Raw => lanes.iter().sum(),
         };
-        let cores = match pool.limit {
-            Limit::Cores(cores) => Some(cores),
-            Limit::Share(share) => Some(all as f64 * share / shares),
-            Limit::None => None,
-        };
-        let allowance = |cores: f64| ((cores * pool.period_ns as f64) as u64).max(1);
+        let cores = pool.terms.limit.map(|limit| match limit {
+            Limit::Cores(cores) => cores,
+            Limit::Share(share) => all as f64 * share / shares,
+        });
+        let period_ns = pool.terms.period_ns;
+        let allowance = |cores: f64| ((cores * period_ns as f64) as u64).max(1);
         Pool {
             name: pool.name.clone(),
             allowance_ns: cores.map_or(0, allowance),
-            period_ns: pool.period_ns,
+            period_ns,
             charge,
             parent: pool.within,
             weight: pool.weight,
@@ -144,7 +116,7 @@ mod tests {
         let scenario = Scenario::parse(&text, "test").unwrap();
         assert_eq!(scenario.workloads[0].task.pool, Some(1));
         let of = |kind| match kind {
-            Kind::Sidelane(settings) => settings.pools,
+            Kind::Sidelane(it) => it.pools,
             Kind::Baseline(_) => Vec::new(),
         };
         let kinds = scenario.configurations.into_iter().map(|it| it.scheduler);
@@ -153,7 +125,7 @@ mod tests {
 
     #[test]
     fn shares_follow_what_there_is() {
-        let raw = "[configuration.settings]\npool_charge = \"raw\"\n";
+        let raw = "pool_charge = \"raw\"\n";
         let both = pools(&format!(
             "[[configuration]]\nscheduler = \"sidelane\"\n{raw}\
              [[configuration]]\nname = \"off\"\nscheduler = \"sidelane\"\nsmt = \"off\"\n{raw}"

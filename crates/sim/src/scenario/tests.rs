@@ -6,7 +6,7 @@ use super::Scenario;
 use crate::simulation::Kind;
 use crate::{
     Arrivals, Behaviour, Class, Control, Costs, Distribution, Interference, Measure, Pairing,
-    Policy, Quality, Retention, Settings,
+    Policy, Quality, Retention, Settings, UseCounters,
 };
 use sidelane_model::{GovernorConfig, LaneOrder, Model, Options};
 
@@ -68,7 +68,11 @@ fn what_is_not_said_is_the_default() {
         (only.name.as_str(), &only.workloads[..]),
         ("sidelane", &[0][..])
     );
-    assert_eq!(only.scheduler, Kind::Sidelane(Settings::default()));
+    let settings = Settings {
+        counters: UseCounters::Off,
+        ..Settings::default()
+    };
+    assert_eq!(only.scheduler, Kind::from(settings));
     let server = &scenario.workloads[0];
     assert_eq!(
         (server.task.policy, server.task.nice, server.task.kind),
@@ -135,10 +139,10 @@ fn the_large_example_is_large() {
     assert_eq!(machine.cores[1].lanes, [1, 129]);
     let last = &machine.cores[127];
     assert_eq!((last.cache, last.node), (15, 1));
-    let Kind::Sidelane(settings) = &scenario.configurations[3].scheduler else {
+    let Kind::Sidelane(sidelane) = &scenario.configurations[3].scheduler else {
         panic!("{:?}", scenario.configurations[3])
     };
-    assert_eq!(settings.batch_slice_ns, 50_000_000);
+    assert_eq!(sidelane.settings.batch_slice_ns, 50_000_000);
 }
 
 #[test]
@@ -450,21 +454,24 @@ fn configurations_choose_workloads() {
         panic!("{:?}", scenario.machine)
     };
     let settings = Settings {
-        smt_level: Some(1),
+        smt_level: 1,
         promote: false,
         thread_perf: speeds.clone(), // told where lanes are held
-        retention: Some(Retention {
+        counters: UseCounters::Off,
+        retain: true,
+        retention: Retention {
             start_ns: 1_000_000,
             period_ns: 0,
             ..Retention::default()
-        }),
-        pairing: Some(Pairing {
+        },
+        pair: true,
+        pairing: Pairing {
             uniform: 0.0,
             ..Pairing::default()
-        }),
+        },
         ..Settings::default()
     };
-    assert_eq!(sidelane.scheduler, Kind::Sidelane(settings));
+    assert_eq!(sidelane.scheduler, Kind::from(settings));
     assert_eq!(sidelane.workloads, [0, 1]);
 }
 
@@ -480,10 +487,10 @@ fn retention_that_cannot_be_is_refused() {
     };
     for (settings, said) in [
         ("settings.retention.start_ms = 1", "retain = true"),
-        ("settings.pair = true", "needs retain"),
+        ("settings.pair = true", "without retain = true"),
         (
             "settings = { retain = true, retention.max_ms = 1 }",
-            "between min_ms",
+            "min_ms <= start_ms",
         ),
         (
             "settings = { retain = true, retention.period_ms = 1 }",

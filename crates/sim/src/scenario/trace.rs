@@ -1,9 +1,7 @@
 //! Traces: CSV with the header `at_ms,demand_ms` and a request a line.
 
-use super::error::Result;
-use super::limits::{LONGEST_MS, Limits, MS};
-use super::reader::Source;
 use crate::TraceRequest;
+use sidelane_policy::file::{LONGEST_MS, Limits, MS, Result, Source};
 
 const HEADER: &str = "at_ms,demand_ms";
 const AT: Limits = Limits::from(0.0, LONGEST_MS);

@@ -1,11 +1,10 @@
 //! The tables `[[workload]]`.
 
 use super::behaviour::behaviour;
-use super::error::Result;
 use super::machine::cpu_list;
 use super::pools::{self, Described};
-use super::reader::{Section, Shape, Value, alternatives};
 use crate::{Class, Machine, Policy, TaskSpec, Workload};
+use sidelane_policy::file::{Result, Section, Shape, Value, alternatives};
 use sidelane_topology::printable;
 
 const IN_OPEN: &str = "open = { … }";

@@ -3,14 +3,15 @@
 use super::calls::operate;
 use super::entity::{Entity, Queue};
 use super::{
-    Budget, Counted, DSQ_LOCAL, DSQ_LOCAL_ON, ENQ_HEAD, ENQ_LAST, ENQ_PREEMPT, ENQ_WAKEUP,
-    KICK_IDLE, KICK_PREEMPT, ObjectiveState, Pool, PoolState, SchedExt, WAKE_SYNC, native,
+    Counted, DSQ_LOCAL, DSQ_LOCAL_ON, ENQ_HEAD, ENQ_LAST, ENQ_PREEMPT, ENQ_WAKEUP, KICK_IDLE,
+    KICK_PREEMPT, ObjectiveState, Pool, PoolState, SchedExt, WAKE_SYNC, native,
 };
 use crate::engine::Engine;
 use crate::record::Step;
 use crate::scheduler::{Counters, Scheduler};
 use crate::task::{State, TaskId};
 use crate::{Error, Result};
+use sidelane_policy::Borrow;
 use std::ptr::null_mut;
 
 impl Scheduler for SchedExt {
@@ -74,7 +75,7 @@ impl Scheduler for SchedExt {
         };
         self.charge(engine, cpu);
         let p = self.pointer(id);
-        let counters = self.settings.reads_counters();
+        let counters = self.sidelane.reads_counters();
         // SAFETY: see `wake`.
         operate(self, engine, || unsafe {
             if counters {
@@ -160,7 +161,7 @@ impl Scheduler for SchedExt {
     }
 
     fn set_smt_level(&mut self, level: u32) -> bool {
-        self.settings.smt_level = Some(level);
+        self.sidelane.settings.smt_level = level;
         // SAFETY: a word of the scheduler's globals, which are this thread's own.
         unsafe { native::native_set_smt_level(level) };
         true
@@ -168,28 +169,11 @@ impl Scheduler for SchedExt {
 
     fn counters(&self) -> Counters {
         let now = self.tables.counters.first().copied().unwrap_or_default();
-        Counters {
-            switches: now.switches,
-            evictions: now.evictions,
-            evict_wait_ns: now.evict_wait_ns,
-            overdue: now.overdue,
-            steals: now.steals,
-            openings: now.openings,
-            promotions: now.promotions,
-            promotions_dropped: now.promotions_dropped,
-            retentions: now.retentions,
-            retentions_failed: now.retentions_failed,
-            held_ns: now.held_ns,
-            held_waited_ns: now.held_waited_ns,
-            hand_backs: now.hand_backs,
-            swaps: now.swaps,
-            symbiotic: now.symbiotic,
-        }
-        .plus(&self.earlier)
+        Counters::of(&now).plus(&self.earlier)
     }
 
     fn objective(&self) -> Option<ObjectiveState> {
-        let Budget::Objective { .. } = self.settings.budget else {
+        if self.sidelane.settings.budget.borrow != Borrow::Slo {
             return None;
         };
         self.tables
@@ -208,12 +192,14 @@ impl Scheduler for SchedExt {
     }
 
     fn pool_settings(&self) -> &[Pool] {
-        &self.settings.pools
+        &self.sidelane.pools
     }
 
     fn counted(&self) -> Option<Counted> {
         let ipc = self.tables.ipcs.first()?;
-        self.settings.counters.then(|| Counted::of(ipc))
+        self.sidelane
+            .charges_by_counters()
+            .then(|| Counted::of(ipc))
     }
 
     fn check(&mut self, _engine: &Engine) -> Result<()> {
@@ -455,7 +441,7 @@ impl SchedExt {
     /// The tracepoint of context switches, on this lane.
     fn switched(&mut self, engine: &mut Engine) {
         let left = self.left.take();
-        if self.settings.reads_counters() {
+        if self.sidelane.reads_counters() {
             let left = left.filter(|(cpu, _)| *cpu == engine.this_lane);
             let prev = left.map_or(null_mut(), |(_, id)| self.pointer(id));
             // SAFETY: see `wake`; the tracing program reads the task that left, if one did.

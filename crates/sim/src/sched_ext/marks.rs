@@ -2,8 +2,8 @@
 
 use super::native::{self, job_slot};
 use crate::{
-    Class, Costs, Interference, Kind, Machine, Occurrence, Record, Settings, Simulation, Step,
-    TaskId, TaskSpec,
+    Budget, Class, Costs, Interference, Machine, Objective, Occurrence, Record, Settings,
+    Simulation, Step, TaskId, TaskSpec,
 };
 use sidelane_topology::{Regular, Topology};
 
@@ -66,7 +66,7 @@ fn simulation(settings: Settings) -> Simulation {
     let topology = Topology::regular(&Regular::one_package(2, 2)).unwrap();
     let interference = Interference::ThreadPerf(vec![1.0, 0.5]);
     let machine = Machine::new(&topology, interference, Costs::none()).unwrap();
-    Simulation::new(machine, &Kind::Sidelane(settings)).unwrap()
+    Simulation::new(machine, &settings.into()).unwrap()
 }
 
 fn critical(sim: &mut Simulation) -> TaskId {
@@ -134,10 +134,10 @@ fn the_age_of_a_job_is_that_of_its_mark() {
 fn the_latencies_of_marked_jobs_count_and_the_wake_up_does_not() {
     let board = Board::new();
     let mut sim = simulation(Settings {
-        budget: crate::Budget::Objective {
-            objective_ns: 100 * MS,
+        budget: Budget::slo(Objective {
+            latency_ns: 100 * MS,
             beyond: 100,
-        },
+        }),
         ..Settings::default()
     });
     let id = critical(&mut sim);
@@ -167,10 +167,10 @@ fn the_latencies_of_marked_jobs_count_and_the_wake_up_does_not() {
 fn more_jobs_than_can_be_are_not_believed() {
     let board = Board::new();
     let mut sim = simulation(Settings {
-        budget: crate::Budget::Objective {
-            objective_ns: 100 * MS,
+        budget: Budget::slo(Objective {
+            latency_ns: 100 * MS,
             beyond: 100,
-        },
+        }),
         ..Settings::default()
     });
     let id = critical(&mut sim);

@@ -13,7 +13,6 @@ mod entity;
 #[cfg(test)]
 mod marks;
 mod native;
-mod pairing;
 mod pools;
 mod queues;
 mod retention;
@@ -21,10 +20,9 @@ mod settings;
 mod tables;
 mod visit;
 
-pub use pairing::Pairing;
-pub use pools::{Charge, Pool, PoolState};
-pub use retention::{Retention, TimeoutSearch};
-pub use settings::{Budget, Counted, ObjectiveState, Settings};
+pub use pools::{Pool, PoolState};
+pub use retention::TimeoutSearch;
+pub use settings::{Counted, ObjectiveState, Sidelane};
 
 use crate::engine::{Engine, Event};
 use crate::record::Step;
@@ -67,7 +65,7 @@ struct Insertion {
 
 /// The attached scheduler.
 pub(crate) struct SchedExt {
-    settings: Settings,
+    sidelane: Sidelane,
     tables: Tables,
     entities: Vec<Entity>,
     /// The lanes' own queues, by CPU number.
@@ -98,13 +96,13 @@ impl Drop for SchedExt {
 
 impl SchedExt {
     /// Attaches the scheduler of this thread to a machine on which nothing runs.
-    pub fn attach(engine: &mut Engine, settings: &Settings) -> Result<SchedExt> {
+    pub fn attach(engine: &mut Engine, sidelane: &Sidelane) -> Result<SchedExt> {
         if ATTACHED.replace(true) {
             return Err(Error::Busy);
         }
         let mut scheduler = SchedExt {
-            settings: settings.clone(),
-            tables: Tables::of(engine, settings),
+            sidelane: sidelane.clone(),
+            tables: Tables::of(engine, sidelane),
             entities: Vec::new(),
             local: Vec::new(),
             queues: Queues::default(),
@@ -131,9 +129,9 @@ impl SchedExt {
         self.timers
             .iter_mut()
             .for_each(|set| *set = set.wrapping_add(1));
-        self.tables = Tables::of(engine, &self.settings);
+        self.tables = Tables::of(engine, &self.sidelane);
         self.tables.lend();
-        let native_settings = self.settings.native(self.tables.widest);
+        let native_settings = self.sidelane.native(self.tables.widest);
         let (nr_cores, nr_lanes) = (self.tables.nr_cores(), engine.machine.nr_lanes as u32);
         let status = operate(self, engine, || {
             // SAFETY: the settings are copied; the scheduler's globals are this thread's own.

@@ -1,6 +1,7 @@
 //! Pools: groups of tasks that may use so much of the cores.
 
 use super::native;
+use sidelane_policy::Charge;
 
 /// A pool, as `[[pool]]` of the scheduler's configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,16 +18,6 @@ pub struct Pool {
     pub parent: Option<usize>,
     /// Its weight among normal work, as `cpu.weight`, 1 to 10000; if any pool has one, none is 100.
     pub weight: Option<u32>,
-}
-
-/// What a pool is charged for the time that its tasks run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Charge {
-    /// MT1-equivalent time, by the settings' `thread_perf`.
-    #[default]
-    Mt1,
-    /// Time on lanes.
-    Raw,
 }
 
 /// What a pool used since the scheduler was attached.
@@ -53,10 +44,7 @@ impl Pool {
         native::pool_limit {
             allowance_ns: self.allowance_ns,
             period_ns: self.period_ns,
-            charge: match self.charge {
-                Charge::Mt1 => native::pool_charge_POOL_CHARGE_MT1,
-                Charge::Raw => native::pool_charge_POOL_CHARGE_RAW,
-            },
+            charge: self.charge.native(),
             parent: self.parent.map_or(0, |parent| parent as u32 + 1),
         }
     }

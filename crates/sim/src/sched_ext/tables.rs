@@ -1,7 +1,7 @@
 //! What the scheduler's maps hold, as its loader lays a machine out.
 
 use super::native;
-use super::settings::{Settings, rules};
+use super::settings::{Sidelane, rules};
 use crate::engine::Engine;
 
 pub(super) struct Tables {
@@ -26,8 +26,8 @@ pub(super) struct Tables {
 
 impl Tables {
     /// Lays out the lanes that are online, all of them idle.
-    pub fn of(engine: &Engine, settings: &Settings) -> Tables {
-        let nr_pools = settings.pools.len();
+    pub fn of(engine: &Engine, sidelane: &Sidelane) -> Tables {
+        let nr_pools = sidelane.pools.len();
         let rules = rules();
         let nr_budgets = rules.len() + 1; // that of the settings, then one a rule
         let mut tables = Tables {
@@ -40,9 +40,9 @@ impl Tables {
             objectives: vec![native::objective::default(); nr_budgets],
             lane_counts: vec![native::lane_count::default(); engine.machine.nr_lanes],
             ipcs: vec![native::budget_ipc::default(); nr_budgets],
-            limits: settings.pools.iter().map(|pool| pool.native()).collect(),
+            limits: sidelane.pools.iter().map(|pool| pool.native()).collect(),
             pools: vec![native::pool::default(); nr_pools],
-            cgroups: settings.cgroups(),
+            cgroups: sidelane.cgroups(),
             demands: vec![native::cgroup_demand::default(); nr_pools + 1],
             widest: 1,
         };
@@ -71,7 +71,7 @@ impl Tables {
             tables.widest = tables.widest.max(online.len() as u32);
             tables.core_lanes.extend_from_slice(&online);
         }
-        tables.core_timers = vec![0; 2 * tables.cores.len() + 4];
+        tables.core_timers = vec![0; native::timers(tables.cores.len() as u32) as usize];
         tables
     }
 

@@ -7,11 +7,11 @@
 //! ends and the next begins within a moment, nothing is said.
 
 use super::watch::Watch;
-use crate::sched_ext::Budget;
 use crate::task::{Class, TaskId};
+use sidelane_policy::{Borrow, UseCounters, intf};
 
 /// Timers of a dynamic budget are not set for less (`BUDGET_GRAIN_NS`).
-const GRAIN_NS: u64 = 20_000;
+const GRAIN_NS: u64 = intf::BUDGET_GRAIN_NS as u64;
 
 /// The clock of a core's busy period.
 #[derive(Debug, Default, Clone)]
@@ -45,14 +45,15 @@ impl Watch {
         let core = &self.cores[core];
         let closed_ns = core.closed_ns?;
         let clock = &core.clock;
-        let spent_ns = match &self.settings.budget {
-            Budget::BorrowIdle => return Some(closed_ns),
+        let budget_ns = self.settings.budget.budget_ns;
+        let spent_ns = match self.settings.budget.borrow {
+            Borrow::BorrowIdle => return Some(closed_ns),
             // what the controller allows, or counters show, is not seen from outside
-            Budget::Off | Budget::Objective { .. } => return None,
-            Budget::Dynamic { .. } if self.settings.counters => return None,
-            Budget::Fixed(ns) | Budget::Refresh(ns) => clock.start_ns? + ns,
-            Budget::Dynamic { budget_ns, .. } => {
-                let spent_ns = clock.spent_ns.or_else(|| clock.spends_ns(*budget_ns));
+            Borrow::Off | Borrow::Slo => return None,
+            Borrow::Dynamic if self.settings.counters != UseCounters::Off => return None,
+            Borrow::Fixed | Borrow::Refresh => clock.start_ns? + budget_ns,
+            Borrow::Dynamic => {
+                let spent_ns = clock.spent_ns.or_else(|| clock.spends_ns(budget_ns));
                 spent_ns?.saturating_add(GRAIN_NS)
             }
         };
@@ -74,8 +75,8 @@ impl Watch {
             .batch_until_ns(core)
             .is_some_and(|until_ns| until_ns <= self.now_ns);
         let refreshes = matches!(
-            self.settings.budget,
-            Budget::Refresh(_) | Budget::Dynamic { .. }
+            self.settings.budget.borrow,
+            Borrow::Refresh | Borrow::Dynamic
         );
         let now_ns = self.now_ns;
         let clock = &mut self.cores[core].clock;
@@ -99,14 +100,15 @@ impl Watch {
             tasks.filter(|id| self.task(*id).known == class).count()
         };
         let overlap = running(Class::Critical) > 0 && running(Class::Batch) > 0;
-        let (budget_ns, loss) = match &self.settings.budget {
-            Budget::Dynamic {
-                budget_ns,
-                thread_perf,
-            } => {
+        let (budget_ns, loss) = match self.settings.budget.borrow {
+            Borrow::Dynamic => {
+                let thread_perf = &self.settings.thread_perf;
                 let index = self.cores[core].busy.max(1) - 1;
                 let speed = thread_perf.get(index).or(thread_perf.last());
-                (*budget_ns, 1.0 - speed.copied().unwrap_or(0.0))
+                (
+                    self.settings.budget.budget_ns,
+                    1.0 - speed.copied().unwrap_or(0.0),
+                )
             }
             _ => (u64::MAX, 0.0),
         };

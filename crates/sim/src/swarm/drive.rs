@@ -51,7 +51,7 @@ pub(super) struct Driver<'a> {
 
 impl<'a> Driver<'a> {
     pub fn new(plan: &'a Plan, draws: Draws, keep: bool) -> Result<Driver<'a>, Broken> {
-        let kind = Kind::Sidelane(plan.settings.clone());
+        let kind = Kind::Sidelane(plan.sidelane.clone());
         let simulation = Simulation::new(plan.machine.clone(), &kind);
         let mut simulation = simulation.map_err(|error| broken(&error))?;
         simulation.keep_records();
@@ -59,7 +59,7 @@ impl<'a> Driver<'a> {
             plan,
             draws,
             simulation,
-            watch: Watch::new(&plan.machine, &plan.settings),
+            watch: Watch::new(&plan.machine, &plan.sidelane),
             actors: Vec::new(),
             alarms: Vec::new(),
             kept: keep.then(Vec::new),

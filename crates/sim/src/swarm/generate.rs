@@ -5,9 +5,11 @@ use super::draws::Draws;
 use super::plan::{Behaviour, Fault, Plan, PlannedTask, Span};
 use crate::Result;
 use crate::machine::{Costs, Interference, Machine};
-use crate::sched_ext::{Budget, Charge, Pairing, Pool, Retention, Settings};
+use crate::sched_ext::{Pool, Sidelane};
 use crate::task::{Class, Policy, TaskSpec};
-use sidelane_model::Symbiosis;
+use sidelane_policy::{
+    Borrow, Budget, Charge, Objective, Pairing, Polarization, Retention, Settings, UseCounters,
+};
 use sidelane_topology::{Builder, CoreSpec, Topology};
 
 const US: u64 = 1_000;
@@ -24,14 +26,14 @@ pub(super) fn generate(draws: &mut Draws) -> Result<Plan> {
     let (interference, kinds) = interference(draws, widest);
     let mut machine = Machine::new(&topology, interference, costs)?;
     machine.misses = (0..3).map(|kind| f64::from(kind) / 2.0).collect();
-    let mut settings = settings(draws, widest as u64);
+    let mut sidelane = Sidelane::from(settings(draws, widest as u64));
     let mut tasks = tasks(draws, &machine, kinds);
-    let chance = settings.promote_after_ns / 160;
+    let chance = sidelane.settings.promote_after_ns / 160;
     if chance.is_multiple_of(4) {
         let mut own = Draws::new(chance); // what a seed stands for stays what it was
-        settings.pools = pools(&mut own, &machine);
+        sidelane.pools = pools(&mut own, &machine);
         for task in &mut tasks {
-            let pool = own.below(settings.pools.len() as u64) as usize;
+            let pool = own.below(sidelane.pools.len() as u64) as usize;
             task.spec.pool = own.percent(60).then_some(pool);
         }
     }
@@ -53,7 +55,7 @@ pub(super) fn generate(draws: &mut Draws) -> Result<Plan> {
         fault_gap_ns: some.then(|| length_ns / draws.between(2, 40)),
         faults,
         machine,
-        settings,
+        sidelane,
         tasks,
         length_ns,
     })
@@ -151,68 +153,94 @@ fn thread_perf(draws: &mut Draws, widest: usize) -> Vec<f64> {
     speeds
 }
 
-fn budget(draws: &mut Draws, widest: u64) -> Budget {
+/// How long batch may run beside critical work, and what is told of shared lanes for that.
+fn budget(draws: &mut Draws, widest: u64) -> (Budget, Option<Vec<f64>>) {
     let budget_ns = draws.magnitude(100 * US, 100 * MS);
-    match draws.below(100) {
-        0..40 => Budget::BorrowIdle,
-        40..55 => Budget::Fixed(budget_ns),
-        55..70 => Budget::Refresh(budget_ns),
-        70..90 => Budget::Dynamic {
-            budget_ns,
-            thread_perf: thread_perf(draws, widest as usize),
+    let limited = |borrow| Budget::limited(borrow, budget_ns);
+    let budget = match draws.below(100) {
+        0..40 => Budget::default(),
+        40..55 => limited(Borrow::Fixed),
+        55..70 => limited(Borrow::Refresh),
+        70..90 => {
+            let told = thread_perf(draws, widest as usize);
+            return (limited(Borrow::Dynamic), Some(told));
+        }
+        90..95 => Budget {
+            borrow: Borrow::Off,
+            ..Budget::default()
         },
-        90..95 => Budget::Off,
-        _ => Budget::Objective {
-            objective_ns: budget_ns,
+        _ => Budget::slo(Objective {
+            latency_ns: budget_ns,
             beyond: 10,
-        },
-    }
+        }),
+    };
+    (budget, None)
 }
 
 fn settings(draws: &mut Draws, widest: u64) -> Settings {
     if draws.percent(25) {
         return Settings::default();
     }
-    let settings = Settings {
+    let mut settings = Settings {
         slice_ns: draws.magnitude(500 * US, 20 * MS),
         batch_slice_ns: draws.magnitude(500 * US, 20 * MS),
         normal_bound_ns: draws.magnitude(MS, 40 * MS),
         starvation_bound_ns: draws.magnitude(2 * MS, 1000 * MS),
         overdue_slice_ns: draws.magnitude(50 * US, 2 * MS),
-        smt_level: draws
-            .percent(40)
-            .then(|| draws.between(1, widest.max(1)) as u32),
-        budget: budget(draws, widest),
-        thread_perf: match draws.percent(50) {
-            true => thread_perf(draws, widest as usize),
-            false => Vec::new(),
+        smt_level: match draws.percent(40) {
+            true => draws.between(1, widest.max(1)) as u32,
+            false => 0,
         },
-        promote: draws.percent(85),
-        promote_after_ns: draws.magnitude(1, 5 * MS),
         ..Settings::default()
     };
+    let (budget, told) = budget(draws, widest);
+    let known = match draws.percent(50) {
+        true => thread_perf(draws, widest as usize),
+        false => Vec::new(),
+    };
+    settings.budget = budget;
+    settings.thread_perf = told.unwrap_or(known);
+    settings.promote = draws.percent(85);
+    settings.promote_after_ns = draws.magnitude(1, 5 * MS);
     // not drawn: what a seed stands for stays what it was
     let chance = settings.promote_after_ns;
+    let retain = (chance / 160).is_multiple_of(3);
     Settings {
-        batch_lanes: ((chance / 7).is_multiple_of(4))
-            .then_some(1 + (chance / 28 % widest.max(1)) as u32),
-        counters: chance % 10 < 3,
-        vertical: (chance / 10).is_multiple_of(4),
+        batch_lanes: match (chance / 7).is_multiple_of(4) {
+            true => 1 + (chance / 28 % widest.max(1)) as u32,
+            false => 0,
+        },
+        counters: match chance % 10 < 3 {
+            true => UseCounters::Auto,
+            false => UseCounters::Off,
+        },
+        polarization: match (chance / 10).is_multiple_of(4) {
+            true => Polarization::Vertical,
+            false => Polarization::Horizontal,
+        },
         keep_slice: (chance / 40).is_multiple_of(2),
         steal_patience_ns: match (chance / 80).is_multiple_of(2) {
             true => 0,
-            false => settings.promote_after_ns,
+            false => chance,
         },
-        retention: (chance / 160).is_multiple_of(3).then(|| Retention {
-            switches_ns: [50_000, 0, 100 * MS][(chance / 960 % 3) as usize],
-            exclusive: (chance / 2880).is_multiple_of(2),
-            ..Retention::default()
-        }),
-        pairing: (chance / 480).is_multiple_of(2).then(|| Pairing {
-            period_ns: 20 * MS, // some of them within what a seed simulates
-            ..Pairing::default()
-        }),
-        symbiosis: (chance / 5760).is_multiple_of(3).then(Symbiosis::default),
+        retain,
+        retention: match retain {
+            true => Retention {
+                switches_ns: [50_000, 0, 100 * MS][(chance / 960 % 3) as usize],
+                exclusive: (chance / 2880).is_multiple_of(2),
+                ..Retention::default()
+            },
+            false => Retention::default(),
+        },
+        pair: retain && (chance / 480).is_multiple_of(2),
+        pairing: match (chance / 480).is_multiple_of(2) {
+            true => Pairing {
+                period_ns: 20 * MS, // some of them within what a seed simulates
+                ..Pairing::default()
+            },
+            false => Pairing::default(),
+        },
+        symbiotic: (chance / 5760).is_multiple_of(3),
         ..settings
     }
 }

@@ -1,15 +1,17 @@
 //! What a seed stands for: a machine, settings, tasks and faults.
 
 use crate::machine::{Interference, Machine};
-use crate::sched_ext::Settings;
+use crate::sched_ext::Sidelane;
 use crate::task::TaskSpec;
+use sidelane_policy::Settings;
+use sidelane_policy::settings::rows;
 use std::fmt;
 
 /// A generated scenario.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub machine: Machine,
-    pub settings: Settings,
+    pub sidelane: Sidelane,
     pub tasks: Vec<PlannedTask>,
     /// Loads and faults go on for so long; then the machine has to come to rest.
     pub length_ns: u64,
@@ -133,30 +135,15 @@ impl Plan {
     }
 
     fn write_settings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let settings = &self.settings;
-        writeln!(
-            f,
-            "slices {} and {} ms, bounds {} and {} ms, overdue {} ms, SMT level {:?}, \
-             batch lanes {:?}, budget {:?}, promote {} after {} ms, counters {}, vertical {}, keep slice {}, steal \
-             patience {} ms, retention {}, pairing {}",
-            ms(settings.slice_ns),
-            ms(settings.batch_slice_ns),
-            ms(settings.normal_bound_ns),
-            ms(settings.starvation_bound_ns),
-            ms(settings.overdue_slice_ns),
-            settings.smt_level,
-            settings.batch_lanes,
-            settings.budget,
-            settings.promote,
-            ms(settings.promote_after_ns),
-            settings.counters,
-            settings.vertical,
-            settings.keep_slice,
-            ms(settings.steal_patience_ns),
-            settings.retention.is_some(),
-            settings.retention.is_some() && settings.pairing.is_some()
-        )?;
-        for (index, pool) in settings.pools.iter().enumerate() {
+        let Sidelane { settings, pools } = &self.sidelane;
+        let defaults = Settings::default();
+        for row in rows() {
+            let (written, default) = (row.written(settings), row.written(&defaults));
+            if written != default {
+                writeln!(f, "  {} = {written}", row.name)?;
+            }
+        }
+        for (index, pool) in pools.iter().enumerate() {
             writeln!(
                 f,
                 "pool {index}: {} ms of {:?} time each {} ms, within {:?}",

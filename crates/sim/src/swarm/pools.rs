@@ -10,8 +10,9 @@
 
 use super::rules::{Broken, Rule, Verdict};
 use super::watch::{Place, Watch};
-use crate::sched_ext::{Charge, Pool};
+use crate::sched_ext::Pool;
 use crate::task::TaskId;
+use sidelane_policy::Charge;
 
 /// The scheduler's timer rings at most so late, and first so long after it is attached.
 const LOOK_NS: u64 = 1_000_000;
@@ -53,14 +54,14 @@ impl Watch {
     /// The scheduler forgets what its pools used.
     pub fn begin_pools(&mut self, now_ns: u64) {
         let joined: Vec<_> = self.tasks.iter().map(|task| task.spec.pool).collect();
-        let pools = self.settings.pools.iter();
+        let pools = self.limits.iter();
         self.accounts = pools.map(|_| Account::new(now_ns)).collect();
         joined.into_iter().for_each(|pool| self.join_pools(pool));
     }
 
     /// A task is one more of its pools.
     pub fn join_pools(&mut self, innermost: Option<usize>) {
-        for pool in around(&self.settings.pools, innermost) {
+        for pool in around(&self.limits, innermost) {
             self.accounts[pool].tasks += 1;
         }
     }
@@ -69,8 +70,8 @@ impl Watch {
     pub fn charge_pools(&mut self, innermost: Option<usize>, ran_ns: u64, busy: usize) {
         let speed = self.speeds.get(busy.saturating_sub(1));
         let mt1_ns = ran_ns as f64 * speed.copied().unwrap_or(1.0);
-        for pool in around(&self.settings.pools, innermost) {
-            let rules = &self.settings.pools[pool];
+        for pool in around(&self.limits, innermost) {
+            let rules = &self.limits[pool];
             self.accounts[pool].left_ns -= match rules.charge {
                 _ if rules.allowance_ns == 0 => 0.0,
                 Charge::Mt1 => mt1_ns,
@@ -89,7 +90,7 @@ impl Watch {
             self.now_ns = ends_ns;
             (0..self.cores.len()).for_each(|core| self.account(core));
             self.check_period(pool)?;
-            let rules = &self.settings.pools[pool];
+            let rules = &self.limits[pool];
             let account = &mut self.accounts[pool];
             account.left_ns = account.left_ns.min(0.0) + rules.allowance_ns as f64;
             account.began_with_ns = account.left_ns;
@@ -127,13 +128,13 @@ impl Watch {
     /// A pool holds a task from now on.
     pub fn held(&mut self, id: TaskId, pool: usize) -> Verdict {
         let innermost = self.task(id).spec.pool;
-        if !around(&self.settings.pools, innermost).any(|other| other == pool) {
+        if !around(&self.limits, innermost).any(|other| other == pool) {
             let what = format!("{id} is held by pool {pool}, which it is not in");
             return Broken::because(Rule::Pool, what);
         }
         (0..self.cores.len()).for_each(|core| self.account(core));
         let account = &self.accounts[pool];
-        if self.settings.pools[pool].allowance_ns == 0 {
+        if self.limits[pool].allowance_ns == 0 {
             let what = format!("{id} is held by pool {pool}, which has no limit");
             return Broken::because(Rule::Pool, what);
         }

@@ -24,6 +24,7 @@
 
 use super::watch::{Place, Task, Watch};
 use crate::task::{Class, State, TaskId};
+use sidelane_policy::{Polarization, intf};
 use std::fmt;
 
 /// What can be violated.
@@ -100,11 +101,9 @@ impl fmt::Display for Rule {
 }
 
 /// Overdue work has one part in so many of a lane (`OVERDUE_PARTS`).
-const OVERDUE_PARTS: u64 = 3;
-/// Shortest vector of a core on another node that is stolen from.
-const FAR_QUEUED: usize = 2;
+const OVERDUE_PARTS: u64 = intf::OVERDUE_PARTS as u64;
 /// Steal barriers: the greatest distance.
-const DISTANCES: u64 = 3;
+const DISTANCES: u64 = intf::distance_DISTANCE_REMOTE as u64;
 
 /// Rules that are looked at as lanes change.
 impl Watch {
@@ -232,8 +231,10 @@ impl Watch {
 
     /// A lane may be held for so long; a kick releases it.
     fn held_ns(&self) -> u64 {
-        let retention = self.settings.retention.as_ref();
-        retention.map_or(0, |retention| retention.max_ns)
+        match self.settings.retain {
+            true => self.settings.retention.max_ns,
+            false => 0,
+        }
     }
 
     /// Is there a lane that has been idle for too long while it could have taken the task?
@@ -279,7 +280,10 @@ impl Watch {
             Place::Local(own) => return (own == cpu).then_some(0),
             Place::Vector { core, class } => (core, class),
         };
-        if self.settings.vertical && class != Class::Critical && from != index {
+        if self.settings.polarization == Polarization::Vertical
+            && class != Class::Critical
+            && from != index
+        {
             return None; // the core may be parked
         }
         let mut since_ns = 0;
@@ -298,7 +302,7 @@ impl Watch {
         let far = self.machine.cores[from].node != self.machine.cores[index].node;
         // Cores of one cache are near, whatever their nodes.
         if far && self.machine.cores[from].cache != self.machine.cores[index].cache {
-            if vector.length < FAR_QUEUED {
+            if vector.length < self.settings.steal_min_queued.remote as usize {
                 return None;
             }
             since_ns = vector.two_ns.max(since_ns);

@@ -4,11 +4,12 @@ use super::rules::{Broken, Rule, Verdict};
 use super::watch::{Lane, Place, Watch};
 use crate::record::Step;
 use crate::task::{Class, State, TaskId};
+use sidelane_policy::intf;
 
 /// Upper half of the identifiers of queues in which pools hold tasks (`HELD_ID`).
-const HELD: u64 = 4;
+const HELD: u64 = intf::task_class_NR_CLASSES as u64 + 1;
 /// How long the scheduler keeps a core for a critical task that was sent there (`ARRIVAL_NS`).
-const ARRIVAL_NS: u64 = 5_000_000;
+const ARRIVAL_NS: u64 = intf::ARRIVAL_NS as u64;
 
 impl Watch {
     pub(super) fn apply(&mut self, step: Step) -> Verdict {

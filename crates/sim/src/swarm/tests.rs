@@ -5,8 +5,9 @@ use super::rules::{Rule, Verdict};
 use super::watch::Watch;
 use crate::machine::{Costs, Interference, Machine};
 use crate::record::{Record, Step};
-use crate::sched_ext::{Charge, Pool, Settings};
+use crate::sched_ext::Pool;
 use crate::task::{Class, TaskId, TaskSpec};
+use sidelane_policy::{Charge, Settings};
 use sidelane_topology::{Regular, Topology};
 
 const MS: u64 = 1_000_000;
@@ -17,13 +18,13 @@ fn watch(classes: &[Class]) -> Watch {
     let speeds = Interference::ThreadPerf(vec![1.0, 0.5]);
     let machine = Machine::new(&topology, speeds, Costs::default()).unwrap();
     let settings = Settings {
-        smt_level: Some(2),
+        smt_level: 2,
         slice_ns: 10 * MS,
         batch_slice_ns: 10 * MS,
         starvation_bound_ns: 50 * MS,
         ..Settings::default()
     };
-    let mut watch = Watch::new(&machine, &settings);
+    let mut watch = Watch::new(&machine, &settings.into());
     for (index, &class) in classes.iter().enumerate() {
         watch.create(&TaskSpec::new("task", class), 0);
         let task = TaskId(index as u32);
@@ -130,7 +131,7 @@ fn a_class_change_takes_effect_within_a_slice() {
 #[test]
 fn lanes_beyond_the_smt_level_fall_idle_when_slices_end() {
     let mut watch = watch(&[Class::Normal, Class::Normal]);
-    watch.settings.smt_level = Some(1);
+    watch.settings.smt_level = 1;
     run(&mut watch, 0, 0, 0).unwrap();
     run(&mut watch, 0, 1, 1).unwrap();
     watch.sample(18 * MS).unwrap();
@@ -140,7 +141,7 @@ fn lanes_beyond_the_smt_level_fall_idle_when_slices_end() {
 /// One core with two lanes; tasks of a pool that may run for so long of each 100 ms.
 fn watch_pool(allowance_ms: u64, tasks: usize) -> Watch {
     let mut watch = watch(&[]);
-    watch.settings.pools = vec![Pool {
+    watch.limits = vec![Pool {
         name: "pool".into(),
         allowance_ns: allowance_ms * MS,
         period_ns: 100 * MS,

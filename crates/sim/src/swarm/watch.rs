@@ -6,9 +6,10 @@ use super::pools::Account;
 use super::rules::Verdict;
 use crate::machine::Machine;
 use crate::record::Record;
-use crate::sched_ext::Settings;
+use crate::sched_ext::{Pool, Sidelane};
 use crate::task::{Class, State, TaskId, TaskSpec, cpu_bits};
 use crate::{LaneTotals, TaskTotals};
+use sidelane_policy::Settings;
 use std::collections::VecDeque;
 
 /// So many steps are shown with a failure.
@@ -18,6 +19,8 @@ const LAST: usize = 100;
 pub(super) struct Watch {
     pub machine: Machine,
     pub settings: Settings,
+    /// What groups of tasks may use.
+    pub limits: Vec<Pool>,
     pub now_ns: u64,
     /// When the scheduler was attached last.
     pub attached_ns: u64,
@@ -29,7 +32,7 @@ pub(super) struct Watch {
     pub rests_since_ns: u64,
     /// Cores by the scheduler's numbers: those with a lane that is online.
     pub numbers: Vec<usize>,
-    /// Of each pool of the settings.
+    /// Of each pool.
     pub accounts: Vec<Account>,
     /// There was a task since the scheduler was attached: with the first one its pools' periods begin.
     pub pools_begun: bool,
@@ -154,7 +157,7 @@ impl Task {
 }
 
 impl Watch {
-    pub fn new(machine: &Machine, settings: &Settings) -> Watch {
+    pub fn new(machine: &Machine, sidelane: &Sidelane) -> Watch {
         let idle = |cpu: usize| Lane {
             core: 0,
             online: machine.online[cpu],
@@ -182,7 +185,8 @@ impl Watch {
         let widest = machine.cores.iter().map(|core| core.lanes.len()).max();
         let mut watch = Watch {
             machine: machine.clone(),
-            settings: settings.clone(),
+            settings: sidelane.settings.clone(),
+            limits: sidelane.pools.clone(),
             now_ns: 0,
             attached_ns: 0,
             lanes,
@@ -193,8 +197,10 @@ impl Watch {
             numbers: Vec::new(),
             accounts: Vec::new(),
             pools_begun: false,
-            speeds: settings.mt1_speeds(),
-            batch_lanes: settings.lanes_for_batch(widest.unwrap_or(1) as u32) as usize,
+            speeds: sidelane.mt1_speeds(),
+            batch_lanes: sidelane
+                .settings
+                .lanes_for_batch(widest.unwrap_or(1) as u32) as usize,
             last: VecDeque::new(),
             nr_steps: 0,
         };
@@ -287,7 +293,10 @@ impl Watch {
 
     /// How many lanes of a core critical and normal work may keep busy.
     pub fn level(&self, core: usize) -> usize {
-        let level = self.settings.smt_level.map_or(usize::MAX, |n| n as usize);
+        let level = match self.settings.smt_level {
+            0 => usize::MAX,
+            level => level as usize,
+        };
         level.min(self.machine.cores[core].lanes.len())
     }
 

@@ -97,8 +97,8 @@ impl Grid {
         let interference = Interference::ThreadPerf(point.speeds.clone());
         let mut machine = Machine::new(&topology, interference, Costs::none()).unwrap();
         let scheduler = match self.decider {
-            Decider::Sidelane { promote } => Kind::Sidelane(Settings {
-                smt_level: Some(level as u32),
+            Decider::Sidelane { promote } => Kind::from(Settings {
+                smt_level: level as u32,
                 promote,
                 ..Settings::default()
             }),

@@ -97,8 +97,8 @@ proptest! {
         text.splice(again..again, other.chars());
         let text: String = text.into_iter().collect();
         if let Err(error) = Scenario::parse(&text, "x.toml") {
-            prop_assert!(error.line >= 1 && error.column >= 1);
-            prop_assert!(error.line <= text.lines().count() + 1, "{}", error);
+            prop_assert!(error.place.line >= 1 && error.place.column >= 1);
+            prop_assert!(error.place.line <= text.lines().count() + 1, "{}", error);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! TOML values that know where they stand, so that every mistake can be shown.
 
-use super::error::{Result, ScenarioError};
 use super::limits::Limits;
+use super::mistake::{Mistake, Place, Result};
 use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
@@ -14,19 +14,45 @@ const SIMILAR: f64 = 0.8;
 
 /// The text of a file, and its name.
 #[derive(Debug)]
-pub(super) struct Source<'a> {
+pub struct Source<'a> {
+    /// As messages call it.
     pub file: &'a str,
+    /// All of it.
     pub text: &'a str,
 }
 
-impl Source<'_> {
-    /// A mistake at a byte offset.
-    pub fn error(&self, at: usize, message: impl Into<String>) -> ScenarioError {
+impl<'a> Source<'a> {
+    /// The file as a table.
+    ///
+    /// # Errors
+    /// What is no TOML.
+    pub fn table(&self) -> Result<DeTable<'a>> {
+        let table = DeTable::parse(self.text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            let what = error.message();
+            let remedy = match what.contains("escape") {
+                true => "; in single quotes a backslash stands for itself",
+                false => "",
+            };
+            self.error(at, format!("not TOML: {what}{remedy}"))
+        })?;
+        Ok(table.into_inner())
+    }
+
+    /// The place at a byte offset.
+    fn place(&self, at: usize) -> Place {
         let before = self.text.get(..at).unwrap_or(self.text);
-        ScenarioError {
+        Place {
             file: self.file.to_owned(),
             line: before.matches('\n').count() + 1,
             column: before.chars().rev().take_while(|&c| c != '\n').count() + 1,
+        }
+    }
+
+    /// A mistake at a byte offset.
+    pub fn error(&self, at: usize, message: impl Into<String>) -> Mistake {
+        Mistake {
+            place: self.place(at),
             message: message.into(),
         }
     }
@@ -34,7 +60,7 @@ impl Source<'_> {
 
 /// A table that a file may hold: what it is called, and its keys.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub struct Shape {
     /// As messages call it.
     pub title: &'static str,
     /// How one looks.
@@ -47,7 +73,7 @@ pub(super) struct Shape {
 
 /// A table of a file; all of its keys are known.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Section<'a> {
+pub struct Section<'a> {
     source: &'a Source<'a>,
     shape: &'static Shape,
     table: &'a DeTable<'a>,
@@ -56,6 +82,9 @@ pub(super) struct Section<'a> {
 
 impl<'a> Section<'a> {
     /// The whole file.
+    ///
+    /// # Errors
+    /// The first key that is not known.
     pub fn root(
         source: &'a Source<'a>,
         shape: &'static Shape,
@@ -125,6 +154,9 @@ impl<'a> Section<'a> {
     }
 
     /// The value of a key that has to be there; `what` it is when it is not.
+    ///
+    /// # Errors
+    /// It is not there.
     pub fn need(&self, key: &str, what: &str) -> Result<Value<'a>> {
         self.get(key)
             .ok_or_else(|| self.error(format!("{} lacks {key}: {what}", self.shape.title)))
@@ -136,6 +168,9 @@ impl<'a> Section<'a> {
     }
 
     /// The only one of some keys that is there; `example` shows how they look.
+    ///
+    /// # Errors
+    /// None is there, or several are.
     pub fn one_of<'k>(&self, keys: &'k [&'k str], example: &str) -> Result<(&'k str, Value<'a>)> {
         let there: Vec<_> = self.those(keys).collect();
         match there[..] {
@@ -153,28 +188,43 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// What messages call it.
+    pub fn title(&self) -> &'static str {
+        self.shape.title
+    }
+
     /// A mistake of the table as a whole.
-    pub fn error(&self, message: impl Into<String>) -> ScenarioError {
+    pub fn error(&self, message: impl Into<String>) -> Mistake {
         self.source.error(self.at, message)
     }
 }
 
 /// A value of a file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Value<'a> {
+pub struct Value<'a> {
     source: &'a Source<'a>,
     key: &'a str,
     node: &'a Spanned<DeValue<'a>>,
 }
 
 impl<'a> Value<'a> {
+    /// Where it stands.
+    pub fn place(&self) -> Place {
+        self.source.place(self.node.span().start)
+    }
+
+    /// The text in the file, quotes included.
+    pub fn text(&self) -> &'a str {
+        self.source.text.get(self.node.span()).unwrap_or_default()
+    }
+
     /// A mistake here.
-    pub fn error(&self, message: impl Into<String>) -> ScenarioError {
+    pub fn error(&self, message: impl Into<String>) -> Mistake {
         self.source.error(self.node.span().start, message)
     }
 
     /// Something else should stand here.
-    pub fn expected(&self, what: impl std::fmt::Display) -> ScenarioError {
+    pub fn expected(&self, what: impl std::fmt::Display) -> Mistake {
         self.error(format!(
             "{}: expected {what}, not {}",
             self.key,
@@ -193,7 +243,7 @@ impl<'a> Value<'a> {
             DeValue::Table(_) => return "a table".into(),
             DeValue::Array(array) if array.is_empty() => return "an empty array".into(),
             DeValue::Array(_) => return "an array".into(),
-            _ => self.source.text.get(self.node.span()).unwrap_or_default(),
+            _ => self.text(),
         };
         let line = text.lines().next().unwrap_or_default();
         let mut short: String = line.chars().take(QUOTED_MAX).collect();
@@ -219,6 +269,9 @@ impl<'a> Value<'a> {
     }
 
     /// A number within limits.
+    ///
+    /// # Errors
+    /// It is something else.
     pub fn number(&self, limits: Limits) -> Result<f64> {
         let number = match self.node.get_ref() {
             DeValue::Integer(integer) => whole(integer).map(|number| number as f64),
@@ -231,6 +284,9 @@ impl<'a> Value<'a> {
     }
 
     /// A whole number within limits.
+    ///
+    /// # Errors
+    /// It is something else.
     pub fn integer<T>(&self, limits: RangeInclusive<T>) -> Result<T>
     where
         T: TryFrom<i128> + PartialOrd + std::fmt::Display,
@@ -249,12 +305,18 @@ impl<'a> Value<'a> {
     }
 
     /// True or false.
+    ///
+    /// # Errors
+    /// It is something else.
     pub fn boolean(&self) -> Result<bool> {
         let value = self.node.get_ref().as_bool();
         value.ok_or_else(|| self.expected("true or false"))
     }
 
     /// A string; `what` it is when it is none.
+    ///
+    /// # Errors
+    /// It is something else.
     pub fn string(&self, what: &str) -> Result<&'a str> {
         match self.node.get_ref() {
             DeValue::String(text) => Ok(text),
@@ -263,16 +325,28 @@ impl<'a> Value<'a> {
     }
 
     /// What one of some words stands for.
+    ///
+    /// # Errors
+    /// It is something else.
     pub fn word<T: Copy>(&self, words: &[(&str, T)]) -> Result<T> {
+        let spelt: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        self.word_of(&spelt).map(|index| words[index].1)
+    }
+
+    /// The index of one of some words.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn word_of(&self, words: &[&str]) -> Result<usize> {
         let text = self.node.get_ref().as_str();
-        let found = words.iter().find(|(word, _)| Some(*word) == text);
-        found.map(|(_, meaning)| *meaning).ok_or_else(|| {
-            let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            self.expected(alternatives(&words))
-        })
+        let found = words.iter().position(|word| Some(*word) == text);
+        found.ok_or_else(|| self.expected(alternatives(words)))
     }
 
     /// The elements of an array; `what` it is when it is none.
+    ///
+    /// # Errors
+    /// It is something else.
     pub fn array(&self, what: &str) -> Result<Vec<Value<'a>>> {
         let Some(array) = self.node.get_ref().as_array() else {
             return Err(self.expected(what));
@@ -282,12 +356,18 @@ impl<'a> Value<'a> {
     }
 
     /// The two elements of an array of two; `what` it is when it is none.
+    ///
+    /// # Errors
+    /// It is something else.
     pub fn pair(&self, what: &str) -> Result<[Value<'a>; 2]> {
         let elements = self.array(what)?;
         <[Value; 2]>::try_from(elements).map_err(|_| self.expected(what))
     }
 
     /// A table.
+    ///
+    /// # Errors
+    /// It is something else.
     pub fn section(&self, shape: &'static Shape) -> Result<Section<'a>> {
         let Some(table) = self.node.get_ref().as_table() else {
             return Err(self.expected(shape.form));
@@ -302,6 +382,9 @@ impl<'a> Value<'a> {
     }
 
     /// Tables of one kind, each with a header in double brackets, or an array of inline tables.
+    ///
+    /// # Errors
+    /// It is something else.
     pub fn sections(&self, shape: &'static Shape) -> Result<Vec<Section<'a>>> {
         if self.node.get_ref().is_table() && shape.title.starts_with("[[") {
             return Err(self.error(format!(
@@ -319,7 +402,7 @@ fn whole(integer: &DeInteger) -> Option<i128> {
 }
 
 /// `"a", "b" or "c"`.
-pub(super) fn alternatives(words: &[&str]) -> String {
+pub fn alternatives(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
     match quoted.split_last() {
         Some((last, [])) => last.clone(),
@@ -329,8 +412,41 @@ pub(super) fn alternatives(words: &[&str]) -> String {
 }
 
 /// A word among some that is much like another one, as an end of a message.
-pub(super) fn similar<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+pub fn similar<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     let scored = known.map(|known| (strsim::jaro_winkler(word, known), known));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 > SIMILAR).then_some(best.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape {
+        title: "the file",
+        form: "a table",
+        keys: &["a", "name"],
+        elsewhere: &[],
+    };
+
+    #[test]
+    fn places_are_lines_and_characters() {
+        let (file, text) = ("x.toml", "a = 'é'\nname = \"\\x2d\"\n");
+        let source = Source { file, text };
+        let table = source.table().unwrap();
+        let root = Section::root(&source, &SHAPE, &table).unwrap();
+        let name = root.get("name").unwrap();
+        assert_eq!(name.place().to_string(), "x.toml:2:8");
+        assert_eq!(name.error("is wrong").to_string(), "x.toml:2:8: is wrong");
+        assert_eq!((name.string("").unwrap(), name.text()), ("-", "\"\\x2d\""));
+        assert_eq!(source.place("a = 'é".len()).column, 7);
+    }
+
+    #[test]
+    fn a_backslash_that_begins_no_escape_is_told_its_place_and_the_remedy() {
+        let (file, text) = ("x.toml", "name = \"a\\-b\"\n");
+        let said = Source { file, text }.table().unwrap_err().to_string();
+        assert!(said.starts_with("x.toml:1:"), "{said}");
+        assert!(said.contains("in single quotes"), "{said}");
+    }
 }

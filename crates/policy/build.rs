@@ -1,0 +1,27 @@
+//! Makes bindings for what the scheduler's source shares with Rust.
+
+use std::path::PathBuf;
+use std::process::exit;
+
+const SCHEDULER: &str = "../sched/src/bpf";
+
+fn main() {
+    println!("cargo::rerun-if-changed={SCHEDULER}");
+    if let Err(reason) = build() {
+        println!("cargo::error=bindings for the scheduler's layouts could not be made: {reason}");
+        exit(1);
+    }
+}
+
+fn build() -> Result<(), String> {
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets no OUT_DIR")?);
+    bindgen::Builder::default()
+        .header(format!("{SCHEDULER}/intf.h"))
+        .derive_default(true)
+        .generate_comments(false)
+        .layout_tests(false)
+        .generate()
+        .map_err(|error| error.to_string())?
+        .write_to_file(out.join("intf.rs"))
+        .map_err(|error| error.to_string())
+}

@@ -1,0 +1,112 @@
+//! What is said of the settings in the documentation and in the example of a configuration.
+
+use super::row::NONE;
+use super::{Change, Kind, Row, Settings, rows};
+use crate::file::Limits;
+use std::fmt::Write;
+
+/// Columns of a comment in the example.
+const COLUMNS: usize = 100;
+
+/// The settings as a table in Markdown.
+pub fn table() -> String {
+    let mut text = String::from(
+        "| key | default | range | tunable | meaning |\n| --- | --- | --- | --- | --- |\n",
+    );
+    let defaults = Settings::default();
+    for row in rows() {
+        let default = row.written(&defaults);
+        let default = match row.kind {
+            Kind::Word(..) => format!("`{default}`"),
+            _ => default,
+        };
+        let tunable = match row.change {
+            Change::Fixed => "",
+            Change::Live => "yes",
+        };
+        let (name, range, meaning) = (row.name, range(&row.kind), meaning(row));
+        let _ = writeln!(
+            text,
+            "| `{name}` | {default} | {range} | {tunable} | {meaning} |"
+        );
+    }
+    text
+}
+
+fn range(kind: &Kind) -> String {
+    match kind {
+        Kind::Time(limits, _) | Kind::Number(limits, _) => limited(limits),
+        Kind::Whole(least, u32::MAX, _) => format!("{least} or more"),
+        Kind::Whole(least, most, _) => format!("{least}–{most}"),
+        Kind::Switch(_) => String::new(),
+        Kind::Word(words, ..) => {
+            let words: Vec<String> = words.iter().map(|word| format!("`{word:?}`")).collect();
+            words.join(", ")
+        }
+        Kind::Objective(_) => "p50–p99.9, 10 µs–100 s".to_owned(),
+        Kind::Speeds(_) => "1, then not increasing".to_owned(),
+    }
+}
+
+fn limited(limits: &Limits) -> String {
+    let above = if limits.is_open() { "above " } else { "" };
+    let zero = if limits.has_zero() { ", 0" } else { "" };
+    format!("{above}{}–{}{zero}", limits.min(), limits.max())
+}
+
+fn meaning(row: &Row) -> String {
+    let mut text = row.says.to_owned();
+    if let Some(needs) = row.needs {
+        let _ = write!(text, " (with `{}`)", needs.what);
+    }
+    if !row.more.is_empty() {
+        let _ = write!(text, "; {}", row.more);
+    }
+    text
+}
+
+/// The table `[scheduler]` with all defaults; those without effect are comments.
+pub fn example() -> String {
+    let mut text = String::from("[scheduler]\n");
+    let defaults = Settings::default();
+    for row in rows() {
+        let unset = row.needs.is_some_and(|needs| !(needs.is_met)(&defaults));
+        let needs = row.needs.filter(|_| unset);
+        let needs = needs.map_or(String::new(), |needs| format!(" (with {})", needs.what));
+        let says = format!("{}{needs}", row.says.replace('`', ""));
+        for line in wrapped(&says) {
+            let _ = writeln!(text, "# {line}");
+        }
+        let (value, comment) = match row.written(&defaults).as_str() {
+            NONE => (sample(row).to_owned(), "#"),
+            value if unset => (value.to_owned(), "#"),
+            value => (value.to_owned(), ""),
+        };
+        let _ = writeln!(text, "{comment}{} = {value}", row.name);
+    }
+    text
+}
+
+/// A value of a setting that has none by default.
+fn sample(row: &Row) -> &'static str {
+    match row.kind {
+        Kind::Speeds(_) => "[1, 0.6]",
+        Kind::Objective(_) => "\"p99 < 20 ms\"",
+        _ => "5",
+    }
+}
+
+/// Lines of words that fit behind the sign of a comment.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + word.chars().count() + 3 <= COLUMNS => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}

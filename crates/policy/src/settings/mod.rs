@@ -1,0 +1,134 @@
+//! The scheduler's settings: one type, one table of them, one reader.
+//!
+//! A file of this folder holds the settings of one mechanism: their type with its defaults, and their rows.
+//! [`rows`] are all of them. From these follow how files are read ([`read`]) and what the documentation and
+//! the example say ([`document`]).
+
+mod budget;
+mod counters;
+pub mod document;
+mod native;
+mod order;
+mod pairing;
+mod polarization;
+mod read;
+mod retention;
+mod row;
+mod steal;
+mod symbiosis;
+
+pub use budget::{Borrow, Budget};
+pub use counters::UseCounters;
+pub use native::{batch_lanes, speeds};
+pub use pairing::Pairing;
+pub use polarization::Polarization;
+pub use read::{BUDGET_KEYS, NEEDS_SPEEDS, SHAPE, budget_of, keys, read};
+pub use retention::Retention;
+pub use row::{Change, Kind, Needs, Row, check_speeds};
+pub use steal::StealBarriers;
+pub use symbiosis::Symbiosis;
+
+/// How the scheduler behaves: the table `[scheduler]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Slice of critical and normal work, ns. By default the minor slice of the z/VM source with SMT.
+    pub slice_ns: u64,
+    /// Slice of batch work, ns: batch leaves at once for any other work, so a longer one costs no latency and
+    /// saves switches among batch.
+    pub batch_slice_ns: u64,
+    /// Normal work that has waited this long behind critical work is due, the next on its lane, ns.
+    pub normal_bound_ns: u64,
+    /// The same for batch work, behind any other and on closed cores, ns.
+    pub starvation_bound_ns: u64,
+    /// What a task gets when it is due, and a kernel thread of one lane when it wakes, ns.
+    pub overdue_slice_ns: u64,
+    /// A task that sleeps for less than a slice, of which it has used less than half, goes on with it.
+    pub keep_slice: bool,
+    /// Critical jobs move to better cores that fall free.
+    pub promote: bool,
+    /// Younger jobs do not, ns: the move would cost more than it gains.
+    pub promote_after_ns: u64,
+    /// Lanes of a core that critical and normal work may keep busy; 0: all.
+    pub smt_level: u32,
+    /// Lanes of a core that batch may use, the last ones; 0: as many as are worth it by `thread_perf`.
+    pub batch_lanes: u32,
+    /// `[n - 1]`: speed of a lane when n lanes of its core run; empty: not known.
+    pub thread_perf: Vec<f64>,
+    /// How long batch may run beside critical work of rules without a budget of their own.
+    pub budget: Budget,
+    /// Whether counters of instructions and cycles are used.
+    pub counters: UseCounters,
+    /// Lanes are held idle for normal tasks that are soon back from sleep.
+    pub retain: bool,
+    /// For how long, and how that changes.
+    pub retention: Retention,
+    /// I/O-bound and other normal tasks have lanes of their own; with retention only.
+    pub pair: bool,
+    /// How often that is looked at, and which cores swap tasks.
+    pub pairing: Pairing,
+    /// Computation of normal class shares cores with what it bears best.
+    pub symbiotic: bool,
+    /// By which model.
+    pub symbiosis: Symbiosis,
+    /// Which cores normal and batch work uses.
+    pub polarization: Polarization,
+    /// Shortest vector that another core may steal from.
+    pub steal_min_queued: StealBarriers,
+    /// After so long without work, times the distance, a lane steals across a barrier that is lower by one,
+    /// ns; 0: barriers stay as they are.
+    pub steal_patience_ns: u64,
+    /// `cpu.weight` of cgroups counts among normal work.
+    pub cgroup_weights: bool,
+    /// `cpu.max` of cgroups holds, for time on lanes.
+    pub cgroup_quotas: bool,
+    /// Promotions and evictions write lines into the kernel's trace.
+    pub trace: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        const MS: u64 = 1_000_000;
+        Settings {
+            slice_ns: 10 * MS,
+            batch_slice_ns: 50 * MS,
+            normal_bound_ns: 20 * MS,
+            starvation_bound_ns: 1000 * MS,
+            overdue_slice_ns: MS,
+            keep_slice: false,
+            promote: true,
+            promote_after_ns: MS / 2,
+            smt_level: 0,
+            batch_lanes: 0,
+            thread_perf: Vec::new(),
+            budget: Budget::default(),
+            counters: UseCounters::default(),
+            retain: false,
+            retention: Retention::default(),
+            pair: false,
+            pairing: Pairing::default(),
+            symbiotic: false,
+            symbiosis: Symbiosis::default(),
+            polarization: Polarization::default(),
+            steal_min_queued: StealBarriers::default(),
+            steal_patience_ns: 0,
+            cgroup_weights: false,
+            cgroup_quotas: false,
+            trace: false,
+        }
+    }
+}
+
+/// All settings, in the order of the documentation.
+pub fn rows() -> impl Iterator<Item = &'static Row> {
+    const TABLES: [&[Row]; 8] = [
+        order::ROWS,
+        budget::ROWS,
+        counters::ROWS,
+        retention::ROWS,
+        pairing::ROWS,
+        symbiosis::ROWS,
+        polarization::ROWS,
+        steal::ROWS,
+    ];
+    TABLES.into_iter().flatten()
+}

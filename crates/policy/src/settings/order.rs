@@ -1,0 +1,140 @@
+//! Slices, bounds, promotion, lanes and cgroups: settings that stand in `[scheduler]` itself.
+
+use super::row::{Change, Kind, Row};
+use crate::file::Limits;
+
+const SLICE: Limits = Limits::from(0.1, 1000.0);
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "slice_ms",
+        kind: Kind::Time(SLICE, |settings| &mut settings.slice_ns),
+        change: Change::Fixed,
+        needs: None,
+        says: "slice of critical and normal work",
+        more: "normal work does not preempt normal work: what wakes beside computation waits for a slice to end, so a \
+               shorter one answers sooner",
+    },
+    Row {
+        name: "batch_slice_ms",
+        kind: Kind::Time(SLICE, |settings| &mut settings.batch_slice_ns),
+        change: Change::Fixed,
+        needs: None,
+        says: "slice of batch work",
+        more: "batch leaves at once for any other work: a longer one costs only other batch its turn. Batch of a pool has \
+               slices of `slice_ms`",
+    },
+    Row {
+        name: "normal_bound_ms",
+        kind: Kind::Time(Limits::from(1.0, 10_000.0), |settings| {
+            &mut settings.normal_bound_ns
+        }),
+        change: Change::Fixed,
+        needs: None,
+        says: "normal work that has waited this long behind critical work is due",
+        more: "it gets its turn, one after the other of those that use the same lane, with a third of that; \
+               [how long that takes at most](scheduler.md)",
+    },
+    Row {
+        name: "starvation_bound_ms",
+        kind: Kind::Time(Limits::from(10.0, 10_000.0), |settings| {
+            &mut settings.starvation_bound_ns
+        }),
+        change: Change::Fixed,
+        needs: None,
+        says: "batch work that has waited this long behind any other, or on closed cores, is due",
+        more: "",
+    },
+    Row {
+        name: "overdue_slice_ms",
+        kind: Kind::Time(Limits::from(0.1, 100.0), |settings| {
+            &mut settings.overdue_slice_ns
+        }),
+        change: Change::Fixed,
+        needs: None,
+        says: "what a task gets when it is due, and a kernel thread of one lane when it wakes; in practice at least a tick",
+        more: "",
+    },
+    Row {
+        name: "keep_slice",
+        kind: Kind::Switch(|settings| &mut settings.keep_slice),
+        change: Change::Fixed,
+        needs: None,
+        says: "a task that sleeps for less than a slice, of which it has used less than half, wakes with the rest of it",
+        more: "one that has used half or more wakes with a whole slice (z/VM's time slice early). `false`: each wake-up \
+               brings a whole slice",
+    },
+    Row {
+        name: "promote",
+        kind: Kind::Switch(|settings| &mut settings.promote),
+        change: Change::Fixed,
+        needs: None,
+        says: "a critical job that shares its core with another, or runs on a slower one, moves to a core that falls free, \
+               the oldest first",
+        more: "",
+    },
+    Row {
+        name: "promote_after_ms",
+        kind: Kind::Time(Limits::from(0.0, 1000.0), |settings| {
+            &mut settings.promote_after_ns
+        }),
+        change: Change::Fixed,
+        needs: Some(super::row::Needs {
+            what: "promote = true",
+            is_met: |settings| settings.promote,
+        }),
+        says: "younger jobs stay: most are done soon, and a move costs caches",
+        more: "",
+    },
+    Row {
+        name: "smt_level",
+        kind: Kind::Whole(0, u32::MAX, |settings| &mut settings.smt_level),
+        change: Change::Live,
+        needs: None,
+        says: "lanes of a core that critical and normal work may keep busy, batch beside; 0: all",
+        more: "`sidelane control` changes it",
+    },
+    Row {
+        name: "batch_lanes",
+        kind: Kind::Whole(0, u32::MAX, |settings| &mut settings.batch_lanes),
+        change: Change::Fixed,
+        needs: None,
+        says: "lanes of a core that batch may use, the last ones; 0: as many as add something to what a core does by \
+               `thread_perf`, all if that is not known",
+        more: "with `[1, 0.5]` two lanes do no more than one, and batch leaves the first one idle for others \
+               ([scheduler.md](scheduler.md))",
+    },
+    Row {
+        name: "thread_perf",
+        kind: Kind::Speeds(|settings| &mut settings.thread_perf),
+        change: Change::Live,
+        needs: None,
+        says: "speed of a lane when 1, 2, ... lanes of its core run",
+        more: "needed with `dynamic`, by it `batch_lanes` is chosen, and where cores are not equally fast to compare a \
+               shared fast lane with a slow core",
+    },
+    Row {
+        name: "cgroup_weights",
+        kind: Kind::Switch(|settings| &mut settings.cgroup_weights),
+        change: Change::Fixed,
+        needs: None,
+        says: "`cpu.weight` of cgroups counts among normal work",
+        more: "below",
+    },
+    Row {
+        name: "cgroup_quotas",
+        kind: Kind::Switch(|settings| &mut settings.cgroup_quotas),
+        change: Change::Fixed,
+        needs: None,
+        says: "`cpu.max` of cgroups holds, critical work included",
+        more: "below",
+    },
+    Row {
+        name: "trace",
+        kind: Kind::Switch(|settings| &mut settings.trace),
+        change: Change::Live,
+        needs: None,
+        says: "promotions and evictions write lines into the kernel's trace",
+        more: "[scheduler.md](scheduler.md)",
+    },
+];

@@ -1,0 +1,129 @@
+//! How long a lane is held for a task that is expected back (`retain.bpf.h`).
+
+use super::Settings;
+use super::pairing::PAIR;
+use super::row::{Change, Kind, Needs, Row};
+use crate::file::{Limits, MS, Result, Section};
+
+/// The time-out of retention, and how it changes (vSMT-IO, Algorithm 1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// The time-out of each core to begin with, ns.
+    pub start_ns: u64,
+    /// It is never shorter; at least what two switches take.
+    pub min_ns: u64,
+    /// Nor longer.
+    pub max_ns: u64,
+    /// After so long it may change; 0: it never does.
+    pub period_ns: u64,
+    /// What switching to another task and back costs, caches that miss included, as time of a lane alone on
+    /// its core: beside work that would make room at once, a hold saves no more.
+    pub switches_ns: u64,
+    /// With pairing: the I/O lane is held from other I/O-bound tasks, too, as in the source.
+    pub exclusive: bool,
+}
+
+impl Default for Retention {
+    /// Start and period as in the source's published code.
+    fn default() -> Retention {
+        Retention {
+            start_ns: 3_000_000,
+            min_ns: 200_000,
+            max_ns: 10_000_000,
+            period_ns: 40_000_000,
+            switches_ns: 50_000,
+            exclusive: false,
+        }
+    }
+}
+
+pub(super) const RETAIN: Needs = Needs {
+    what: "retain = true",
+    is_met: |settings| settings.retain,
+};
+
+const TIMEOUT: Limits = Limits::from(0.05, 100.0);
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "retain",
+        kind: Kind::Switch(|settings| &mut settings.retain),
+        change: Change::Fixed,
+        needs: None,
+        says: "lanes are held idle for normal tasks that are mostly soon back from sleep",
+        more: "[scheduler.md](scheduler.md)",
+    },
+    Row {
+        name: "retention.start_ms",
+        kind: Kind::Time(TIMEOUT, |settings| &mut settings.retention.start_ns),
+        change: Change::Fixed,
+        needs: Some(RETAIN),
+        says: "for how long a lane is held, to begin with; from `min_ms` to `max_ms`",
+        more: "",
+    },
+    Row {
+        name: "retention.min_ms",
+        kind: Kind::Time(TIMEOUT, |settings| &mut settings.retention.min_ns),
+        change: Change::Fixed,
+        needs: Some(RETAIN),
+        says: "the shortest time for which a lane is held",
+        more: "",
+    },
+    Row {
+        name: "retention.max_ms",
+        kind: Kind::Time(TIMEOUT, |settings| &mut settings.retention.max_ns),
+        change: Change::Fixed,
+        needs: Some(RETAIN),
+        says: "the longest time for which a lane is held",
+        more: "",
+    },
+    Row {
+        name: "retention.period_ms",
+        kind: Kind::Time(Limits::from(20.0, 10_000.0).or_zero(), |settings| {
+            &mut settings.retention.period_ns
+        }),
+        change: Change::Fixed,
+        needs: Some(RETAIN),
+        says: "after so long a core tries to hold lanes for a tenth longer or shorter; 0: it never does",
+        more: "",
+    },
+    Row {
+        name: "retention.switches_ms",
+        kind: Kind::Time(Limits::from(0.0, 100.0), |settings| {
+            &mut settings.retention.switches_ns
+        }),
+        change: Change::Fixed,
+        needs: Some(PAIR),
+        says: "what switching to other work and back costs, as time of a lane alone on its core",
+        more: "a hold that keeps computation waiting lasts no longer than that pays",
+    },
+    Row {
+        name: "retention.exclusive",
+        kind: Kind::Switch(|settings| &mut settings.retention.exclusive),
+        change: Change::Fixed,
+        needs: Some(PAIR),
+        says: "the I/O lane is held from other I/O-bound tasks, too, as the source does",
+        more: "fewer switches, but what waits for a device waits for the lane, too \
+               ([experiments.md](experiments.md#vsmt-io))",
+    },
+];
+
+/// The time-outs are in order.
+pub(super) fn check(section: &Section, settings: &Settings) -> Result<()> {
+    let Retention {
+        start_ns,
+        min_ns,
+        max_ns,
+        ..
+    } = settings.retention;
+    if !settings.retain || (min_ns <= start_ns && start_ns <= max_ns) {
+        return Ok(());
+    }
+    let [min, start, max] = [min_ns, start_ns, max_ns].map(|ns| ns as f64 / MS);
+    let problem =
+        format!("retention: expected min_ms <= start_ms <= max_ms, not {min}, {start} and {max}");
+    Err(match section.get("retention") {
+        Some(value) => value.error(problem),
+        None => section.error(problem),
+    })
+}

@@ -1,0 +1,65 @@
+//! When a lane takes work from another core (`vector.bpf.h`).
+
+use super::row::{Change, Kind, Row};
+use crate::file::Limits;
+
+/// Steal barriers: how long the far vector has to be, by distance; each at least 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StealBarriers {
+    /// Of a core below the same last-level cache.
+    pub cache: u32,
+    /// Of another cache of the same package and NUMA node.
+    pub node: u32,
+    /// Of another package or NUMA node.
+    pub remote: u32,
+}
+
+impl Default for StealBarriers {
+    fn default() -> Self {
+        StealBarriers {
+            cache: 1,
+            node: 1,
+            remote: 2,
+        }
+    }
+}
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "steal_min_queued.cache",
+        kind: Kind::Whole(1, u32::MAX, |settings| &mut settings.steal_min_queued.cache),
+        change: Change::Fixed,
+        needs: None,
+        says: "tasks that must wait on a core of the same last-level cache before one is taken",
+        more: "",
+    },
+    Row {
+        name: "steal_min_queued.node",
+        kind: Kind::Whole(1, u32::MAX, |settings| &mut settings.steal_min_queued.node),
+        change: Change::Fixed,
+        needs: None,
+        says: "the same on a core of another cache of the package and NUMA node",
+        more: "",
+    },
+    Row {
+        name: "steal_min_queued.remote",
+        kind: Kind::Whole(1, u32::MAX, |settings| {
+            &mut settings.steal_min_queued.remote
+        }),
+        change: Change::Fixed,
+        needs: None,
+        says: "the same on a core that is further away",
+        more: "",
+    },
+    Row {
+        name: "steal_patience_ms",
+        kind: Kind::Time(Limits::from(0.0, 1000.0), |settings| {
+            &mut settings.steal_patience_ns
+        }),
+        change: Change::Fixed,
+        needs: None,
+        says: "a lane that has idled for so long, times the distance (cache 1, node 2, further 3), steals from a vector \
+               shorter by one than `steal_min_queued` says, and so on; 0: barriers stay as they are",
+        more: "one of a core that has an idle lane of its own has to be longer by one",
+    },
+];
