@@ -2,7 +2,7 @@
 
 SIDELANE := target/release/sidelane
 
-.PHONY: help demo build test lint test-kernels test-shapes test-demos test-vms swarm bench-simulator bench-model bench-collector check-prometheus check-dashboard install uninstall
+.PHONY: help demo build test lint test-kernels test-shapes test-demos test-vms swarm bench-simulator bench-model bench-collector bench-switch check-prometheus check-dashboard install uninstall
 
 PREFIX ?= /usr/local
 
@@ -20,6 +20,7 @@ help:
 	@echo 'make bench-simulator  measure the simulator, also against others'
 	@echo 'make bench-model   time decisions of the queueing model'
 	@echo 'make bench-collector  what the collector of SMT metrics costs, in the test bed'
+	@echo 'make bench-switch  what a switch of tasks costs, in executed instructions, in the test bed'
 	@echo 'make check-prometheus  a real Prometheus scrapes sidelane export, in the test bed'
 	@echo "make check-dashboard  holds the dashboard against Grafana's published schema"
 
@@ -77,6 +78,10 @@ bench-model:
 bench-collector: build
 	@scripts/setup bench
 	scripts/bench-collector $(or $(ROUNDS),5) $(SIDELANE)
+
+bench-switch: build
+	@scripts/setup bench
+	scripts/bench-switch $(BENCH_FLAGS) $(SIDELANE)
 
 check-prometheus: build
 	@scripts/setup prometheus

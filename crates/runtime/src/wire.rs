@@ -33,9 +33,8 @@ pub const CRITICAL: u32 = 0;
 pub struct LaneSignal {
     /// Bit i: the core's lane i, another than this one, runs critical work.
     pub critical_beside: AtomicU64,
-    /// When the state began: nanoseconds of CLOCK_MONOTONIC.
-    pub since_ns: AtomicU64,
-    /// 0 critical, 1 normal, 2 batch, 3 idle, 4 between tasks.
+    reserved: u64,
+    /// 0 critical, 1 normal, 2 batch, 3 idle, 4 not yet known; between two tasks that of the first.
     pub state: AtomicU32,
     /// Thread id of what runs; 0: nothing.
     pub task: AtomicU32,

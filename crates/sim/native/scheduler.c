@@ -90,7 +90,8 @@ void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct settings *wan
 	pair_seen = 0;
 	pair_period = 0;
 	settings.cores_awake = cores_wanted;
-	__builtin_memset(core_sets, 0, sizeof(core_sets));
+	__builtin_memset(core_words, 0, sizeof(core_words));
+	__builtin_memset(core_some, 0, sizeof(core_some));
 }
 
 /* Sets what may change while the scheduler is attached. */

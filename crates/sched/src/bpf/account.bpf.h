@@ -4,12 +4,13 @@
  *
  * Problem: every other mechanism asks what the lanes of a core are doing.
  *
- * Rule: each lane has one state (enum lane_state), written only by callbacks of
- * that lane. What a core is (idle, lent to batch, with room for batch) is
- * derived from its lanes' states at each change, never counted up and down, so
- * it cannot drift, whatever callback the kernel leaves out.
+ * Rule: each lane has one state (enum lane_state). Its own callbacks write it; another CPU takes
+ * a lane over, from idle to LANE_OTHER, for a task that it sends there, or ends its hold. Each change is one
+ * atomic exchange, which counts in one word of the core how many lanes are in each
+ * state (types.bpf.h). What a core is (idle, lent to batch, with room for batch) is
+ * derived from that word.
  *
- * Cost: at each change one look at every lane of the core.
+ * Cost: two atomic operations a change; a look at the core's sets where the word says something new.
  *
  * Does not: charge MT1-equivalent time; see pool.bpf.h and metrics.
  */
@@ -64,15 +65,12 @@ static __always_inline u64 lane_speed(const struct core_ctx *core, u32 busy)
 	return (u64)core->capacity * (speed ? speed : SPEED_ONE);
 }
 
-/* Brings the clocks of @core_id up to @now_ns, from when on its lanes are in @states. */
-VERIFIED_ONCE int core_clocks(u32 core_id, u64 states, u32 waiting, u64 now_ns)
+/* Brings the clocks of @core up to @now_ns, from when on its lanes are in @states. */
+static __always_inline void core_clocks(struct core_ctx *core, u32 core_id, u64 states,
+					bool waiting, u64 now_ns)
 {
-	struct core_ctx *core = core_ctx(core_id);
-	u32 critical = STATE_COUNT(states, LANE_CRITICAL), busy;
+	u32 critical = STATE_COUNT(states, LANE_CRITICAL), busy = states_busy(core, states);
 
-	if (!core)
-		return 0;
-	busy = states_busy(core, states);
 	if (fixed.counters)
 		company_update(core_id, now_ns);
 	if (fixed.symbiotic)
@@ -84,7 +82,6 @@ VERIFIED_ONCE int core_clocks(u32 core_id, u64 states, u32 waiting, u64 now_ns)
 		budget_reset(core);
 	else
 		budget_charge(core, critical && STATE_COUNT(states, LANE_BATCH), busy, now_ns);
-	return 0;
 }
 
 /* Does a lane of @core_id idle that batch may use? */
@@ -93,7 +90,7 @@ VERIFIED_ONCE bool idles_for_batch(u32 core_id)
 	struct core_ctx *core = core_ctx(core_id);
 	u32 i;
 
-	if (!core)
+	if (!core || !STATE_COUNT(states_of(core), LANE_IDLE))
 		return false;
 	bpf_for(i, first_for_batch(core), core->nr_lanes) {
 		struct lane_ctx *lane = lane_ctx(core_lane(core, i));
@@ -105,31 +102,47 @@ VERIFIED_ONCE bool idles_for_batch(u32 core_id)
 }
 
 /* Derives the membership of @core_id in the core sets from its lanes. */
-VERIFIED_ONCE int core_refresh(u32 core_id)
+VERIFIED_ONCE int core_refresh(u32 core_id, u64 now_ns)
 {
-	u64 states = core_states(core_id), now_ns = scx_bpf_now();
-	u32 critical = STATE_COUNT(states, LANE_CRITICAL);
-	u32 batch = STATE_COUNT(states, LANE_BATCH);
-	u32 idle = STATE_COUNT(states, LANE_IDLE);
+	struct core_word *word = core_word_of(core_id);
 	struct core_ctx *core = core_ctx(core_id);
-	bool waiting = critical_expected(core_id, now_ns), left, room;
+	u32 critical, batch, idle;
+	bool waiting, open, left, room;
+	u64 states;
 
-	if (!core)
+	if (!core || !word)
 		return 0;
-	core_clocks(core_id, states, waiting, now_ns);
-	left = budget_left(core_id, now_ns);
-	core->closed = (waiting || critical) && !left;
-	core_set_assign(CORES_IDLE, core_id, !waiting && idle == core->nr_lanes);
-	core_set_assign(CORES_LENT, core_id,
-			!waiting && batch > 0 && batch + idle == core->nr_lanes);
-	core_set_assign(CORES_OPEN, core_id, !waiting && !critical);
-	core_set_assign(CORES_SLOWED, core_id,
-			critical > (core->capacity < fastest_capacity() ? 0 : 1));
-	room = idle > 0 && !core_parked(core_id) && ((!waiting && !critical) || left);
-	core_set_assign(CORES_WITH_ROOM, core_id, room);
-	core_set_assign(CORES_FOR_BATCH, core_id,
-			room && (!first_for_batch(core) || idles_for_batch(core_id)));
+	states = states_of(core);
+	critical = STATE_COUNT(states, LANE_CRITICAL);
+	batch = STATE_COUNT(states, LANE_BATCH);
+	idle = STATE_COUNT(states, LANE_IDLE);
+	waiting = core_claimed(core, now_ns) || vector_waiting(core_id, CLASS_CRITICAL);
+	open = !waiting && !critical;
+	core->derived = states | (open && !core->unfit ? 0 : CORE_UNSURE);
+	core_clocks(core, core_id, states, waiting, now_ns);
+	left = !open && budget_left(core_id, now_ns);
+	core->closed = !open && !left;
+	core_word_assign(word, CORES_IDLE, core_id, !waiting && idle == core->nr_lanes);
+	core_word_assign(word, CORES_LENT, core_id,
+			 !waiting && batch > 0 && batch + idle == core->nr_lanes);
+	core_word_assign(word, CORES_OPEN, core_id, open);
+	core_word_assign(word, CORES_SLOWED, core_id,
+			 critical > 1 || (critical && core->capacity < fastest_capacity()));
+	room = idle > 0 && !core_parked(core_id) && (open || left);
+	core_word_assign(word, CORES_WITH_ROOM, core_id, room);
+	core_word_assign(word, CORES_FOR_BATCH, core_id,
+			 room && (!first_for_batch(core) || idles_for_batch(core_id)));
 	return 0;
+}
+
+/* The same if anything may have changed. */
+static __always_inline void core_follow(u32 core_id, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (core && (states_of(core) != core->derived || core->claim_ns ||
+		     vector_hinted(core_id, CLASS_CRITICAL)))
+		core_refresh(core_id, now_ns);
 }
 
 /*
@@ -139,35 +152,56 @@ VERIFIED_ONCE int core_refresh(u32 core_id)
 VERIFIED_ONCE bool level_allows(u32 core_id, s32 cpu)
 {
 	struct core_ctx *core = core_ctx(core_id);
-	u32 i, busy = 0;
+	struct lane_ctx *lane;
+	u64 states;
+	u32 busy;
 
 	if (!core)
 		return false;
 	if (core->nr_lanes <= settings.smt_level)
 		return true;
-	bpf_for(i, 0, core->nr_lanes) {
-		s32 other = core_lane(core, i);
-		struct lane_ctx *lane = lane_ctx(other);
-
-		if (lane && other != cpu && lane->state != LANE_IDLE && lane->state != LANE_HELD &&
-		    lane->state != LANE_BATCH)
-			busy++; /* also one that is about to run something */
-	}
+	lane = lane_ctx(cpu);
+	states = states_of(core);
+	if (lane && lane->core == core_id)
+		states -= STATE_ONE(lane->state);
+	/* also those that are about to run something */
+	busy = STATE_COUNT(states, LANE_CRITICAL) + STATE_COUNT(states, LANE_NORMAL) +
+	       STATE_COUNT(states, LANE_OTHER);
 	return busy < settings.smt_level;
 }
 
-/* A full barrier: a sibling that changes at the same time sees us, or we it. */
+/* Puts the lane of this CPU into @state; its core's sets follow later. */
 static __always_inline void lane_state_write(struct lane_ctx *lane, u32 state, u64 now_ns)
 {
 	lane->since_ns = now_ns;
-	__sync_lock_test_and_set(&lane->state, state);
+	lane_state_put(lane, core_ctx(lane->core), state);
+}
+
+/* Before anything runs: counts the lanes of @core_id by the states that the loader gave them. */
+VERIFIED_ONCE int core_begin(u32 core_id)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u64 states = 0;
+	u32 i;
+
+	if (!core)
+		return 0;
+	bpf_for(i, 0, core->nr_lanes) {
+		struct lane_ctx *lane = lane_ctx(core_lane(core, i));
+
+		if (lane)
+			states += STATE_ONE(lane->state);
+	}
+	core->states = states;
+	core_refresh(core_id, scx_bpf_now());
+	return 0;
 }
 
 /* Puts the lane of this CPU into @state. */
 static __always_inline void lane_set_state(struct lane_ctx *lane, u32 state, u64 now_ns)
 {
 	lane_state_write(lane, state, now_ns);
-	core_refresh(lane->core);
+	core_follow(lane->core, now_ns);
 }
 
 /* Work of @class ran on a lane of @core_id for so long (polarize.bpf.h). */

@@ -71,7 +71,7 @@ VERIFIED_ONCE int core_close(u32 core_id, u64 now_ns)
 	struct core_ctx *core = core_ctx(core_id);
 	u32 i;
 
-	if (!core || borrow_allowed(core_id))
+	if (!core || !STATE_COUNT(states_of(core), LANE_BATCH) || borrow_allowed(core_id))
 		return 0;
 	bpf_for(i, 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
@@ -89,7 +89,7 @@ VERIFIED_ONCE int core_kick_idle(u32 core_id, u32 class, s32 self)
 	struct core_ctx *core = core_ctx(core_id);
 	u32 i;
 
-	if (!core)
+	if (!core || !STATE_COUNT(states_of(core), LANE_IDLE))
 		return 0;
 	bpf_for(i, class == CLASS_BATCH ? first_for_batch(core) : 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
@@ -107,7 +107,7 @@ VERIFIED_ONCE int core_kick_idle(u32 core_id, u32 class, s32 self)
  */
 VERIFIED_ONCE int core_reopen(u32 core_id, s32 cpu)
 {
-	core_refresh(core_id);
+	core_refresh(core_id, scx_bpf_now());
 	if (!borrow_allowed(core_id))
 		return 0;
 	count(openings);
@@ -150,7 +150,7 @@ static int budget_timer(void *map, u32 *key, struct core_timer *timer)
 		budget_arm(core_id, now_ns);
 		return 0;
 	}
-	core_refresh(core_id);
+	core_refresh(core_id, now_ns);
 	core_close(core_id, now_ns);
 	return 0;
 }
@@ -179,19 +179,21 @@ static __always_inline void critical_sent(struct task_ctx *tctx, u32 core_id, u6
 	tctx->expected = 1;
 	budget_enter(core_id, tctx->budget);
 	core->claim_ns = now_ns;
-	core_refresh(core_id);
+	core_refresh(core_id, now_ns);
 }
 
 /* A critical task no longer waits for the core to which it was sent. */
 static __always_inline void critical_gone(struct task_ctx *tctx)
 {
-	struct core_ctx *core = core_ctx(tctx->core);
+	struct core_ctx *core = tctx->expected ? core_ctx(tctx->core) : NULL;
 
-	if (!core || !tctx->expected)
+	if (!core)
 		return;
 	tctx->expected = 0;
-	if (__sync_fetch_and_sub(&core->expected, 1) == 1)
-		core->claim_ns = 0;
+	if (__sync_fetch_and_sub(&core->expected, 1) != 1)
+		return;
+	core->claim_ns = 0;
+	core->derived = CORE_UNSURE;
 }
 
 /*
@@ -263,12 +265,14 @@ VERIFIED_ONCE int rooms_kick_idle(u32 class)
 /* Is there work that @lane takes? */
 static __always_inline bool waits_for(const struct lane_ctx *lane)
 {
+	if (!work_hinted())
+		return false;
 	if (vector_waits(CLASS_CRITICAL))
 		return true;
 	if (core_parked(lane->core)) /* left from before, or for this core only */
 		return vector_waiting(lane->core, CLASS_NORMAL) ||
-		       (borrow_allows(lane) && vector_waiting(lane->core, CLASS_BATCH));
-	return vector_waits(CLASS_NORMAL) || (borrow_allows(lane) && vector_waits(CLASS_BATCH));
+		       (vector_waiting(lane->core, CLASS_BATCH) && borrow_allows(lane));
+	return vector_waits(CLASS_NORMAL) || (vector_waits(CLASS_BATCH) && borrow_allows(lane));
 }
 
 /*
@@ -278,11 +282,12 @@ static __always_inline bool waits_for(const struct lane_ctx *lane)
  */
 static __always_inline void idle_check(struct lane_ctx *lane, s32 cpu)
 {
-	struct core_ctx *core = core_ctx(lane->core);
+	struct core_ctx *core;
 
-	if (lane->rechecked || !core)
+	if (lane->rechecked || !waits_for(lane))
 		return;
-	if (!waits_for(lane))
+	core = core_ctx(lane->core);
+	if (!core)
 		return;
 	lane->rechecked = 1;
 	if (lane->state != LANE_HELD)
@@ -309,9 +314,9 @@ static __always_inline void missed_check(struct task_struct *p, const struct tas
 	urgent = vector_waits(CLASS_CRITICAL) || vector_waits(CLASS_NORMAL);
 	if (urgent && lanes_in_state(lane->core, LANE_IDLE))
 		core_kick_idle(lane->core, CLASS_NORMAL, -1);
-	if (urgent && core_set_any(CORES_WITH_ROOM, -1))
+	if (urgent && core_set_some(CORES_WITH_ROOM))
 		rooms_kick_idle(CLASS_NORMAL);
-	else if (core_set_any(CORES_FOR_BATCH, -1) && vector_waits(CLASS_BATCH))
+	else if (core_set_some(CORES_FOR_BATCH) && vector_waits(CLASS_BATCH))
 		rooms_kick_idle(CLASS_BATCH);
 }
 

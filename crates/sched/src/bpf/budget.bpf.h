@@ -51,6 +51,12 @@ static __always_inline const struct budget *budget_of(u32 index)
 	return r ? &r->budget : &settings.budget;
 }
 
+/* Does budget @index close a core at once? The usual case, told without a look-up. */
+static __always_inline bool budget_is_none(u32 index)
+{
+	return !index && settings.budget.policy == BUDGET_NONE;
+}
+
 /* The controller of budget @index, or NULL. */
 static __always_inline struct objective *objective_of(u32 index)
 {
@@ -146,8 +152,8 @@ static __always_inline u64 budget_used_ns(const struct core_ctx *core, u32 polic
 	return core->charged_ns + (now_ns - since_ns) * core->charge_rate / SPEED_ONE;
 }
 
-/* May batch run beside the critical work of @core_id now? */
-VERIFIED_ONCE bool budget_left(u32 core_id, u64 now_ns)
+/* The same, of a budget that is not none. */
+VERIFIED_ONCE bool budget_is_left(u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u64 limit_ns = core ? budget_ns(core->strictest) : 0;
@@ -159,6 +165,14 @@ VERIFIED_ONCE bool budget_left(u32 core_id, u64 now_ns)
 	if (policy == BUDGET_DYNAMIC && core->probe)
 		return false;
 	return budget_used_ns(core, policy, now_ns) < limit_ns;
+}
+
+/* May batch run beside the critical work of @core_id now? */
+static __always_inline bool budget_left(u32 core_id, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(core_id);
+
+	return core && !budget_is_none(core->strictest) && budget_is_left(core_id, now_ns);
 }
 
 /* The least time after which the budget of @core can be used up; 0: it is, or never. */
@@ -188,8 +202,11 @@ static __always_inline u64 budget_remaining_ns(const struct core_ctx *core, u64 
 static __always_inline void budget_charge(struct core_ctx *core, bool overlap, u32 busy, u64 now_ns)
 {
 	u64 since_ns = core->charge_ns, rate = core->charge_rate;
-	u32 policy = budget_policy(core->strictest);
+	u32 policy;
 
+	if (budget_is_none(core->strictest))
+		return;
+	policy = budget_policy(core->strictest);
 	if (policy == BUDGET_NONE || policy == BUDGET_OFF)
 		return;
 	if (overlap && !core->overlap_ns)

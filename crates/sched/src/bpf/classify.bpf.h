@@ -183,6 +183,8 @@ VERIFIED_ONCE u32 classify(struct task_struct *p __arg_trusted)
 
 	if (p->flags & PF_KTHREAD)
 		return KIND(CLASS_NORMAL, 0);
+	if (!settings.nr_rules)
+		return KIND(class_of_policy(p), 0);
 	by_cgroup = fixed.has_cgroup_rules ? cgroup_rule(p) : 0;
 	bpf_for(i, 0, settings.nr_rules) {
 		struct rule *r;

@@ -50,10 +50,11 @@ VERIFIED_ONCE u64 vector_head_vtime(u32 core_id, u64 nothing)
 VERIFIED_ONCE u32 fairest_core(u32 home)
 {
 	u64 slack = settings.slice_ns[CLASS_NORMAL], least, vtime;
-	u32 best = home, first = fair_turn++, i;
+	u32 best = home, first, i;
 
-	if (nr_cores < 2 || core_parked(home) || !vector_hinted(home, CLASS_NORMAL))
+	if (core_parked(home) || !vector_hinted(home, CLASS_NORMAL))
 		return home;
+	first = fair_turn++;
 	if (slack < vtime_stride)
 		slack = vtime_stride;
 	least = vector_head_vtime(home, vtime_now);
@@ -74,11 +75,14 @@ VERIFIED_ONCE u32 fairest_core(u32 home)
 /* Takes normal work that is behind all there is on @home. False: there is none. */
 static __always_inline bool fair_take(u32 home)
 {
-	struct core_ctx *own = core_ctx(home), *other;
-	u32 core = fairest_core(home);
+	u32 core = core_set_any(CORES_QUEUED + CLASS_NORMAL, home) ? fairest_core(home) : home;
+	struct core_ctx *own, *other;
 
+	if (core == home)
+		return false;
+	own = core_ctx(home);
 	other = core_ctx(core);
-	if (core == home || !own || !other || !vector_take(core, CLASS_NORMAL))
+	if (!own || !other || !vector_take(core, CLASS_NORMAL))
 		return false;
 	count(steals[BOUNDED(core_distance(own, other), NR_DISTANCES)]);
 	return true;

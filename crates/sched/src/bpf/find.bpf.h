@@ -48,7 +48,7 @@ VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u3
 	u32 i, best_rank = 0, batch_rank = 2 * LANE_BATCH;
 	s32 best = -1;
 
-	if (!core)
+	if (!core || !(states_present(states_of(core)) & states))
 		return -1;
 	if ((states & OVER_BATCH) && core_is_full(core, core_id))
 		batch_rank = 2 * LANE_IDLE + 1;
@@ -98,7 +98,7 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 st
 	u32 w, i, best_distance = NR_DISTANCES, best_capacity = 0;
 	s32 best = -1;
 
-	if (!own || set >= NR_CORE_SETS)
+	if (!own || set >= NR_CORE_SETS || !core_set_some(set))
 		return -1;
 	bpf_for(w, 0, (nr_cores + 63) / 64) {
 		u64 *word = core_set_word(set, w);

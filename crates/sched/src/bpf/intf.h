@@ -27,6 +27,9 @@ enum limits {
 	PROFILE_MIN = 8, /* after so many intervals a task's profile is known (profile.bpf.h) */
 };
 
+/* core_ctx.derived: more than the states of its lanes decides what the core is. */
+#define CORE_UNSURE (1ULL << 63)
+
 /* 1 in fixed point, as threadPerf is given. */
 #define SPEED_ONE 1024
 
@@ -184,6 +187,8 @@ struct core_ctx {
 	u32 node; /* index of (package, NUMA node) */
 	u32 unfit; /* batch in its vector that may use none of its lanes for batch */
 
+	u64 states; /* how many of its lanes are in each state: eight bits for each (types.bpf.h) */
+	u64 derived; /* the same when its sets were derived from it last; CORE_UNSURE: look again */
 	u64 claim_ns; /* when a waking critical task was last sent here; 0: all run */
 	u64 normal_ns; /* when normal work was last sent here while all of it idled; 0: it runs */
 	u32 expected; /* critical tasks that were sent here and do not run yet */

@@ -56,12 +56,16 @@ static __always_inline bool kthread_send(struct task_struct *p, struct task_ctx 
 static __always_inline bool kthread_passes(struct task_struct *p, struct task_ctx *tctx,
 					   u64 enq_flags)
 {
-	s32 cpu = scx_bpf_task_cpu(p);
-	struct lane_ctx *lane = lane_ctx(cpu);
-	u64 now_ns = scx_bpf_now(), slice_ns = 1; /* used up: until the next tick */
+	u64 now_ns, slice_ns = 1; /* used up: until the next tick */
+	struct lane_ctx *lane;
+	s32 cpu;
 
-	if (!lane || !lane->kthread || lane->pid != (u32)p->pid || tctx->misclassified ||
-	    tctx->class != CLASS_CRITICAL || (enq_flags & SCX_ENQ_WAKEUP) ||
+	if (tctx->class != CLASS_CRITICAL || tctx->misclassified || (enq_flags & SCX_ENQ_WAKEUP))
+		return false;
+	cpu = scx_bpf_task_cpu(p);
+	lane = lane_ctx(cpu);
+	now_ns = scx_bpf_now();
+	if (!lane || !lane->kthread || lane->pid != (u32)p->pid ||
 	    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || overdue_next(cpu, CLASS_CRITICAL, now_ns))
 		return false;
 	tctx->core = lane->core;

@@ -62,7 +62,7 @@ void BPF_STRUCT_OPS(sidelane_enqueue, struct task_struct *p, u64 enq_flags)
 	if (is_pinned_kthread(p) && kthread_send(p, tctx, enq_flags))
 		return;
 	if (pool_stops(p, tctx)) {
-		promote_drop(p);
+		promote_drop(p, tctx);
 		spread_drop(tctx);
 	} else if (spread_send(p, tctx, enq_flags)) {
 		return;
@@ -93,16 +93,16 @@ static __always_inline bool keep_running(struct task_struct *prev, struct lane_c
 }
 
 /* Class of @prev if it can go on running on @core_id, else NR_CLASSES. */
-static __always_inline u32 class_of_prev(struct task_struct *prev, u32 core_id)
+static __always_inline u32 class_of_prev(struct task_struct *prev, u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core;
 	struct task_ctx *tctx;
 
-	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED) || promote_leaves(prev, scx_bpf_now()))
+	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED))
 		return NR_CLASSES;
 	tctx = task_ctx(prev);
-	if (!tctx || tctx->misclassified || parked_leaves(prev, task_class(tctx), core_id) ||
-	    pool_stops(prev, tctx))
+	if (!tctx || promote_leaves(prev, tctx, now_ns) || tctx->misclassified ||
+	    parked_leaves(prev, task_class(tctx), core_id) || pool_stops(prev, tctx))
 		return NR_CLASSES;
 	core = fixed.pair ? core_ctx(core_id) : NULL;
 	if (core && adjust_asks(core, tctx))
@@ -126,47 +126,62 @@ static __always_inline bool take_overdue(const struct lane_ctx *lane, s32 cpu, u
 
 	if (!overdue_expected(lane, now_ns))
 		return false;
-	bpf_for(class, 0, held ? CLASS_NORMAL : NR_CLASSES) {
-		if (own == NR_CLASSES && lane_serves(lane, class, level) &&
-		    (class == prev_class || vector_waits(class)))
+	UNROLLED
+	for (class = 0; class < NR_CLASSES; class += 1) {
+		if (own == NR_CLASSES && (!held || class == CLASS_CRITICAL) &&
+		    (class == prev_class || vector_waiting(lane->core, class) ||
+		     vector_waits(class)) &&
+		    lane_serves(lane, class, level))
 			own = class;
 	}
 	return overdue_take(cpu, own, now_ns);
 }
 
-/* Finds something for the lane @cpu to run. False: nothing, and @prev does not go on. */
-static __always_inline bool find_work(struct lane_ctx *lane, s32 cpu, struct task_struct *prev)
+/* Takes work of @class for the lane @cpu. */
+static __always_inline bool take(struct lane_ctx *lane, s32 cpu, u32 class,
+				 struct task_struct *prev, u32 prev_class)
 {
-	u64 now_ns = scx_bpf_now();
-	u32 class, prev_class, side;
-	bool level, held, keeps;
+	u32 side;
 
-	level = level_allows(lane->core, cpu);
-	prev_class = class_of_prev(prev, lane->core);
-	held = lane_held(lane, now_ns);
-	if (take_overdue(lane, cpu, prev_class, level, held, now_ns))
+	if (!core_set_some(CORES_QUEUED + class))
+		return false;
+	if (class == CLASS_NORMAL && fair_take(lane->core))
 		return true;
-	bpf_for(class, 0, NR_CLASSES) {
+	side = class == CLASS_NORMAL ? pair_first(lane->core, cpu) : NR_SIDES;
+	if (side < NR_SIDES)
+		return pair_find(lane->core, side,
+				 class == prev_class && pair_keeps(prev, lane->core, side));
+	if (class == CLASS_NORMAL && fixed.symbiotic && symbiosis_take(lane->core, NR_SIDES))
+		return true;
+	return vector_take(lane->core, class) || vector_steal(lane->core, class, NR_SIDES);
+}
+
+/* Finds something for the lane @cpu to run. False: nothing, and @prev does not go on. */
+static __always_inline bool find_work(struct lane_ctx *lane, s32 cpu, struct task_struct *prev,
+				      u64 now_ns)
+{
+	u32 prev_class = class_of_prev(prev, lane->core, now_ns), class;
+	bool queued = work_hinted(), level, held;
+
+	if (!queued && prev_class == NR_CLASSES)
+		return false;
+	level = level_allows(lane->core, cpu);
+	held = lane_held(lane, now_ns);
+	if (queued && take_overdue(lane, cpu, prev_class, level, held, now_ns))
+		return true;
+	UNROLLED
+	for (class = 0; class < NR_CLASSES; class += 1) {
 		if (held && class != CLASS_CRITICAL)
 			return fixed.pair && level && pair_take_held(lane->core, cpu);
+		if (class != prev_class && !core_set_some(CORES_QUEUED + class))
+			continue;
 		if (!lane_serves(lane, class, level))
 			continue;
-		if (class == CLASS_NORMAL && fair_take(lane->core))
+		if (take(lane, cpu, class, prev, prev_class))
 			return true;
-		side = class == CLASS_NORMAL ? pair_first(lane->core, cpu) : NR_SIDES;
-		if (side < NR_SIDES) {
-			keeps = class == prev_class && pair_keeps(prev, lane->core, side);
-			if (pair_find(lane->core, side, keeps))
-				return true;
-		} else if ((class == CLASS_NORMAL && fixed.symbiotic &&
-			    symbiosis_take(lane->core, NR_SIDES)) ||
-			   vector_take(lane->core, class) ||
-			   vector_steal(lane->core, class, NR_SIDES)) {
-			return true;
-		}
 		if (class == prev_class && keep_running(prev, lane, now_ns)) {
 			if (lane->state == LANE_OTHER) { /* taken over, as below */
-				lane_set_state(lane, class, scx_bpf_now());
+				lane_set_state(lane, class, now_ns);
 				signal_write(cpu, class, prev->pid);
 			}
 			return true;
@@ -184,7 +199,7 @@ void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
 	if (!lane)
 		return;
 	overdue_ends(lane, now_ns);
-	if (find_work(lane, cpu, prev) || prev ||
+	if (find_work(lane, cpu, prev, now_ns) || prev ||
 	    (lane->state != LANE_OTHER && lane->state != LANE_HELD))
 		return;
 	idle = lane_held(lane, now_ns) ? LANE_HELD : LANE_IDLE;
@@ -235,7 +250,7 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 		return;
 	class = task_class(tctx);
 	tctx->running_ns = now_ns;
-	promote_drop(p); /* it came back before it left */
+	promote_drop(p, tctx); /* it came back before it left */
 	retain_runs(p, lane, pair_uses_held(tctx, lane, cpu), now_ns);
 	vector_left(tctx);
 	throttle_ends(p, tctx);
@@ -307,8 +322,7 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 	/* the core sets follow when it is known what the lane does next */
 	lane_state_write(lane, LANE_OTHER, now_ns);
 	if (!runnable)
-		promote_drop(p);
-	signal_write(cpu, LANE_OTHER, 0);
+		promote_drop(p, tctx);
 }
 
 /* Both are left out unless weights of cgroups count. */
@@ -336,8 +350,8 @@ void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
 	if (!lane)
 		return;
 	if (!idle) {
-		lane_set_state(lane, LANE_OTHER, now_ns);
-		signal_write(cpu, LANE_OTHER, 0);
+		/* running follows, or a higher scheduling class has the lane */
+		lane_state_write(lane, LANE_OTHER, now_ns);
 		return;
 	}
 	lane_set_state(lane, lane_held(lane, now_ns) ? LANE_HELD : LANE_IDLE, now_ns);
@@ -403,7 +417,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(sidelane_init)
 			scx_bpf_error("cannot make the timer of core %u: %d", core, err);
 			return err;
 		}
-		core_refresh(core);
+		core_begin(core);
 	}
 	err = pools_init();
 	if (err) {

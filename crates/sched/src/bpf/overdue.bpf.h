@@ -204,7 +204,7 @@ VERIFIED_ONCE bool overdue_kick_idle(u32 core_id, u64 due_ns, u64 now_ns)
 	bool taken = false;
 	u32 i;
 
-	if (!core)
+	if (!core || states_busy(core, states_of(core)) == core->nr_lanes)
 		return false;
 	bpf_for(i, 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);

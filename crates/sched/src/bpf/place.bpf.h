@@ -127,19 +127,18 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 /* A burst up to this long may run beside critical work: no more than batch does that is overdue. */
 #define BRIEF_NS 1000000ULL
 
-/* May @p, which is normal, go back to its lane @prev, of core @home? */
-static __always_inline bool keeps_lane(struct task_struct *p, u32 home, s32 prev)
+/* May @p, which is normal and @brief, or not, go back to its lane @prev, of core @home? */
+static __always_inline bool keeps_lane(struct task_struct *p, u32 home, s32 prev, bool brief)
 {
 	struct lane_ctx *lane = lane_ctx(prev);
 	struct core_ctx *core = core_ctx(home);
-	struct task_ctx *tctx = task_ctx(p);
 
-	if (!lane || !core || !tctx || !bpf_cpumask_test_cpu(prev, p->cpus_ptr))
+	if (!lane || !core || !bpf_cpumask_test_cpu(prev, p->cpus_ptr))
 		return false;
 	if (lane->state == LANE_IDLE && core_is_full(core, home) &&
 	    lanes_in_state(home, LANE_BATCH))
 		return false; /* the place of batch is better */
-	if (lane->state == LANE_IDLE && tctx->burst_mean_ns < BRIEF_NS && level_allows(home, prev))
+	if (lane->state == LANE_IDLE && brief && level_allows(home, prev))
 		return true;
 	return (lane->state == LANE_IDLE || lane->state == LANE_BATCH) &&
 	       !core_critical(home, scx_bpf_now());
@@ -206,37 +205,43 @@ VERIFIED_ONCE s32 place_paired(struct task_struct *p __arg_trusted, u32 home, s3
  * @p, which is normal, could go back to its lane of @home: the idle core to which it goes rather than
  * share @home; -1: it stays. What runs only for a moment does not leave its caches for that.
  */
-static __always_inline s32 roomier_core(struct task_struct *p, u32 home, u32 end)
+static __always_inline s32 roomier_core(struct task_struct *p, u32 home, u32 end, bool brief)
 {
 	s32 id = find_roomier(p, home, lanes_foreground(home) + 1, end);
-	struct core_ctx *own = core_ctx(home), *core = core_ctx(id);
-	struct task_ctx *tctx = task_ctx(p);
+	struct core_ctx *own, *core;
 
-	if (id < 0 || !own || !core || !tctx)
-		return -1;
-	if (tctx->burst_mean_ns < BRIEF_NS && core_distance(own, core) > DISTANCE_CACHE)
+	if (id < 0 || !brief)
+		return id;
+	own = core_ctx(home);
+	core = core_ctx(id);
+	if (!own || !core || core_distance(own, core) > DISTANCE_CACHE)
 		return -1;
 	return id;
 }
 
-/* Normal and batch work goes to one of the first @end cores. */
-VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s32 prev, u32 end)
+/* Normal work goes to @core_id: if that idles, it counts as idle no longer. */
+static __always_inline void normal_sent(u32 core_id, u64 now_ns)
 {
-	bool keeps = keeps_lane(p, home, prev);
-	struct core_ctx *core;
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (core && core_set_test(CORES_IDLE, core_id))
+		core->normal_ns = now_ns;
+}
+
+/* Normal and batch work goes to one of the first @end cores. @brief: @p runs only for a moment each time. */
+VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s32 prev, u32 end,
+			       bool brief)
+{
+	bool keeps = keeps_lane(p, home, prev, brief);
 	s32 id, cpu;
 
-	id = keeps ? roomier_core(p, home, end) : find_open_core(p, FREE_STATES, home, end);
+	id = keeps ? roomier_core(p, home, end, brief) : find_open_core(p, FREE_STATES, home, end);
 	cpu = id >= 0 ? pick_lane(p, id, FREE_STATES | OVER_BATCH, prev) : -1;
-	if (keeps && cpu < 0) {
-		id = home;
+	if (keeps && cpu < 0)
 		cpu = prev;
-	}
-	core = core_ctx(id);
-	if (core && cpu >= 0 && core_set_test(CORES_IDLE, id))
-		core->normal_ns = scx_bpf_now();
-	if (cpu < 0)
-		cpu = find_idle_lane(p, -1, home, prev, end);
+	if (cpu >= 0)
+		return cpu;
+	cpu = find_idle_lane(p, -1, home, prev, end);
 	return cpu >= 0 ? cpu : fallback_lane(p, home, prev, end);
 }
 
@@ -255,7 +260,7 @@ VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32
 	u32 idle = STATE(LANE_IDLE) | FOR_BATCH;
 	s32 id, cpu;
 
-	if (core_set_any(CORES_FOR_BATCH, -1)) {
+	if (core_set_some(CORES_FOR_BATCH)) {
 		if (borrow_allowed(home) && pick_lane(p, home, idle, prev) == prev)
 			return prev;
 		id = find_core(p, CORES_IDLE, idle, home, end);
@@ -305,7 +310,7 @@ VERIFIED_ONCE int batch_enters(struct task_struct *p __arg_trusted, u32 core_id,
 		return 0;
 	tctx->in_vector = IN_VECTOR_UNFIT;
 	__sync_fetch_and_add(&core->unfit, 1);
-	core_refresh(core_id);
+	core_refresh(core_id, scx_bpf_now());
 	return 0;
 }
 
@@ -325,8 +330,8 @@ static __always_inline bool waker_is_brief(void)
  * Sees to it that somebody looks at the vector that @p was put into for @cpu, on which its waker is
  * about to sleep if it @yields.
  */
-static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ctx *lane, s32 cpu,
-				     bool yields)
+static __always_inline void kick_for(const struct task_struct *p, const struct task_ctx *tctx,
+				     struct lane_ctx *lane, s32 cpu, bool yields)
 {
 	u32 state = lane->state;
 	bool stays; /* whoever runs on the lane */
@@ -342,7 +347,7 @@ static __always_inline void kick_for(const struct task_ctx *tctx, struct lane_ct
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	} else if (state < LANE_IDLE && state > tctx->class && !stays && !lane->overdue)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
-	else if (tctx->class != CLASS_BATCH || borrow_allowed(lane->core))
+	else if (!is_bound(p) && (tctx->class != CLASS_BATCH || borrow_allowed(lane->core)))
 		core_kick_idle(lane->core, tctx->class,
 			       -1); /* one may have fallen idle meanwhile */
 }
@@ -362,30 +367,35 @@ static __always_inline bool lane_take_over(struct lane_ctx *lane, s32 cpu, u32 c
 		return false; /* whether batch may run is decided when a lane is free */
 	if (!idle && !(own && state < LANE_IDLE && state > class && !lane->overdue))
 		return false;
-	return __sync_val_compare_and_swap(&lane->state, state, LANE_OTHER) == state;
+	return lane_state_take(lane, core_ctx(lane->core), state, LANE_OTHER) == state;
 }
 
-/* Sends a waking task to the lane that select_cpu returns. */
-static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *tctx, u32 core)
+/* Sends a waking task to the lane that select_cpu returns, or on whose CPU it is queued. */
+static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *tctx, u32 core,
+					u64 enq_flags, u64 now_ns)
 {
 	u32 class = task_class(tctx);
 
 	tctx->core = core;
-	tctx->queued_ns = scx_bpf_now();
+	tctx->queued_ns = now_ns;
 	if (class == CLASS_NORMAL)
 		scx_bpf_task_set_dsq_vtime(p, vtime_of(p, true));
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, tctx->queued_ns), SCX_ENQ_PREEMPT);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns),
+			   enq_flags | SCX_ENQ_PREEMPT);
 }
 
 /* Chooses a lane for @p, which ran on @prev last; @waker as below. Returns its CPU, or -1. */
 static __always_inline s32 choose_lane(struct task_struct *p, const struct task_ctx *tctx, s32 prev,
 				       s32 waker, u64 now_ns)
 {
-	u32 end = cores_for(p, tctx->class), home;
 	struct lane_ctx *lane = lane_ctx(prev);
 	struct core_ctx *core;
+	u32 end, home;
 	s32 cpu;
 
+	if (is_bound(p) && tctx->class != CLASS_CRITICAL && bpf_cpumask_test_cpu(prev, p->cpus_ptr))
+		return prev;
+	end = cores_for(p, tctx->class);
 	home = lane ? lane->core : 0;
 	if (home >= end) { /* parked meanwhile */
 		home %= end;
@@ -397,14 +407,14 @@ static __always_inline s32 choose_lane(struct task_struct *p, const struct task_
 	if (tctx->class == CLASS_BATCH)
 		return place_batch(p, home, prev, end);
 	cpu = fixed.pair ? place_paired(p, home, prev) : -1;
-	return cpu >= 0 ? cpu : place_normal(p, home, prev, end);
+	return cpu >= 0 ? cpu : place_normal(p, home, prev, end, tctx->burst_mean_ns < BRIEF_NS);
 }
 
 /*
- * Chooses a lane for @p and, from select_cpu (@selecting), sends it there at once if it
- * can run; else puts it into the vector of that lane's core, and sees to it that a
- * lane looks there. @prev is the CPU it ran on last, @waker the CPU of a waker that
- * is about to sleep, or -1. Returns the chosen CPU. If its pool is used up it is held instead.
+ * Chooses a lane for @p and, when it wakes, sends it there at once if it can run, from select_cpu
+ * (@selecting) to any lane, else to its own CPU's; else puts it into the vector of that lane's core,
+ * and sees to it that a lane looks there. @prev is the CPU it ran on last, @waker the CPU of a waker
+ * that is about to sleep, or -1. Returns the chosen CPU. If its pool is used up it is held instead.
  */
 static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool selecting,
 			    u64 enq_flags)
@@ -449,19 +459,22 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 	lane = lane_ctx(cpu);
 	if (!lane)
 		return -1;
+	if (tctx->class == CLASS_NORMAL)
+		normal_sent(lane->core, now_ns);
 	core = core_ctx(lane->core);
 	if (core && waking && tctx->class == CLASS_CRITICAL &&
 	    !vector_expected(core, CLASS_CRITICAL))
 		budget_refresh(core, now_ns);
-	at_once = selecting && cpu != waker && level_allows(lane->core, cpu) &&
+	at_once = waking && (selecting || cpu == prev) && cpu != waker &&
+		  level_allows(lane->core, cpu) &&
 		  lane_take_over(lane, cpu, tctx->class,
 				 held >= 0 || pair_uses_held(tctx, lane, cpu));
 	if (!at_once && held >= 0) /* by the vector, from which a held lane does not take */
 		retain_back(lane, now_ns);
 	if (at_once)
-		lane_insert(p, tctx, lane->core);
+		lane_insert(p, tctx, lane->core, enq_flags, now_ns);
 	else
-		vector_insert(p, tctx, lane->core, waking, enq_flags);
+		vector_insert(p, tctx, lane->core, waking, enq_flags, now_ns);
 	if (tctx->class == CLASS_BATCH)
 		batch_enters(p, lane->core, cpu);
 	if (tctx->class == CLASS_CRITICAL) {
@@ -479,7 +492,7 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 	if (selecting && tctx->class == CLASS_NORMAL)
 		pair_need();
 	if (!at_once)
-		kick_for(tctx, lane, cpu, cpu == waker);
+		kick_for(p, tctx, lane, cpu, cpu == waker);
 	return cpu;
 }
 

@@ -69,7 +69,7 @@ static __always_inline bool core_reserve(u32 core_id, u64 now_ns)
 	if (!core || !core_claim(core, now_ns))
 		return false;
 	__sync_fetch_and_add(&core->expected, 1);
-	core_refresh(core_id);
+	core_refresh(core_id, scx_bpf_now());
 	return true;
 }
 
@@ -97,13 +97,13 @@ static __always_inline void promote_trace(struct task_struct *p, const struct ta
 	trace_promotion(step, p->pid, tctx->core, to, now_ns > began_ns ? now_ns - began_ns : 0);
 }
 
-/* The task stays where it is. Whoever takes the mark off releases the core. */
-VERIFIED_ONCE int promote_drop(struct task_struct *p __arg_trusted)
+/* The mark on @p is taken off: its core is released. */
+VERIFIED_ONCE int promote_end(struct task_struct *p __arg_trusted)
 {
 	struct task_ctx *tctx = task_ctx(p);
 	u32 core, cpu;
 
-	if (!tctx || !tctx->promote_to)
+	if (!tctx)
 		return 0;
 	core = __sync_lock_test_and_set(&tctx->promote_to, 0);
 	if (!core)
@@ -116,6 +116,13 @@ VERIFIED_ONCE int promote_drop(struct task_struct *p __arg_trusted)
 	if (cpu) /* it was taken over: it has to look what it is now */
 		scx_bpf_kick_cpu(cpu - 1, SCX_KICK_PREEMPT);
 	return 0;
+}
+
+/* @p stays where it is. */
+static __always_inline void promote_drop(struct task_struct *p, const struct task_ctx *tctx)
+{
+	if (tctx->promote_to)
+		promote_end(p);
 }
 
 /* May the task that runs on @cpu use @core_id, and is it not on the way to one? */
@@ -221,7 +228,7 @@ VERIFIED_ONCE int promote_mark(s32 cpu, u32 core_id, u64 now_ns)
 		if (__sync_val_compare_and_swap(&tctx->promote_to, 0, core_id + 1))
 			core_release(core_id);
 		else if (lane->state != LANE_CRITICAL || lane->pid != (u32)p->pid)
-			promote_drop(p); /* it has left its lane meanwhile */
+			promote_end(p); /* it has left its lane meanwhile */
 		else
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
@@ -229,19 +236,25 @@ VERIFIED_ONCE int promote_mark(s32 cpu, u32 core_id, u64 now_ns)
 	return 0;
 }
 
-/* @core_id is free, if it is what it seems: who gets it? */
-VERIFIED_ONCE int promote_offer(u32 core_id, u64 now_ns)
+/* Gives @core_id, which may be free, to the oldest job that gains there. */
+VERIFIED_ONCE int promote_to(u32 core_id, u64 now_ns)
 {
 	u64 after_ns = settings.promote_after_ns;
 	s32 cpu;
 
-	if (!settings.promote || now_ns < after_ns || !core_set_any(CORES_SLOWED, core_id) ||
-	    vector_waits(CLASS_CRITICAL) || !core_is_free(core_id, 0))
+	if (now_ns < after_ns || vector_waits(CLASS_CRITICAL) || !core_is_free(core_id, 0))
 		return 0;
 	cpu = promote_oldest(core_id, now_ns - after_ns);
 	if (cpu >= 0)
 		promote_mark(cpu, core_id, now_ns);
 	return 0;
+}
+
+/* @core_id may be free: a job that would gain there gets it. */
+static __always_inline void promote_offer(u32 core_id, u64 now_ns)
+{
+	if (settings.promote && core_set_any(CORES_SLOWED, core_id))
+		promote_to(core_id, now_ns);
 }
 
 /* From the tick of @p: is there a free core for a job like this one, now that it is older? */
@@ -275,24 +288,31 @@ static __always_inline bool promote_seize(struct task_struct *p, struct task_ctx
 	if (cpu < 0 || !lane)
 		return false;
 	core_close(core_id, now_ns);
-	state = __sync_val_compare_and_swap(&lane->state, LANE_IDLE, LANE_OTHER);
+	state = lane_state_take(lane, core_ctx(core_id), LANE_IDLE, LANE_OTHER);
 	if (state != LANE_IDLE && state != LANE_BATCH) /* batch has been asked to leave */
 		return false;
 	tctx->promote_lane = cpu + 1;
 	return true;
 }
 
-/* Does @p leave its lane for a better one? If it was to and cannot, it goes on where it is. */
-VERIFIED_ONCE bool promote_leaves(struct task_struct *p __arg_trusted, u64 now_ns)
+/* @p was to leave its lane for a better one: does it? If it cannot, it goes on where it is. */
+VERIFIED_ONCE bool promote_goes(struct task_struct *p __arg_trusted, u64 now_ns)
 {
 	struct task_ctx *tctx = task_ctx(p);
 
-	if (!tctx || !tctx->promote_to)
+	if (!tctx)
 		return false;
 	if (tctx->promote_lane || promote_seize(p, tctx, now_ns))
 		return true;
-	promote_drop(p);
+	promote_end(p);
 	return false;
+}
+
+/* Does @p leave its lane for a better one? */
+static __always_inline bool promote_leaves(struct task_struct *p, const struct task_ctx *tctx,
+					   u64 now_ns)
+{
+	return tctx->promote_to && promote_goes(p, now_ns);
 }
 
 /* Sends @p, which has left its lane, to the one that was taken over for it; false: it has none. */
@@ -303,11 +323,11 @@ static __always_inline bool promote_send(struct task_struct *p, struct task_ctx 
 	u32 core_id;
 	s32 cpu;
 
-	if (!tctx->promote_to || !promote_leaves(p, now_ns))
+	if (!promote_leaves(p, tctx, now_ns))
 		return false;
 	cpu = tctx->promote_lane - 1;
 	if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || is_bound_now(p)) {
-		promote_drop(p);
+		promote_end(p);
 		return false;
 	}
 	core_id = __sync_lock_test_and_set(&tctx->promote_to, 0) - 1;

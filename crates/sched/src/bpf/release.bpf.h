@@ -117,7 +117,7 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 			continue;
 		}
 		polar_need(now_ns);
-		kick_for(tctx, lane, cpu, false);
+		kick_for(p, tctx, lane, cpu, false);
 		any = true;
 	}
 	return any;

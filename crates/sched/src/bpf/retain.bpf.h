@@ -152,9 +152,9 @@ static __always_inline void retain_runs(struct task_struct *p, struct lane_ctx *
 /* The lane is nobody's any more; false: it is not idle either. */
 static __always_inline bool retain_free(struct lane_ctx *lane)
 {
-	if (__sync_val_compare_and_swap(&lane->state, LANE_HELD, LANE_IDLE) != LANE_HELD)
+	if (lane_state_take(lane, core_ctx(lane->core), LANE_HELD, LANE_IDLE) != LANE_HELD)
 		return false;
-	core_refresh(lane->core);
+	core_refresh(lane->core, scx_bpf_now());
 	return true;
 }
 

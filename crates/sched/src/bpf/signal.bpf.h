@@ -92,10 +92,9 @@ static __always_inline void signal_write(u32 cpu, u32 state, u32 task)
 
 	if (!lane)
 		return;
-	lane->since_ns = bpf_ktime_get_ns();
 	lane->task = task;
 	lane->state = state;
-	if (state == LANE_OTHER || critical == lane->critical)
+	if (critical == lane->critical)
 		return;
 	lane->critical = critical;
 	signal_siblings(cpu, critical);

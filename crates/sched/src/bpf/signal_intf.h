@@ -8,13 +8,13 @@
 
 /*
  * One lane: a cache line that only the lanes of its core write. The loader fills the last
- * two numbers. What ran and since when are written one after the other: whoever reads
- * them at a switch may see a mixture.
+ * two numbers. The state and the task are written one after the other: a reader may see a mixture
+ * at a switch.
  */
 struct lane_signal {
 	u64 critical_beside; /* bit i: the core's lane i, another one, runs critical work */
-	u64 since_ns; /* when the state began, CLOCK_MONOTONIC */
-	u32 state; /* enum lane_state */
+	u64 reserved;
+	u32 state; /* enum lane_state; between two tasks that of the first */
 	u32 task; /* thread id of what runs; 0: nothing */
 	u32 critical; /* 1: it told its siblings that it runs critical work */
 	u32 index; /* which lane of its core it is: its bit */

@@ -52,7 +52,7 @@ static __always_inline bool spread_leaves(struct task_struct *p, struct task_ctx
 	cpu = spread_lane(p, core_id);
 	lane = lane_ctx(cpu);
 	core = lane ? core_ctx(lane->core) : NULL;
-	if (!core || __sync_val_compare_and_swap(&lane->state, LANE_IDLE, LANE_OTHER) != LANE_IDLE)
+	if (!core || lane_state_take(lane, core, LANE_IDLE, LANE_OTHER) != LANE_IDLE)
 		return false;
 	core->normal_ns = scx_bpf_now();
 	tctx->spread_lane = cpu + 1;

@@ -33,6 +33,11 @@
 #define VERIFIED_ONCE __attribute__((noinline))
 #endif
 
+/* A loop over constants, of which no loop is left. */
+#ifndef UNROLLED
+#define UNROLLED _Pragma("unroll")
+#endif
+
 /* @i if it is below @n, else 0, in one register that the verifier follows. */
 #define BOUNDED(i, n)                \
 	({                           \
@@ -212,16 +217,34 @@ enum core_set {
 	NR_CORE_SETS = CORES_QUEUED + NR_CLASSES,
 };
 
-GLOBAL u64 core_sets[NR_CORE_SETS * CORE_SET_WORDS];
+/* Of 64 cores, which are in each set: what a core is stands in one or two cache lines. */
+struct core_word {
+	u64 sets[NR_CORE_SETS];
+} __attribute__((aligned(64)));
+
+GLOBAL struct core_word core_words[CORE_SET_WORDS];
+
+/* By set: which of these words have a member. */
+GLOBAL u64 core_some[NR_CORE_SETS] __attribute__((aligned(64)));
+_Static_assert(CORE_SET_WORDS <= 64, "a bit for each word of a set");
+
+/* What 64 cores are, the one of @core among them, or NULL. */
+static __always_inline struct core_word *core_word_of(u32 core)
+{
+	u32 word = core / 64;
+
+	/* the verifier has to see the compare and the access in one register */
+	barrier_var(word);
+	return word < CORE_SET_WORDS ? &core_words[word] : NULL;
+}
 
 /* The word of @set that holds cores 64 * @word ..., or NULL. */
 static __always_inline u64 *core_set_word(u32 set, u32 word)
 {
-	u32 i = set * CORE_SET_WORDS + word;
-
 	/* the verifier has to see the compare and the access in one register */
-	barrier_var(i);
-	return word < CORE_SET_WORDS && i < NR_CORE_SETS * CORE_SET_WORDS ? &core_sets[i] : NULL;
+	barrier_var(word);
+	barrier_var(set);
+	return word < CORE_SET_WORDS && set < NR_CORE_SETS ? &core_words[word].sets[set] : NULL;
 }
 
 /* Takes the first member out of a word of a core set; the caller knows there is one. */
@@ -240,32 +263,74 @@ static __always_inline bool core_set_test(u32 set, u32 core)
 	return word && (*word & (1ULL << (core & 63)));
 }
 
-/* Has the set a member other than @except? (-1 is no core.) */
-VERIFIED_ONCE bool core_set_any(u32 set, u32 except)
+/* Which words of @set have a member: bit n, word n. */
+static __always_inline u64 core_set_words(u32 set)
 {
-	u32 w;
-
-	bpf_for(w, 0, (nr_cores + 63) / 64) {
-		u64 *word = core_set_word(set, w);
-		u64 own = w == except / 64 ? 1ULL << (except & 63) : 0;
-
-		if (word && (*word & ~own))
-			return true;
-	}
-	return false;
+	return *(volatile u64 *)&core_some[BOUNDED(set, NR_CORE_SETS)];
 }
 
-/* Writes only on change: these words are read by every lane. */
+/* Has the set a member? */
+static __always_inline bool core_set_some(u32 set)
+{
+	return core_set_words(set) != 0;
+}
+
+/* Has the set a member other than @except? */
+static __always_inline bool core_set_any(u32 set, u32 except)
+{
+	u64 words = core_set_words(set), bit = 1ULL << (except / 64 & 63), *word;
+
+	if (words & ~bit)
+		return true;
+	word = words ? core_set_word(set, except / 64) : NULL;
+	return word && (*word & ~(1ULL << (except & 63)));
+}
+
+/* Puts @core into @set. */
+static __always_inline void core_set_add(u64 *word, u32 set, u32 core)
+{
+	if (!__sync_fetch_and_or(word, 1ULL << (core & 63)))
+		__sync_fetch_and_or(&core_some[BOUNDED(set, NR_CORE_SETS)],
+				    1ULL << (core / 64 & 63));
+}
+
+/* Takes @core out of @set. A core that is added to an emptied word meanwhile is seen here, or sees that. */
+static __always_inline void core_set_remove(u64 *word, u32 set, u32 core)
+{
+	u64 bit = 1ULL << (core & 63), some = 1ULL << (core / 64 & 63);
+	u64 *words = &core_some[BOUNDED(set, NR_CORE_SETS)];
+
+	if (__sync_fetch_and_and(word, ~bit) & ~bit)
+		return;
+	if (__sync_fetch_and_and(words, ~some) && *(volatile u64 *)word)
+		__sync_fetch_and_or(words, some);
+}
+
+/* Puts @core into @set, or takes it out. Apart, since it is seldom. */
+VERIFIED_ONCE int core_set_change(u32 set, u32 core, bool member)
+{
+	u64 *word = core_set_word(set, core / 64);
+
+	if (word && member)
+		core_set_add(word, set, core);
+	else if (word)
+		core_set_remove(word, set, core);
+	return 0;
+}
+
+/* Writes only on change: these words are read by every lane. @set is a constant. */
+static __always_inline void core_word_assign(const struct core_word *word, u32 set, u32 core,
+					     bool member)
+{
+	if ((word->sets[set] >> (core & 63) & 1) != member)
+		core_set_change(set, core, member);
+}
+
+/* The same, of any set. */
 static __always_inline void core_set_assign(u32 set, u32 core, bool member)
 {
-	u64 *word = core_set_word(set, core / 64), bit = 1ULL << (core & 63);
-
-	if (!word)
-		return;
-	if (member && !(*word & bit))
-		__sync_fetch_and_or(word, bit);
-	else if (!member && (*word & bit))
-		__sync_fetch_and_and(word, ~bit);
+	if (core_set_test(set, core) != member)
+		core_set_change(set, core, member);
 }
 
 static __always_inline struct lane_ctx *lane_ctx(s32 cpu)
@@ -291,10 +356,16 @@ static __always_inline struct task_ctx *task_ctx(struct task_struct *p)
 	return bpf_task_storage_get(&tasks, p, 0, 0);
 }
 
+/* May @p run on one lane only? */
+static __always_inline bool is_bound(const struct task_struct *p)
+{
+	return p->nr_cpus_allowed == 1;
+}
+
 /* A kernel thread that is bound to one lane: the housekeeping of that. */
 static __always_inline bool is_pinned_kthread(const struct task_struct *p)
 {
-	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1;
+	return (p->flags & PF_KTHREAD) && is_bound(p);
 }
 
 /* The class of a task: enum task_class. */
@@ -326,26 +397,59 @@ static __always_inline u32 first_for_batch(const struct core_ctx *core)
 	return core->unfit ? 0 : first_meant_for_batch(core);
 }
 
-/* How many lanes of @core_id are in each state: eight bits for each. */
-VERIFIED_ONCE u64 core_states(u32 core_id)
+#define STATE_COUNT(states, state) ((u32)((states) >> 8 * (state)) & 0xff)
+#define STATE_ONE(state) (1ULL << 8 * ((state) & 7))
+_Static_assert(NR_LANE_STATES <= 8 && MAX_LANES_PER_CORE < 256, "states are counted in 64 bits");
+
+/* How many lanes of @core are in each state: eight bits for each. */
+static __always_inline u64 states_of(const struct core_ctx *core)
 {
-	struct core_ctx *core = core_ctx(core_id);
-	u64 states = 0;
-	u32 i;
-
-	if (!core)
-		return 0;
-	bpf_for(i, 0, core->nr_lanes) {
-		struct lane_ctx *lane = lane_ctx(core_lane(core, i));
-
-		if (lane)
-			states += 1ULL << 8 * (lane->state & 7);
-	}
-	return states;
+	return *(volatile const u64 *)&core->states;
 }
 
-#define STATE_COUNT(states, state) ((u32)((states) >> 8 * (state)) & 0xff)
-_Static_assert(NR_LANE_STATES <= 8 && MAX_LANES_PER_CORE < 256, "states are counted in 64 bits");
+/* The same, by the core's index. */
+static __always_inline u64 core_states(u32 core_id)
+{
+	struct core_ctx *core = core_ctx(core_id);
+
+	return core ? states_of(core) : 0;
+}
+
+/* In which states any lane is: bit n, state n. One bit of each byte that is not 0, gathered by a product. */
+static __always_inline u32 states_present(u64 states)
+{
+	u64 low = 0x7f7f7f7f7f7f7f7fULL, some = (((states & low) + low) | states) & ~low;
+
+	return ((some >> 7) * 0x0102040810204080ULL) >> 56;
+}
+
+/* Counts a lane of @core that went from state @from to @to. */
+static __always_inline void core_counts(struct core_ctx *core, u32 from, u32 to)
+{
+	if (core && from != to)
+		__sync_fetch_and_add(&core->states, STATE_ONE(to) - STATE_ONE(from));
+}
+
+/*
+ * Puts @lane, of @core, into @state. A lane's state is written here and in lane_state_take() only,
+ * each time by one atomic exchange: so each change is counted once, and core->states cannot drift. A full
+ * barrier: a sibling that changes at the same time sees this lane, or this lane sees it.
+ */
+static __always_inline void lane_state_put(struct lane_ctx *lane, struct core_ctx *core, u32 state)
+{
+	core_counts(core, __sync_lock_test_and_set(&lane->state, state), state);
+}
+
+/* The same from any CPU, if @lane is in state @from. The state in which it was. */
+static __always_inline u32 lane_state_take(struct lane_ctx *lane, struct core_ctx *core, u32 from,
+					   u32 to)
+{
+	u32 state = __sync_val_compare_and_swap(&lane->state, from, to);
+
+	if (state == from)
+		core_counts(core, from, to);
+	return state;
+}
 
 /* How many lanes of @core_id are in @state. */
 static __always_inline u32 lanes_in_state(u32 core_id, u32 state)

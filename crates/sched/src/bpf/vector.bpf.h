@@ -194,10 +194,10 @@ static __always_inline void due_soon(const struct task_struct *p, struct task_ct
 
 /* Puts @p into the vector of @core. The caller kicks whoever should look. */
 static __always_inline void vector_insert(struct task_struct *p, struct task_ctx *tctx, u32 core,
-					  bool woke, u64 enq_flags)
+					  bool woke, u64 enq_flags, u64 now_ns)
 {
 	u32 class = task_class(tctx);
-	u64 now_ns = scx_bpf_now(), slice_ns = slice_begins(tctx, now_ns);
+	u64 slice_ns = slice_begins(tctx, now_ns);
 
 	due_soon(p, tctx, now_ns);
 	vector_enter(tctx, core, now_ns);
@@ -212,10 +212,10 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 /* The task runs, or goes elsewhere: it no longer counts in the vector it was sent to. */
 static __always_inline void vector_left(struct task_ctx *tctx)
 {
-	struct core_ctx *core = core_ctx(tctx->core);
+	struct core_ctx *core = tctx->in_vector ? core_ctx(tctx->core) : NULL;
 	u32 class = task_class(tctx);
 
-	if (!core || !tctx->in_vector)
+	if (!core)
 		return;
 	if (tctx->in_vector == IN_VECTOR_UNFIT)
 		__sync_fetch_and_sub(&core->unfit, 1);
@@ -223,6 +223,18 @@ static __always_inline void vector_left(struct task_ctx *tctx)
 	vector_sides(core, tctx, class, -1);
 	if (__sync_fetch_and_sub(&core->sent[class], 1) == 1)
 		vector_refresh(tctx->core, class);
+}
+
+/* Does a task wait in any vector, or is one on its way there? */
+static __always_inline bool work_hinted(void)
+{
+	u64 words = 0;
+	u32 class;
+
+	UNROLLED
+	for (class = 0; class < NR_CLASSES; class += 1)
+		words |= core_set_words(CORES_QUEUED + class);
+	return words;
 }
 
 /* Moves the first task of the vector that may run here to this lane. */
@@ -282,23 +294,6 @@ static __always_inline u32 steal_severity(u32 distance)
 	return (now_ns - lane->since_ns) / patience_ns;
 }
 
-/* Has @core_id an idle lane? */
-VERIFIED_ONCE bool core_idles(u32 core_id)
-{
-	struct core_ctx *core = core_ctx(core_id);
-	u32 i;
-
-	if (!core)
-		return false;
-	bpf_for(i, 0, core->nr_lanes) {
-		struct lane_ctx *lane = lane_ctx(core_lane(core, i));
-
-		if (lane && lane->state == LANE_IDLE)
-			return true;
-	}
-	return false;
-}
-
 /* Is the vector of @victim long enough for a lane of @thief to steal from? */
 static __always_inline bool steal_allowed(u32 thief, u32 victim, u32 class, u32 distance)
 {
@@ -309,7 +304,7 @@ static __always_inline bool steal_allowed(u32 thief, u32 victim, u32 class, u32 
 		return false;
 	if (settings.steal_patience_ns) {
 		severity = steal_severity(distance);
-		barrier += core_idles(victim);
+		barrier += lanes_in_state(victim, LANE_IDLE) > 0;
 		barrier = barrier > severity ? barrier - severity : 1;
 	}
 	return vector_length(victim, class) >= barrier;
@@ -369,7 +364,7 @@ VERIFIED_ONCE bool vector_waits(u32 class)
 {
 	u32 w, i;
 
-	if (class >= NR_CLASSES)
+	if (class >= NR_CLASSES || !core_set_some(CORES_QUEUED + class))
 		return false;
 	bpf_for(w, 0, (nr_cores + 63) / 64) {
 		u64 *set = core_set_word(CORES_QUEUED + class, w);

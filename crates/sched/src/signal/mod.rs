@@ -24,7 +24,6 @@ const _: () = {
     use wire::LaneSignal as read;
     assert!(size_of::<written>() == size_of::<read>());
     assert!(offset_of!(written, critical_beside) == offset_of!(read, critical_beside));
-    assert!(offset_of!(written, since_ns) == offset_of!(read, since_ns));
     assert!(offset_of!(written, state) == offset_of!(read, state));
     assert!(offset_of!(written, task) == offset_of!(read, task));
     assert!(offset_of!(written, critical) == offset_of!(read, critical));

@@ -32,6 +32,7 @@ typedef long long s64;
 #define GLOBAL _Thread_local
 #define CONSTANT _Thread_local
 #define VERIFIED_ONCE static inline
+#define UNROLLED
 #define time_before(a, b) ((s64)((a) - (b)) < 0)
 #define bpf_for(i, from, to) for ((i) = (from); (i) < (to); (i)++)
 
