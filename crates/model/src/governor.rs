@@ -147,7 +147,8 @@ pub struct Governor {
     level: usize,
     /// Intervals since the level was taken; a level found is old enough.
     age: u32,
-    recent: VecDeque<f64>,
+    /// Of the last intervals: the level, and the load that was expected.
+    recent: VecDeque<(usize, f64)>,
     entry: Entry,
     /// The level that was left for this lower one, and the load then.
     left: Option<(usize, Load)>,
@@ -210,10 +211,8 @@ impl Governor {
         while self.recent.len() >= self.config.window {
             self.recent.pop_front();
         }
-        self.recent.push_back(load.expected.get());
-        let peak = self.recent.iter().copied().fold(0.0, f64::max);
-        // a maximum of utilisations is one
-        let peak = Utilization::new(peak).unwrap_or(load.expected);
+        self.recent.push_back((self.level, load.expected.get()));
+        let peak = self.peak(load, |_| true);
         if let Entry::Taken { highest } = &mut self.entry {
             *highest = highest.max(load.expected.get());
         }
@@ -233,6 +232,14 @@ impl Governor {
         }
     }
 
+    /// The peak of the recent intervals at these levels; the present one had this load.
+    fn peak(&self, load: Load, levels: impl Fn(usize) -> bool) -> Utilization {
+        let recent = self.recent.iter().filter(|(level, _)| levels(*level));
+        let peak = recent.map(|(_, load)| *load).fold(0.0, f64::max);
+        // a maximum of utilisations is one
+        Utilization::new(peak).unwrap_or(load.expected)
+    }
+
     /// Takes another level, or the one before if that was left by mistake.
     fn take(&mut self, best: usize, peak: Utilization, load: Load) {
         let mistaken = self.left.filter(|_| best > self.level);
@@ -245,7 +252,9 @@ impl Governor {
             }
             // what it is at the lower level shows there
             None if best < self.level => {
-                let left = (self.level, load.with_peak(peak));
+                // what other levels told of the load is no measure for this one
+                let own = self.peak(load, |level| level == self.level);
+                let left = (self.level, load.with_peak(own));
                 (best, taken(0.0), Some(left))
             }
             None => (best, taken(peak.get()), None),

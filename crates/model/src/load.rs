@@ -31,7 +31,7 @@ impl Normalization {
 pub struct Load {
     /// What is expected, between the least and the most.
     pub expected: Utilization,
-    /// What it is at most: lanes of a core were busy at once no more than they had to be.
+    /// What it is at most, at whatever level: each lane that was busy would have filled a core of its own.
     pub most: Utilization,
 }
 
@@ -84,7 +84,7 @@ pub fn load(
         return Ok(None);
     }
     let speeds = machine.thread_perf();
-    let (mut least, mut most, mut by_lanes) = (0.0, 0.0, 0.0);
+    let (mut least, mut most, mut wanted, mut by_lanes) = (0.0, 0.0, 0.0, 0.0);
     for core in &cores {
         let order = match normalization {
             Normalization::Lanes(order) => order,
@@ -94,6 +94,7 @@ pub fn load(
         let [low, high] = bounds(speeds, core)?;
         least += low;
         most += high;
+        wanted += core.iter().sum::<f64>();
     }
     let mean = |sum: f64| sum / cores.len() as f64;
     let expected = match normalization {
@@ -102,7 +103,7 @@ pub fn load(
     };
     Ok(Some(Load {
         expected: Utilization::new(expected.max(mean(least)).min(mean(most)))?,
-        most: Utilization::new(mean(most))?,
+        most: Utilization::new(mean(wanted))?,
     }))
 }
 

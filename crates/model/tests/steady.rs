@@ -44,7 +44,7 @@ impl World {
             let core = &mut cores[0];
             core.resize(self.cores[0], 0.0);
             let last = core.last_mut().unwrap();
-            *last = last.max(self.pinned);
+            *last = (*last + self.pinned).min(1.0);
         }
         cores
     }
@@ -68,7 +68,9 @@ impl World {
     /// Cores with fewer lanes are full sooner; the others then do what is left, as far as they can.
     fn arriving(&self, work: f64, together: f64, lanes: &[usize]) -> Vec<Vec<f64>> {
         let rate = |lanes: usize| self.speeds.core_rate(lanes);
-        let done = |each: f64| lanes.iter().map(|n| rate(*n).min(each)).sum::<f64>();
+        // further lanes may make a core slower: then it runs fewer
+        let most = |lanes: usize| (1..=lanes).map(rate).fold(0.0, f64::max);
+        let done = |each: f64| lanes.iter().map(|n| most(*n).min(each)).sum::<f64>();
         let (mut low, mut high) = (0.0, 16.0);
         for _ in 0..60 {
             let middle = (low + high) / 2.0;
@@ -78,9 +80,9 @@ impl World {
             }
         }
         let core = |lanes: &usize| {
-            let work = rate(*lanes).min(high);
+            let work = most(*lanes).min(high);
             let mut densities = vec![0.0; lanes + 1];
-            let all = together * work / rate(*lanes);
+            let all = together * (work / rate(*lanes)).min(1.0);
             densities[*lanes] += all;
             densities[0] += together - all;
             let enough = (1..=*lanes).find(|n| rate(*n) >= work).unwrap_or(*lanes);
