@@ -4,7 +4,8 @@
 pub const KERNEL_MIN: (u32, u32) = (6, 16);
 
 /// What to do about cookies.
-pub(crate) const STOP_COOKIES: &str = "stop these programs, or start them without core scheduling                                        (cloud-hypervisor: --cpus core_scheduling=off)";
+pub(crate) const STOP_COOKIES: &str = "stop these programs, or start them without core scheduling \
+    (cloud-hypervisor: --cpus core_scheduling=off)";
 
 /// What to do where the kernel is no good.
 pub(crate) fn boot_a_kernel() -> String {
