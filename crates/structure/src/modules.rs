@@ -46,8 +46,12 @@ impl Modules {
             let mut below = module.clone();
             below.push(child.clone());
             let inside = folder.join(child);
-            let file = child_file(folder, child, explicit.as_deref());
-            self.add(below, &file, &inside)?;
+            let child = match explicit {
+                // beside the file that names it
+                Some(path) => file.with_file_name(path),
+                None => child_file(folder, child),
+            };
+            self.add(below, &child, &inside)?;
         }
         self.imports.insert(module.clone(), found.imports);
         self.names.insert(module, found.names);
@@ -115,10 +119,7 @@ impl Modules {
     }
 }
 
-fn child_file(folder: &Path, child: &str, explicit: Option<&str>) -> PathBuf {
-    if let Some(path) = explicit {
-        return folder.join(path);
-    }
+fn child_file(folder: &Path, child: &str) -> PathBuf {
     let beside = folder.join(format!("{child}.rs"));
     match beside.exists() {
         true => beside,
