@@ -47,7 +47,7 @@ pub fn code_of(error: &anyhow::Error) -> ExitCode {
     if let Some(error) = error.downcast_ref::<sidelane_demo::Error>() {
         return of_demo(error);
     }
-    if let Some(error) = error.downcast_ref::<sidelane_metrics::calibrate::Error>() {
+    if let Some(error) = error.downcast_ref::<sidelane_calibrate::Error>() {
         return of_calibration(error);
     }
     match error.downcast_ref::<sidelane_control::Error>() {
@@ -74,8 +74,8 @@ fn of_testbed(error: &sidelane_testbed::Error) -> ExitCode {
     }
 }
 
-fn of_calibration(error: &sidelane_metrics::calibrate::Error) -> ExitCode {
-    use sidelane_metrics::calibrate::Error;
+fn of_calibration(error: &sidelane_calibrate::Error) -> ExitCode {
+    use sidelane_calibrate::Error;
     match error {
         error if error.is_machine() => CANNOT.into(),
         error if error.is_input() => BAD_INPUT.into(),

@@ -1,7 +1,7 @@
 //! `sidelane calibrate` as it is typed.
 #![allow(clippy::unwrap_used)]
 
-use sidelane_metrics::calibrate::Calibration;
+use sidelane_calibrate::Calibration;
 use std::fs;
 use std::process::{Command, Output};
 

@@ -1,6 +1,6 @@
 //! What can go wrong; each message names the place and the remedy.
 
-use sidelane_metrics::proc_stat;
+use sidelane_collect::proc_stat;
 use std::path::{Path, PathBuf};
 
 /// An error of the control daemon.
@@ -114,7 +114,7 @@ pub enum Error {
     Model(#[from] sidelane_model::Error),
     /// Instructions cannot be counted any more.
     #[error(transparent)]
-    Counters(#[from] sidelane_metrics::online::counters::Error),
+    Counters(#[from] sidelane_collect::counters::Error),
     /// What was counted makes no sense.
     #[error(transparent)]
     Rates(#[from] sidelane_metrics::online::rates::Error),

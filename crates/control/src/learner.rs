@@ -1,7 +1,7 @@
 //! threadPerf learnt while the machine works, where it counts instructions.
 
 use crate::Result;
-use sidelane_metrics::online::counters::{Error as CounterError, LaneCounters};
+use sidelane_collect::counters::{Error as CounterError, LaneCounters};
 use sidelane_metrics::online::rates::{Origin, WorkRates};
 use sidelane_model::{LaneOrder, running_lanes};
 use std::collections::BTreeMap;

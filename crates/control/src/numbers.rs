@@ -3,7 +3,7 @@
 
 use crate::kernel_file::read_bytes;
 use crate::{Error, Result};
-use sidelane_metrics::proc_stat;
+use sidelane_collect::proc_stat;
 use sidelane_topology::{CpuList, Topology};
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! How busy each lane was since the last look.
 
 use crate::{ActuatorKind, Result, Settings};
-use sidelane_metrics::proc_stat::{self, LaneTicksByCpu};
+use sidelane_collect::proc_stat::{self, LaneTicksByCpu};
 use sidelane_sched::stats::Reader;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

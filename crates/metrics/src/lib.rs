@@ -12,20 +12,11 @@
 //! - [`snapshot`]: totals that a collector counted, and what lies between two readings.
 //! - [`thread_perf`]: what makes threadPerf valid, and the nearest valid one to measured speeds.
 //! - [`online::rates`]: threadPerf from work done and time at each density, while the machine works.
-//!
-//! Measurement on this machine:
-//!
-//! - [`calibrate`]: threadPerf from short, pinned runs.
-//! - [`proc_stat`]: how busy each lane is.
-//! - [`online::counters`]: instructions of each lane, by hardware counters.
 
 pub mod advise;
-pub mod calibrate;
-pub mod export;
 pub mod histogram;
 pub mod latency;
 pub mod online;
-pub mod proc_stat;
 pub mod recording;
 pub mod report;
 pub mod smt;

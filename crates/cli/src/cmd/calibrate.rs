@@ -4,7 +4,7 @@ use super::Format;
 use crate::exit::BadInput;
 use crate::interrupt;
 use anyhow::Context;
-use sidelane_metrics::calibrate::{self, Measured, Settings, Task, Work};
+use sidelane_calibrate::{Measured, Settings, Task, Work};
 use sidelane_topology::Topology;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let task = Task::new(
         &args.root,
         &topology,
-        &calibrate::allowed()?,
+        &sidelane_calibrate::allowed()?,
         settings(&args),
     )?;
     let stop = interrupt::flag()?;

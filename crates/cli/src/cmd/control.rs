@@ -5,10 +5,10 @@ use super::model::ModelName;
 use crate::exit::BadInput;
 use crate::interrupt;
 use clap::ValueEnum;
+use sidelane_calibrate::Calibration;
 use sidelane_control::{
     ActuatorKind, DEFAULT_STATE_PATH, Event, Normalization, Outcome, Settings, restore,
 };
-use sidelane_metrics::calibrate::Calibration;
 use sidelane_model::{GovernorConfig, LaneOrder, Model, Options, ThreadPerf};
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -2,7 +2,7 @@
 
 use super::record::RateArgs;
 use crate::interrupt;
-use sidelane_metrics::export::Server;
+use sidelane_collect::export::Server;
 use sidelane_sched::metrics::live;
 use std::process::ExitCode;
 

@@ -3,7 +3,7 @@
 use super::Format;
 use crate::exit::BadInput;
 use clap::ValueEnum;
-use sidelane_metrics::calibrate::Calibration;
+use sidelane_calibrate::Calibration;
 use sidelane_model::{
     Machine, Model, Options, ThreadPerf, Utilization, crossovers, evaluate, sweep, sweep_text, text,
 };

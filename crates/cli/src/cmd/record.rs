@@ -3,7 +3,7 @@
 use super::seconds;
 use crate::exit::BadInput;
 use crate::interrupt;
-use sidelane_metrics::calibrate::Calibration;
+use sidelane_calibrate::Calibration;
 use sidelane_metrics::snapshot::{RateSource, Rates};
 use sidelane_sched::metrics::record::{Plan, record};
 use sidelane_sched::metrics::{SAMPLE_HZ, Settings};

@@ -1,6 +1,6 @@
 //! threadPerf while the machine works: from how much work its cores do at each density.
 //!
-//! A caller brings, for each core and interval, the work done (instructions, from [`counters`]; or
+//! A caller brings, for each core and interval, the work done (instructions, or
 //! any other count that grows with work) and the time during which 1, 2, ... lanes ran. [`rates`]
 //! finds the work rate of a core at each density and with it threadPerf\[n\] = (r_n / n) / r_1.
 //! Where a density was hardly seen, its rate stays unknown and the calibrated value stands in,
@@ -9,6 +9,5 @@
 //! Instructions are work only while the kind of work stays the same: a lane that spins for a lock
 //! counts many and does none. What is found so holds for the load that ran.
 
-pub mod counters;
 mod linear;
 pub mod rates;

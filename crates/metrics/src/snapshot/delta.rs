@@ -115,7 +115,7 @@ fn tasks_between(
 
 /// What cgroups used between two readings, one directly after the other. Totals that went back are left out
 /// and counted in `notes`.
-pub(crate) fn cgroups_between(
+pub fn cgroups_between(
     before: &[CgroupTotals],
     after: &[CgroupTotals],
     notes: &mut Notes,

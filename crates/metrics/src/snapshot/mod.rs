@@ -6,8 +6,7 @@ mod delta;
 mod limits;
 mod paths;
 
-pub(crate) use delta::cgroups_between;
-pub use delta::delta;
+pub use delta::{cgroups_between, delta};
 pub use limits::{Charge, Limit};
 pub use paths::by_path;
 

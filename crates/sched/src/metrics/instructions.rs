@@ -1,6 +1,6 @@
 //! Work rates from instructions, where the machine counts them.
 
-use sidelane_metrics::online::counters::LaneCounters;
+use sidelane_collect::counters::LaneCounters;
 use sidelane_metrics::online::rates::{Origin, WorkRates};
 use sidelane_metrics::snapshot::CoreTotals;
 use sidelane_topology::Topology;

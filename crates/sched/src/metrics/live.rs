@@ -5,7 +5,7 @@ use crate::bpf::{from_bytes, intf};
 use crate::task_storage::TaskStorage;
 use crate::{Error, running};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use sidelane_metrics::export::{Series, Server, text};
+use sidelane_collect::export::{Series, Server, text};
 use sidelane_metrics::snapshot::{Class, Interval, LaneState, Snapshot, delta};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

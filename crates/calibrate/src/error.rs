@@ -1,6 +1,6 @@
 //! What can go wrong, each with its remedy.
 
-use crate::proc_stat;
+use sidelane_collect::proc_stat;
 use std::path::PathBuf;
 
 /// Why there is no calibration.

@@ -1,10 +1,10 @@
 //! Lanes as the kernel sees them: pinning, and how much of a lane others had.
 
 use super::error::{Error, Result};
-use crate::proc_stat::{self, LaneTicks, LaneTicksByCpu};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
+use sidelane_collect::proc_stat::{self, LaneTicks, LaneTicksByCpu};
 use sidelane_topology::CpuList;
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -2,9 +2,9 @@
 
 use super::error::{Error, Result};
 use super::kernels::Footprint;
-use crate::latency::Spread;
-use crate::thread_perf;
 use serde::{Deserialize, Serialize};
+use sidelane_metrics::latency::Spread;
+use sidelane_metrics::thread_perf;
 use std::fs;
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! From speeds to threadPerf: pure arithmetic.
 
 use super::calibration::{Density, WorkSpeeds};
-use crate::latency::Spread;
-use crate::thread_perf::nearest_valid;
+use sidelane_metrics::latency::Spread;
+use sidelane_metrics::thread_perf::nearest_valid;
 
 /// Two speeds closer than this are the same.
 const SAME: f64 = 1e-9;

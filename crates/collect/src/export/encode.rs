@@ -1,13 +1,13 @@
 //! The text of a reading.
 
 use super::Series;
-use crate::smt::SmtMetrics;
-use crate::snapshot::{CoreTotals, Interval, RateSource, Snapshot, Usage};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
+use sidelane_metrics::smt::SmtMetrics;
+use sidelane_metrics::snapshot::{CoreTotals, Interval, RateSource, Snapshot, Usage};
 use std::collections::BTreeSet;
 use std::fmt;
 
