@@ -1,4 +1,4 @@
-//! Batch on the lanes that add something.
+//! Batch on the lanes that it may use.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod spinning;
@@ -7,14 +7,15 @@ use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};
 use spinning::{go, spinners};
 
-/// Two cores with so many lanes, which are this fast; the scheduler knows it.
-fn simulation(thread_perf: &[f64]) -> Simulation {
+/// Two cores with so many lanes, which are this fast, as the scheduler knows; batch may use so many of each.
+fn simulation(thread_perf: &[f64], batch_lanes: u32) -> Simulation {
     let regular = Regular::one_package(2, thread_perf.len() as u32);
     let topology = Topology::regular(&regular).unwrap();
     let interference = Interference::ThreadPerf(thread_perf.to_vec());
     let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
     let settings = Settings {
         thread_perf: thread_perf.to_vec(),
+        batch_lanes,
         ..Settings::default()
     };
     Simulation::new(machine, &Kind::from(settings)).unwrap()
@@ -32,13 +33,14 @@ fn work(sim: &mut Simulation, ids: &[TaskId]) -> f64 {
 }
 
 #[test]
-fn batch_leaves_lanes_that_add_nothing_idle_and_does_as_much() {
-    for (thread_perf, busy, most) in [
-        (&[1.0, 0.5][..], 1, 2.0),
-        (&[1.0, 0.6], 2, 2.4),
-        (&[1.0, 0.6, 0.5, 0.35], 3, 3.0),
+fn batch_uses_as_many_lanes_of_a_core_as_it_may_by_default_all() {
+    for (thread_perf, batch_lanes, busy, most) in [
+        (&[1.0, 0.5][..], 1, 1, 2.0),
+        (&[1.0, 0.5], 0, 2, 2.0),
+        (&[1.0, 0.6], 0, 2, 2.4),
+        (&[1.0, 0.6, 0.5, 0.35], 3, 3, 3.0),
     ] {
-        let mut sim = simulation(thread_perf);
+        let mut sim = simulation(thread_perf, batch_lanes);
         let batch = spinners(&mut sim, 8, Class::Batch, None);
         let done = work(&mut sim, &batch);
         println!("{thread_perf:?}: {done:.2} of {most}");
@@ -57,7 +59,7 @@ fn batch_leaves_lanes_that_add_nothing_idle_and_does_as_much() {
 
 #[test]
 fn batch_that_is_bound_to_the_first_lanes_runs_there() {
-    let mut sim = simulation(&[1.0, 0.5]);
+    let mut sim = simulation(&[1.0, 0.5], 1);
     let bound = spinners(&mut sim, 1, Class::Batch, None);
     sim.set_cpus(bound[0], Some(&[0])).unwrap();
     let done = work(&mut sim, &bound);
@@ -66,7 +68,7 @@ fn batch_that_is_bound_to_the_first_lanes_runs_there() {
 
 #[test]
 fn batch_that_is_bound_to_the_first_lanes_shares_its_core_with_others() {
-    let mut sim = simulation(&[1.0, 0.5]);
+    let mut sim = simulation(&[1.0, 0.5], 1);
     let bound = spinners(&mut sim, 2, Class::Batch, None);
     for id in &bound {
         sim.set_cpus(*id, Some(&[0, 2])).unwrap();
@@ -79,8 +81,8 @@ fn batch_that_is_bound_to_the_first_lanes_shares_its_core_with_others() {
 
 #[test]
 fn normal_work_takes_the_place_of_batch_instead_of_sharing_with_it() {
-    for (thread_perf, share) in [(&[1.0, 0.5][..], 1.0), (&[1.0, 0.6], 0.6)] {
-        let mut sim = simulation(thread_perf);
+    for (thread_perf, batch_lanes, share) in [(&[1.0, 0.5][..], 1, 1.0), (&[1.0, 0.6], 0, 0.6)] {
+        let mut sim = simulation(thread_perf, batch_lanes);
         spinners(&mut sim, 8, Class::Batch, None);
         go(&mut sim, 100); // batch was there before
         let normal = spinners(&mut sim, 1, Class::Normal, None);
