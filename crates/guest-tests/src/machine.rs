@@ -3,6 +3,7 @@
 use crate::inside::{ARGUMENT, ENDED, PASSED};
 use crate::matmul;
 use crate::shape::Shape;
+use sidelane_testbed::LAST_WORDS;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,8 +11,8 @@ use std::thread;
 
 /// Wall time in which all tests of a shape end, s.
 const TIMEOUT_S: &str = "2400";
-/// A kernel that dies says why on lines with one of these.
-const LAST_WORDS: [&str; 5] = ["Kernel panic", "Oops:", "BUG:", "RIP:", "stall"];
+/// Where the kernel was when it died stands on a line with this.
+const PLACE: &str = "RIP:";
 
 /// Boots machines, one at a time.
 pub struct Machines {
@@ -133,29 +134,24 @@ impl Machine {
 /// Sends the lines of a stream.
 fn forward(stream: impl Read + Send + 'static, sender: Sender<String>) {
     thread::spawn(move || {
-        let mut stream = BufReader::new(stream);
-        let mut line = Vec::new();
-        while stream
-            .read_until(b'\n', &mut line)
-            .is_ok_and(|read| read > 0)
-        {
+        for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
             let text = String::from_utf8_lossy(&line);
-            if sender
-                .send(text.trim_end_matches(['\r', '\n']).to_owned())
-                .is_err()
-            {
+            if sender.send(text.trim_end_matches('\r').to_owned()).is_err() {
                 return;
             }
-            line.clear();
         }
     });
 }
 
 /// How the machine ended, and why if its kernel said so.
 fn last_words(printed: &str, ended: &str) -> String {
-    let fatal = printed
-        .lines()
-        .filter(|line| LAST_WORDS.iter().any(|word| line.contains(word)));
+    let tells = |line: &str| {
+        LAST_WORDS
+            .iter()
+            .chain([&PLACE])
+            .any(|word| line.contains(word))
+    };
+    let fatal = printed.lines().filter(|line| tells(line));
     let fatal: Vec<&str> = fatal.take(8).collect();
     format!("the machine ended with {ended}\n{}", fatal.join("\n"))
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Once;
 
 /// Beside this program: in the guest, too.
 pub fn path(instrumented: bool) -> PathBuf {
@@ -12,8 +13,13 @@ pub fn path(instrumented: bool) -> PathBuf {
     std::env::current_exe().unwrap().with_file_name(name)
 }
 
-/// Compiles both.
+/// Compiles both, once.
 pub fn build() {
+    static BUILT: Once = Once::new();
+    BUILT.call_once(compile);
+}
+
+fn compile() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/matmul.c");
     let library = path(true).with_file_name("libsidelane_runtime.a");
     for instrumented in [false, true] {

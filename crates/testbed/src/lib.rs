@@ -40,5 +40,6 @@ pub use error::{Error, Result};
 pub use host::standard_input;
 pub use host_settings::HostSettings;
 pub use interrupt::Interrupt;
+pub use link::LAST_WORDS;
 pub use machine::{Job, Machine, can_be_steady, exit_code};
 pub use spec::{Kernel, Spec};

@@ -21,7 +21,7 @@ const CONSOLE_KEPT: usize = 64 * 1024;
 const CONSOLE_SHOWN: usize = 25;
 
 /// With these the kernel begins to tell why it dies.
-const LAST_WORDS: [&str; 4] = ["Kernel panic", "Oops:", "BUG:", "sysrq: Trigger a crash"];
+pub const LAST_WORDS: [&str; 4] = ["Kernel panic", "Oops:", "BUG:", "sysrq: Trigger a crash"];
 
 /// How many lines from there an error shows.
 const LAST_WORDS_SHOWN: usize = 60;
