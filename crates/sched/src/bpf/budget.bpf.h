@@ -152,7 +152,7 @@ static __always_inline u64 budget_used_ns(const struct core_ctx *core, u32 polic
 	return core->charged_ns + (now_ns - since_ns) * core->charge_rate / SPEED_ONE;
 }
 
-/* The same, of a budget that is not none. */
+/* May batch run beside the critical work of @core_id now, whose budget is not none? */
 VERIFIED_ONCE bool budget_is_left(u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);

@@ -21,11 +21,10 @@
  * itself is taken.
  * Batch: its own lane if idle on an open core; an idle core; an idle lane of an
  * open core; its own core's vector.
- * Where batch may use some lanes of a core only (settings.batch_lanes) batch uses only the
- * last ones of each core, unless it is bound to others. Normal work that wakes, and critical work
- * without a budget, takes a lane of batch there, not the idle one beside it: that is one interrupt
- * instead of two, batch is back as soon as the lane is free, and normal work does not lose by
- * sharing what batch gains.
+ * With settings.batch_lanes batch uses only the last so many lanes of each core, unless it is
+ * bound to others. Normal work that wakes, and critical work without a budget, takes a lane of
+ * batch there, not the idle one beside it: that is one interrupt instead of two, batch is back as
+ * soon as the lane is free, and normal work does not lose by sharing what batch gains.
  * Of idle lanes of shared cores always the one that is fastest there: capacity * threadPerf.
  *
  * With vertical polarization normal and batch work keeps to cores that are awake
