@@ -148,18 +148,15 @@ impl Watch {
         Ok(())
     }
 
-    /// The task begins on the core: those that are due after it have got on, if no lane passed them over for it.
+    /// The task begins on the core: the wait of those that are due after it begins anew, but of those for which a
+    /// lane looks that it may not use.
     fn precedes(&mut self, id: TaskId, core: usize) {
         let (task, now_ns) = (&self.tasks[id.0 as usize], self.now_ns);
         let Some(due_ns) = task.due_ns.filter(|_| task.overdue) else {
             return;
         };
-        let lanes: Vec<u32> = self.machine.cores[core].lanes.clone();
-        let (allowed, left_out): (Vec<u32>, Vec<u32>) =
-            lanes.iter().partition(|cpu| task.may_use(**cpu));
-        if allowed.is_empty() {
-            return;
-        }
+        let lanes = self.machine.cores[core].lanes.iter();
+        let left_out: Vec<u32> = lanes.copied().filter(|cpu| !task.may_use(*cpu)).collect();
         for other in &mut self.tasks {
             let waits_here = matches!(other.place, Place::Vector { core: at, .. } if at == core);
             let later = other.due_ns.is_some_and(|other_ns| other_ns >= due_ns);
