@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::exit;
 
-const SCHEDULER: &str = "../sched/src/bpf";
+const SCHEDULER: &str = "bpf";
 
 fn main() {
     println!("cargo::rerun-if-changed={SCHEDULER}");

@@ -2,13 +2,13 @@
 
 fn main() -> anyhow::Result<()> {
     scx_cargo::BpfBuilder::new()?
-        .enable_skel("src/bpf/main.bpf.c", "bpf")
+        .enable_skel("../policy/bpf/main.bpf.c", "bpf")
         .build()?;
     scx_cargo::BpfBuilder::new()?
-        .enable_skel("src/bpf/lanes.bpf.c", "lanes")
+        .enable_skel("../policy/bpf/lanes.bpf.c", "lanes")
         .build()?;
     scx_cargo::BpfBuilder::new()?
-        .enable_intf("src/bpf/metrics_intf.h", "metrics_intf.rs")
-        .enable_skel("src/bpf/metrics.bpf.c", "metrics")
+        .enable_intf("../policy/bpf/metrics_intf.h", "metrics_intf.rs")
+        .enable_skel("../policy/bpf/metrics.bpf.c", "metrics")
         .build()
 }

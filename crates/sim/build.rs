@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::exit;
 use std::{env, fs};
 
-const SCHEDULER: &str = "../sched/src/bpf";
+const SCHEDULER: &str = "../policy/bpf";
 const EXPERIMENTS: &str = "../../experiments";
 
 fn main() {

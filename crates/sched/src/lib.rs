@@ -1,6 +1,6 @@
 //! The sched_ext scheduler and its loader.
 //!
-//! The policies are the C headers below `src/bpf/`, one a mechanism. This crate
+//! The policies are the C headers below `crates/policy/bpf/`, one a mechanism. This crate
 //! compiles them to BPF, lays the machine out for them, loads them, keeps their
 //! class rules current, and reads their counters.
 

@@ -1,6 +1,6 @@
 //! Discrete-event simulator that drives the shipped scheduler's own source.
 //!
-//! The C source below `crates/sched/src/bpf` is compiled natively at build time, with substitute
+//! The C source below `crates/policy/bpf` is compiled natively at build time, with substitute
 //! headers (`native/`). A [`Simulation`] is a machine whose lanes slow each other down, and the subset
 //! of sched_ext that the source uses. No clock is read and nothing is random in
 //! here but by a seed: the same calls give the same run, on every machine.
