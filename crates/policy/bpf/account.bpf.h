@@ -60,7 +60,7 @@ static __always_inline u32 fastest_capacity(void)
 static __always_inline u64 lane_speed(const struct core_ctx *core, u32 busy)
 {
 	u32 i = BOUNDED(busy ? busy - 1 : 0, MAX_LANES_PER_CORE);
-	u32 speed = settings.thread_perf[i];
+	u32 speed = live.thread_perf[i];
 
 	return (u64)core->capacity * (speed ? speed : SPEED_ONE);
 }
@@ -158,7 +158,7 @@ VERIFIED_ONCE bool level_allows(u32 core_id, s32 cpu)
 
 	if (!core)
 		return false;
-	if (core->nr_lanes <= settings.smt_level)
+	if (core->nr_lanes <= live.smt_level)
 		return true;
 	lane = lane_ctx(cpu);
 	states = states_of(core);
@@ -167,7 +167,7 @@ VERIFIED_ONCE bool level_allows(u32 core_id, s32 cpu)
 	/* also those that are about to run something */
 	busy = STATE_COUNT(states, LANE_CRITICAL) + STATE_COUNT(states, LANE_NORMAL) +
 	       STATE_COUNT(states, LANE_OTHER);
-	return busy < settings.smt_level;
+	return busy < live.smt_level;
 }
 
 /* Puts the lane of this CPU into @state; its core's sets follow later. */
@@ -228,7 +228,7 @@ static __always_inline u64 account_run(struct task_struct *p, struct task_ctx *t
 	if (fixed.pair)
 		tctx->rate_ran_ns += ran_ns;
 	count_add(run_ns[class], ran_ns);
-	if (settings.vertical)
+	if (live.vertical)
 		core_charge(tctx->core, class, ran_ns);
 	pool_account(tctx, ran_ns, now_ns);
 	if (class == CLASS_NORMAL)

@@ -5,7 +5,7 @@
  * Problem: pairing (pair.bpf.h) gains only where a core has I/O-bound and CPU-bound tasks.
  *
  * Rule: at the end of each period, of the cores whose rates deviate by less than
- * settings.pair_uniform the one with the least deviation gets a partner: a core whose mean rate is
+ * fixed.pair_uniform the one with the least deviation gets a partner: a core whose mean rate is
  * apart by ADJUST_APART times that at least, of those on the nearest distance (cache, then node,
  * then further) the one that is apart most. At most ADJUST_SWAPS such pairs a period, and a core is
  * in one of them at most, and in none the period after. Then

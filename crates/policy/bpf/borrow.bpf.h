@@ -56,7 +56,7 @@ static __always_inline void evict_lane(struct lane_ctx *lane, s32 cpu, u64 now_n
 		lane->evict_ns = now_ns;
 		count(evictions);
 		objective_evicted(lane->core);
-		if (settings.trace)
+		if (live.trace)
 			trace_eviction(lane->pid, cpu, lane->core);
 	}
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
@@ -292,7 +292,7 @@ static __always_inline void idle_check(struct lane_ctx *lane, s32 cpu)
 	lane->rechecked = 1;
 	if (lane->state != LANE_HELD)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	if (core->nr_lanes > settings.smt_level)
+	if (core->nr_lanes > live.smt_level)
 		core_kick_idle(lane->core, CLASS_NORMAL, cpu);
 }
 

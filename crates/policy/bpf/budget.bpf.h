@@ -48,13 +48,13 @@ static __always_inline const struct budget *budget_of(u32 index)
 	u32 key = index - 1;
 	struct rule *r = index ? bpf_map_lookup_elem(&rules, &key) : NULL;
 
-	return r ? &r->budget : &settings.budget;
+	return r ? &r->budget : &live.budget;
 }
 
 /* Does budget @index close a core at once? The usual case, told without a look-up. */
 static __always_inline bool budget_is_none(u32 index)
 {
-	return !index && settings.budget.policy == BUDGET_NONE;
+	return !index && live.budget.policy == BUDGET_NONE;
 }
 
 /* The controller of budget @index, or NULL. */
@@ -131,7 +131,7 @@ VERIFIED_ONCE int budget_enter(u32 core_id, u32 index)
 static __always_inline u64 budget_loss(u32 index, u32 busy)
 {
 	u32 i = BOUNDED(busy ? busy - 1 : 0, MAX_LANES_PER_CORE);
-	u32 speed = settings.thread_perf[i];
+	u32 speed = live.thread_perf[i];
 	u64 loss;
 
 	if (counted_loss(index, &loss))

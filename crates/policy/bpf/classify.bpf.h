@@ -183,10 +183,10 @@ VERIFIED_ONCE u32 classify(struct task_struct *p __arg_trusted)
 
 	if (p->flags & PF_KTHREAD)
 		return KIND(CLASS_NORMAL, 0);
-	if (!settings.nr_rules)
+	if (!fixed.nr_rules)
 		return KIND(class_of_policy(p), 0);
 	by_cgroup = fixed.has_cgroup_rules ? cgroup_rule(p) : 0;
-	bpf_for(i, 0, settings.nr_rules) {
+	bpf_for(i, 0, fixed.nr_rules) {
 		struct rule *r;
 		u32 key = i;
 
@@ -219,7 +219,7 @@ static __always_inline void class_assign(struct task_struct *p, struct task_ctx 
  */
 static __always_inline void class_check(struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
 {
-	if (now_ns < tctx->classified_ns + settings.slice_ns[task_class(tctx)])
+	if (now_ns < tctx->classified_ns + fixed.slice_ns[task_class(tctx)])
 		return;
 	tctx->classified_ns = now_ns;
 	if (fixed.nr_pools)

@@ -23,7 +23,7 @@
  * closed, until its next job.
  *
  * Who: operations of sched_ext may not read counters, programs on tracepoints may. These are
- * loaded only where the loader could open counters for each lane (settings.counters).
+ * loaded only where the loader could open counters for each lane (fixed.counters).
  * At the tracepoint the lane already does the next thing; so what the interval was is
  * noted when the task stops.
  *

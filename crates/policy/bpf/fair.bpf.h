@@ -49,7 +49,7 @@ VERIFIED_ONCE u64 vector_head_vtime(u32 core_id, u64 nothing)
 /* From which vector a lane of @home takes normal work, to be fair: that of @home or of another core. */
 VERIFIED_ONCE u32 fairest_core(u32 home)
 {
-	u64 slack = settings.slice_ns[CLASS_NORMAL], least, vtime;
+	u64 slack = fixed.slice_ns[CLASS_NORMAL], least, vtime;
 	u32 best = home, first, i;
 
 	if (core_parked(home) || !vector_hinted(home, CLASS_NORMAL))

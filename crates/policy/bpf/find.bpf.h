@@ -29,7 +29,7 @@
 #define OVER_BATCH STATE(NR_LANE_STATES + 1) /* see pick_lane() */
 #define HELD_STATES (FREE_STATES | STATE(LANE_HELD)) /* free for critical work */
 
-/* Do as many lanes of @core_id run as batch may use of it (settings.batch_lanes), of fewer than all? */
+/* Do as many lanes of @core_id run as batch may use of it (fixed.batch_lanes), of fewer than all? */
 static __always_inline bool core_is_full(const struct core_ctx *core, u32 core_id)
 {
 	u32 spare = first_meant_for_batch(core);
@@ -167,7 +167,7 @@ static __always_inline bool roomier_pays(const struct core_ctx *core, u32 busy, 
 
 	if (!other)
 		return false;
-	if (!settings.thread_perf[1])
+	if (!live.thread_perf[1])
 		return other->capacity >= core->capacity;
 	return lane_speed(other, 1) > lane_speed(core, busy);
 }
@@ -253,7 +253,7 @@ VERIFIED_ONCE s32 find_shared_lane(struct task_struct *p __arg_trusted, u64 leas
 	s32 best = -1;
 	u32 id;
 
-	if (!settings.thread_perf[1])
+	if (!live.thread_perf[1])
 		return -1;
 	bpf_for(id, 0, nr_cores) {
 		struct core_ctx *core = core_ctx(id);

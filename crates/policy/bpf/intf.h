@@ -316,23 +316,27 @@ struct rule {
 	struct budget budget; /* beside tasks that match; of critical work only */
 };
 
-/* What the loader sets, and may be changed while the scheduler runs. */
-struct settings {
+/* What the loader sets: it stays as long as the scheduler is attached. */
+struct fixed_settings {
 	u64 slice_ns[NR_CLASSES];
 	u64 starvation_bound_ns[NR_CLASSES]; /* longest wait; critical: unused */
 	u64 overdue_slice_ns; /* what a task gets by the bound */
 	u64 promote_after_ns; /* younger jobs are not promoted */
+	u64 retain_start_ns; /* the time-out, to begin with */
+	u64 retain_min_ns;
+	u64 retain_max_ns;
+	u64 retain_switches_ns; /* what two switches cost, as time of a lane alone on its core */
+	u64 retain_period_ns; /* after so long it may change; 0: it never does */
+	u64 pair_period_ns; /* so often it is looked which tasks are I/O-bound */
+	u64 steal_patience_ns; /* 0: barriers are the same at any load (vector.bpf.h) */
 	u32 promote; /* 1: critical jobs move to better cores that fall free */
 	u32 steal_min_queued[NR_DISTANCES]; /* barriers: length of the far vector */
-	u32 smt_level; /* lanes of a core that critical and normal work may keep busy */
 	u32 batch_lanes; /* lanes of a core that batch may use: the last ones */
 	u32 nr_rules;
 	u32 has_cgroup_rules;
-	u32 trace; /* 1: promotions and evictions write lines into the kernel's trace */
 	u32 keep_slice; /* 1: a task that sleeps for a moment goes on with its slice (vector.bpf.h) */
-	u32 vertical; /* 1: normal and batch work on as few cores as it needs (polarize.bpf.h) */
-	u32 cores_awake; /* then, kept by the scheduler: on so many, the first ones */
 	u32 retain; /* 1: lanes are held for normal tasks that are soon back (retain.bpf.h) */
+	u32 retain_exclusive; /* 1: lanes are held from other I/O-bound tasks, too (pair.bpf.h) */
 	u32 nr_pools; /* 0: there are none (pool.bpf.h) */
 	u32 cgroup_weights; /* 1: those of cgroups count among normal work (weight.bpf.h) */
 	u32 pair; /* 1: I/O-bound and other normal work have lanes of their own (pair.bpf.h) */
@@ -340,18 +344,19 @@ struct settings {
 	u32 counters; /* 1: instructions and cycles of each lane are counted (counter.bpf.h) */
 	u32 symbiotic; /* 1: computation shares cores with what it bears best (symbiosis.bpf.h) */
 	u32 miss_cycles; /* for so many a cache miss is waited for (profile.bpf.h) */
-	u32 retain_exclusive; /* 1: lanes are held from other I/O-bound tasks, too (pair.bpf.h) */
-	u64 retain_start_ns; /* the time-out, to begin with */
-	u64 retain_min_ns;
-	u64 retain_max_ns;
-	u64 retain_switches_ns; /* what two switches cost, as time of a lane alone on its core */
-	u64 retain_period_ns; /* after so long it may change; 0: it never does */
-	u64 pair_period_ns; /* so often it is looked who is I/O-bound */
-	u64 steal_patience_ns; /* 0: barriers are the same at any load (vector.bpf.h) */
-	struct budget budget; /* beside tasks of rules without one */
 	u32 symbiosis_waits
 		[4]; /* base beside base and miss, miss beside base and miss; of SPEED_ONE */
-	u32 thread_perf[MAX_LANES_PER_CORE]; /* [n - 1]: speed of a lane when n run, of 1024 */
+};
+
+/* What the loader sets first, and may be changed while the scheduler is attached. */
+struct live_settings {
+	struct budget budget; /* beside tasks of rules without one */
+	u32 smt_level; /* lanes of a core that critical and normal work may keep busy */
+	u32 vertical; /* 1: normal and batch work on as few cores as it needs (polarize.bpf.h) */
+	u32 cores_awake; /* then, kept by the scheduler: on so many, the first ones */
+	u32 trace; /* 1: promotions and evictions write lines into the kernel's trace */
+	u32 thread_perf
+		[MAX_LANES_PER_CORE]; /* [n - 1]: speed of a thread when n lanes run, of 1024 */
 };
 
 /* Counters, one set a CPU; totals since attach. Times in nanoseconds. */

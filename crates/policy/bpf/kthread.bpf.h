@@ -30,7 +30,7 @@ static __always_inline bool kthread_send(struct task_struct *p, struct task_ctx 
 					 u64 enq_flags)
 {
 	struct lane_ctx *lane = lane_ctx(scx_bpf_task_cpu(p));
-	u64 now_ns = scx_bpf_now(), slice_ns = settings.slice_ns[CLASS_NORMAL];
+	u64 now_ns = scx_bpf_now(), slice_ns = fixed.slice_ns[CLASS_NORMAL];
 	bool idle;
 
 	if (!lane || !(enq_flags & SCX_ENQ_WAKEUP))
@@ -44,8 +44,7 @@ static __always_inline bool kthread_send(struct task_struct *p, struct task_ctx 
 	lane->kthread = 1;
 	/* an overdue run ends soon by itself */
 	enq_flags |= lane->overdue ? SCX_ENQ_HEAD : SCX_ENQ_PREEMPT;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, idle ? slice_ns : settings.overdue_slice_ns,
-			   enq_flags);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, idle ? slice_ns : fixed.overdue_slice_ns, enq_flags);
 	return true;
 }
 

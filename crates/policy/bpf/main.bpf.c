@@ -56,7 +56,7 @@ void BPF_STRUCT_OPS(sidelane_enqueue, struct task_struct *p, u64 enq_flags)
 	struct task_ctx *tctx = task_ctx(p);
 
 	if (!tctx) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, settings.slice_ns[CLASS_NORMAL], enq_flags);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, fixed.slice_ns[CLASS_NORMAL], enq_flags);
 		return;
 	}
 	if (is_pinned_kthread(p) && kthread_send(p, tctx, enq_flags))

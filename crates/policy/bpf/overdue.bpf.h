@@ -8,7 +8,7 @@
  * Rule: a normal or batch task is due when it has waited for its class's starvation_bound_ns; a
  * kernel thread of one lane at once (kthread.bpf.h). A lane takes what is due before all else, of
  * all tasks of its core's vectors that may use it the one that was due first, whatever its class;
- * on a closed core, too. It runs for settings.overdue_slice_ns (until the tick after that), and no
+ * on a closed core, too. It runs for fixed.overdue_slice_ns (until the tick after that), and no
  * work that wakes ends that earlier. What was due and did not run for so long at a stretch stays due.
  *
  * Share: each overdue run takes its time, times OVERDUE_PARTS, from the lane's account. While that
@@ -44,7 +44,7 @@
 /* Does the account of @lane allow a run of this @kind, enum overdue? */
 static __always_inline bool overdue_allowed(const struct lane_ctx *lane, u32 kind, u64 now_ns)
 {
-	return now_ns + (OVERDUE_PARTS - 1) * settings.overdue_slice_ns >=
+	return now_ns + (OVERDUE_PARTS - 1) * fixed.overdue_slice_ns >=
 	       lane->overdue_paid_ns[BOUNDED(kind, NR_OVERDUE)];
 }
 
@@ -55,7 +55,7 @@ static __always_inline void overdue_begins(struct task_struct *p, struct task_ct
 	lane->overdue = tctx->overdue;
 	tctx->overdue = OVERDUE_NOT;
 	if (lane->overdue)
-		scx_bpf_task_set_slice(p, settings.overdue_slice_ns);
+		scx_bpf_task_set_slice(p, fixed.overdue_slice_ns);
 }
 
 /* What runs on @lane stops, or goes on like any other: the lane's account pays. */
@@ -78,7 +78,7 @@ static __always_inline void overdue_ends(struct lane_ctx *lane, u64 now_ns)
 static __always_inline void due_ends(struct task_ctx *tctx, const struct lane_ctx *lane,
 				     bool sleeps, u64 now_ns)
 {
-	if (sleeps || now_ns >= lane->since_ns + settings.overdue_slice_ns)
+	if (sleeps || now_ns >= lane->since_ns + fixed.overdue_slice_ns)
 		tctx->due_ns = 0;
 }
 
@@ -125,7 +125,7 @@ VERIFIED_ONCE u64 overdue_since(s32 cpu, u32 class, u32 own, u64 now_ns)
 		lane->forgotten_ns = now_ns + NS_PER_S;
 		return 0;
 	}
-	look_ns = now_ns + settings.starvation_bound_ns[i] / 4;
+	look_ns = now_ns + fixed.starvation_bound_ns[i] / 4;
 	lane->timely_ns[i] = due_ns && due_ns < look_ns ? due_ns : look_ns;
 	return 0;
 }

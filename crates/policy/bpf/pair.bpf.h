@@ -7,11 +7,11 @@
  *
  * Monitor: each normal task has a retention rate, the share of a period, but for the time that it
  * waited for a lane, that it slept while its lane could have been held for it: each sleep up to
- * settings.retain_max_ns, whatever the time-out of the core is now. Also of tasks that seldom come back in time: what they wait for may itself
+ * fixed.retain_max_ns, whatever the time-out of the core is now. Also of tasks that seldom come back in time: what they wait for may itself
  * wait for slices to end, until both are known as I/O-bound. A moving average; it is brought up to
  * date at the first event of each period.
  *
- * Rule (settings.pair): the normal tasks of a core are ranked by rate, and the upper half is
+ * Rule (fixed.pair): the normal tasks of a core are ranked by rate, and the upper half is
  * I/O-bound: by weight, and by how much of the period they ran or wanted to, so that many that hardly
  * run shift nothing. They belong to the core's first lane, the others to its other lanes; with more than
  * two lanes too. A lane takes from the core's vector who belongs there, and goes on with such a
@@ -19,7 +19,7 @@
  * that fills it makes room at once. Only if nobody of its side waits, a lane takes whoever waits,
  * as without. CPU-bound tasks of the I/O lane, and any on other lanes while CPU-bound work waits,
  * have no lane held for them. The I/O lane is held beyond the slice, but not from other I/O-bound
- * tasks of the core, unless settings.retain_exclusive: then from these, too, and if one waits already,
+ * tasks of the core, unless fixed.retain_exclusive: then from these, too, and if one waits already,
  * not beyond the slice.
  *
  * Ranking needs no list: a task adds that to its core's histogram of rates, and at the end of
@@ -63,7 +63,7 @@ static __always_inline u32 pair_bucket(u32 rate)
 /* Have the lanes of @core sides? */
 static __always_inline bool pair_on(const struct core_ctx *core)
 {
-	return fixed.pair && core->pair.split && core->nr_lanes > 1 && settings.smt_level > 1;
+	return fixed.pair && core->pair.split && core->nr_lanes > 1 && live.smt_level > 1;
 }
 
 /* CPU of the I/O lane of @core. */
@@ -86,10 +86,10 @@ static __always_inline void pair_woke(struct task_ctx *tctx, u64 now_ns)
 	if (!fixed.pair || !tctx->slept_ns || now_ns <= tctx->slept_ns)
 		return;
 	slept_ns = now_ns - tctx->slept_ns;
-	if (slept_ns < settings.retain_max_ns)
+	if (slept_ns < fixed.retain_max_ns)
 		tctx->rate_held_ns += slept_ns;
 	else
-		tctx->rate_held_ns += settings.retain_max_ns;
+		tctx->rate_held_ns += fixed.retain_max_ns;
 	tctx->holds++;
 }
 

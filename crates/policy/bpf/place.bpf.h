@@ -21,7 +21,7 @@
  * itself is taken.
  * Batch: its own lane if idle on an open core; an idle core; an idle lane of an
  * open core; its own core's vector.
- * With settings.batch_lanes batch uses only the last so many lanes of each core, unless it is
+ * With fixed.batch_lanes batch uses only the last so many lanes of each core, unless it is
  * bound to others. Normal work that wakes, and critical work without a budget, takes a lane of
  * batch there, not the idle one beside it: that is one interrupt instead of two, batch is back as
  * soon as the lane is free, and normal work does not lose by sharing what batch gains.
@@ -278,9 +278,9 @@ VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32
 /* How many of the first cores @p may go to: those that are awake, unless it may use none of them. */
 VERIFIED_ONCE u32 cores_for(struct task_struct *p __arg_trusted, u32 class)
 {
-	u32 awake = settings.cores_awake, id;
+	u32 awake = live.cores_awake, id;
 
-	if (!settings.vertical || class == CLASS_CRITICAL || !awake || awake >= nr_cores)
+	if (!live.vertical || class == CLASS_CRITICAL || !awake || awake >= nr_cores)
 		return nr_cores;
 	bpf_for(id, 0, awake) {
 		if (pick_lane(p, id, ANY_STATE, -1) >= 0)

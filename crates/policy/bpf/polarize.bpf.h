@@ -5,7 +5,7 @@
  * Problem: spread over all cores (horizontal polarization, the default), a little work keeps
  * each of them from sleeping deeply.
  *
- * Rule: the first settings.cores_awake cores, in the order of their indices (fastest first), are
+ * Rule: the first live.cores_awake cores, in the order of their indices (fastest first), are
  * awake, the others parked. Normal and batch work goes to cores that are awake, and lanes of parked
  * ones do not steal it. What runs on a core when that is parked leaves at the end of its slice. A
  * task that may use lanes of parked cores only runs there. Critical work goes wherever
@@ -52,7 +52,7 @@ GLOBAL u64 polar_since_ns; /* when this window began */
 /* Lane time of @core in @span_ns that normal work may use. */
 static __always_inline u64 polar_lanes_ns(const struct core_ctx *core, u64 span_ns)
 {
-	u32 level = settings.smt_level, lanes = core->nr_lanes;
+	u32 level = live.smt_level, lanes = core->nr_lanes;
 
 	return (level && level < lanes ? level : lanes) * span_ns;
 }
@@ -99,7 +99,7 @@ VERIFIED_ONCE u64 polar_room_ns(u64 span_ns)
 			break;
 		lost_ns = __sync_lock_test_and_set(&core->critical_ns, 0) * core->nr_lanes;
 		lanes_ns = polar_lanes_ns(core, span_ns);
-		if (id < settings.cores_awake && lanes_ns > lost_ns)
+		if (id < live.cores_awake && lanes_ns > lost_ns)
 			room_ns += lanes_ns - lost_ns;
 	}
 	return room_ns;
@@ -108,7 +108,7 @@ VERIFIED_ONCE u64 polar_room_ns(u64 span_ns)
 /* How many cores are to be awake after a window with this demand and room. */
 VERIFIED_ONCE u32 polar_wanted(u64 demand_ns, u64 room_ns, u64 span_ns)
 {
-	u32 awake = settings.cores_awake, id;
+	u32 awake = live.cores_awake, id;
 	struct core_ctx *core;
 
 	if (demand_ns * 100 > room_ns * POLAR_WAKE) {
@@ -137,11 +137,11 @@ VERIFIED_ONCE u32 polar_wanted(u64 demand_ns, u64 room_ns, u64 span_ns)
 /* Wakes and parks cores. Those that wake look for work. */
 VERIFIED_ONCE int polar_apply(u32 awake)
 {
-	u32 before = settings.cores_awake, id;
+	u32 before = live.cores_awake, id;
 
 	if (awake == before)
 		return 0;
-	settings.cores_awake = awake;
+	live.cores_awake = awake;
 	if (awake > before)
 		count_add(cores_woken, awake - before);
 	else
@@ -167,7 +167,7 @@ static __always_inline void polar_arm(u64 now_ns)
 /* A task wakes: windows are needed, a last one too after a change to horizontal polarization. */
 static __always_inline void polar_need(u64 now_ns)
 {
-	if ((settings.vertical || settings.cores_awake < nr_cores) && !polar_armed &&
+	if ((live.vertical || live.cores_awake < nr_cores) && !polar_armed &&
 	    !__sync_val_compare_and_swap(&polar_armed, 0, 1))
 		polar_arm(now_ns);
 }
@@ -180,13 +180,13 @@ static int polar_timer(void *map, u32 *key, struct core_timer *timer)
 	span_ns = now_ns > polar_since_ns ? now_ns - polar_since_ns : 1;
 	demand_ns = polar_demand_ns(span_ns, now_ns);
 	room_ns = polar_room_ns(span_ns);
-	if (!settings.vertical) {
+	if (!live.vertical) {
 		polar_apply(nr_cores);
 		polar_armed = 0;
 		return 0;
 	}
 	polar_apply(polar_wanted(demand_ns, room_ns, span_ns));
-	if (demand_ns || settings.cores_awake > 1)
+	if (demand_ns || live.cores_awake > 1)
 		polar_arm(now_ns);
 	else
 		polar_armed = 0;

@@ -50,7 +50,7 @@ static __always_inline void clock_advance(struct core_ctx *core, u32 busy, u64 n
 {
 	u32 i = BOUNDED(busy ? busy - 1 : 0, MAX_LANES_PER_CORE);
 	u64 from_ns = core->clock_ns, before = core->mt1_speed;
-	u64 speed = settings.thread_perf[i];
+	u64 speed = live.thread_perf[i];
 
 	core->mt1_speed = speed ? speed : SPEED_ONE;
 	if (now_ns <= from_ns)

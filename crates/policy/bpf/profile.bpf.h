@@ -5,10 +5,10 @@
  * Problem: how much two tasks slow each other down on a core depends on what they need: who waits for
  * memory most of the time leaves its sibling the core, two that compute halve each other's speed.
  *
- * Rule (settings.symbiotic): at each context switch and tick the lane's counters of cycles and of cache
+ * Rule (fixed.symbiotic): at each context switch and tick the lane's counters of cycles and of cache
  * misses are read. An interval in which no other lane of the core was busy (idle, or held by retention,
  * retain.bpf.h) tells of the task that ran how many of its cycles it waits for memory: misses *
- * settings.miss_cycles, of its cycles. The others are its base. A moving average; known after PROFILE_MIN
+ * fixed.miss_cycles, of its cycles. The others are its base. A moving average; known after PROFILE_MIN
  * intervals of PROFILE_CYCLES_MIN cycles each.
  *
  * Who: as counter.bpf.h, programs on tracepoints.

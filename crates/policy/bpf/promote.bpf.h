@@ -13,7 +13,7 @@
  * The speed of a lane is its core's capacity, times threadPerf of the lanes that run
  * critical work if that is known: a shared fast lane may be slower than a slow core. Never
  * to a slower or an equal place; one job a freed core, which is reserved until that
- * arrives. A job younger than settings.promote_after_ns stays: moving costs caches, and
+ * arrives. A job younger than fixed.promote_after_ns stays: moving costs caches, and
  * most jobs are done soon. The tick of one that has grown older looks for it again.
  *
  * How: a running task cannot be taken from its lane by another. So the lane that looks
@@ -90,7 +90,7 @@ static __always_inline void promote_trace(struct task_struct *p, const struct ta
 {
 	u64 began_ns, now_ns;
 
-	if (!settings.trace)
+	if (!live.trace)
 		return;
 	began_ns = job_began_ns(p);
 	now_ns = scx_bpf_now();
@@ -239,7 +239,7 @@ VERIFIED_ONCE int promote_mark(s32 cpu, u32 core_id, u64 now_ns)
 /* Gives @core_id, which may be free, to the oldest job that gains there. */
 VERIFIED_ONCE int promote_to(u32 core_id, u64 now_ns)
 {
-	u64 after_ns = settings.promote_after_ns;
+	u64 after_ns = fixed.promote_after_ns;
 	s32 cpu;
 
 	if (now_ns < after_ns || vector_waits(CLASS_CRITICAL) || !core_is_free(core_id, 0))
@@ -253,7 +253,7 @@ VERIFIED_ONCE int promote_to(u32 core_id, u64 now_ns)
 /* @core_id may be free: a job that would gain there gets it. */
 static __always_inline void promote_offer(u32 core_id, u64 now_ns)
 {
-	if (settings.promote && core_set_any(CORES_SLOWED, core_id))
+	if (fixed.promote && core_set_any(CORES_SLOWED, core_id))
 		promote_to(core_id, now_ns);
 }
 
@@ -263,7 +263,7 @@ static __always_inline void promote_check(struct task_struct *p, struct lane_ctx
 	u32 home = lane->core;
 	s32 id;
 
-	if (!settings.promote || lane->state != LANE_CRITICAL || !core_set_test(CORES_SLOWED, home))
+	if (!fixed.promote || lane->state != LANE_CRITICAL || !core_set_test(CORES_SLOWED, home))
 		return;
 	id = find_core(p, CORES_IDLE, FREE_STATES, home, nr_cores);
 	if (id < 0 || !promotion_gains(lane, id))
@@ -339,7 +339,7 @@ static __always_inline bool promote_send(struct task_struct *p, struct task_ctx 
 	tctx->expected = 1; /* as the core was told when it was reserved */
 	tctx->queued_ns = now_ns;
 	count(promotions);
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, settings.slice_ns[CLASS_CRITICAL],
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, fixed.slice_ns[CLASS_CRITICAL],
 			   enq_flags | SCX_ENQ_PREEMPT);
 	critical_sent(tctx, core_id, now_ns);
 	return true;

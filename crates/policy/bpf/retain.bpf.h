@@ -6,7 +6,7 @@
  * switched in meanwhile is switched out again at once: two switches, cold caches for both, and each
  * switch slows the sibling lane, which an idle lane does not.
  *
- * Rule (settings.retain): when a normal task sleeps that mostly came back within the time-out T of its
+ * Rule (fixed.retain): when a normal task sleeps that mostly came back within the time-out T of its
  * core, its lane is held: no normal or batch task is switched in or sent there. It wakes there, at once.
  * After T the lane is released. Being held is part of the task's slice, and is charged like running; while
  * normal work waits for the core, nothing is held beyond the slice. Critical work takes a held lane like an idle one, who waits beyond the
@@ -14,14 +14,14 @@
  *
  * On the I/O lane of a core with sides (pair.bpf.h) computation that waits would make room at once: there a hold saves
  * two switches and nothing else. While some waits, it ends when what the lane would have added to its core
- * (threadPerf) is worth as much as these (settings.retain_switches_ns).
+ * (threadPerf) is worth as much as these (fixed.retain_switches_ns).
  *
  * T follows Algorithm 1, a core at a time: for a period it is a tenth longer; if both the work of other
  * tasks (run time x speed of the lane) and the number of times that a task came back to its held lane are more
  * than in the period before, it stays so; else it is measured anew and a tenth less is tried. A group
  * that did nothing in both periods has no say.
  *
- * Cost: a timer a core that rings at the end of each hold and each settings.retain_min_ns while normal
+ * Cost: a timer a core that rings at the end of each hold and each fixed.retain_min_ns while normal
  * tasks come and go there, else each RETAIN_REST_NS: operations run under a lock under which it cannot be
  * set. What holding costs others is counted (held_waited_ns).
  *
@@ -72,8 +72,8 @@ static __always_inline void retain_woke(struct task_ctx *tctx, u64 now_ns)
  */
 static __always_inline u64 retain_adds(u32 busy)
 {
-	u32 with = settings.thread_perf[BOUNDED(busy, MAX_LANES_PER_CORE)];
-	u32 alone = busy ? settings.thread_perf[BOUNDED(busy - 1, MAX_LANES_PER_CORE)] : 0;
+	u32 with = live.thread_perf[BOUNDED(busy, MAX_LANES_PER_CORE)];
+	u32 alone = busy ? live.thread_perf[BOUNDED(busy - 1, MAX_LANES_PER_CORE)] : 0;
 
 	if (!with)
 		return RETAIN_ADDS_TYPICAL;
@@ -85,11 +85,11 @@ static __always_inline u64 retain_paid_ns(const struct lane_ctx *lane, u64 timeo
 {
 	u32 busy = lanes_busy(lane->core);
 	u64 adds = retain_adds(busy ? busy - 1 : 0); /* this lane still counts */
-	u64 paid_ns = settings.retain_switches_ns * SPEED_ONE / (adds ? adds : 1);
+	u64 paid_ns = fixed.retain_switches_ns * SPEED_ONE / (adds ? adds : 1);
 
 	/* as seldom as the timer rings */
-	if (paid_ns < settings.retain_min_ns)
-		paid_ns = settings.retain_min_ns;
+	if (paid_ns < fixed.retain_min_ns)
+		paid_ns = fixed.retain_min_ns;
 	return paid_ns < timeout_ns ? paid_ns : timeout_ns;
 }
 
@@ -220,9 +220,9 @@ static __always_inline bool retain_gained(const struct retain *r)
 /* Within the bounds of the settings. */
 static __always_inline u64 retain_bounded_ns(u64 timeout_ns)
 {
-	if (timeout_ns < settings.retain_min_ns)
-		return settings.retain_min_ns;
-	return timeout_ns > settings.retain_max_ns ? settings.retain_max_ns : timeout_ns;
+	if (timeout_ns < fixed.retain_min_ns)
+		return fixed.retain_min_ns;
+	return timeout_ns > fixed.retain_max_ns ? fixed.retain_max_ns : timeout_ns;
 }
 
 /* Algorithm 1: a period ends. What was counted in it is the basis of the next, or its test. */
@@ -273,7 +273,7 @@ VERIFIED_ONCE u64 retain_expire(u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	/* whatever is held from now on is held for that long at least */
-	u64 next_ns = now_ns + settings.retain_min_ns;
+	u64 next_ns = now_ns + fixed.retain_min_ns;
 	u32 i;
 
 	if (!core)
@@ -297,7 +297,7 @@ VERIFIED_ONCE u64 retain_expire(u32 core_id, u64 now_ns)
 static __always_inline void retain_wake(struct retain *r, u64 now_ns)
 {
 	if (!r->desired_ns) {
-		r->desired_ns = retain_bounded_ns(settings.retain_start_ns);
+		r->desired_ns = retain_bounded_ns(fixed.retain_start_ns);
 		r->now_ns = r->desired_ns;
 	}
 	r->since_ns = now_ns;
@@ -328,8 +328,8 @@ static int retain_timer(void *map, u32 *key, struct core_timer *timer)
 	if (!r->attentive && r->woken)
 		retain_wake(r, now_ns);
 	next_ns = retain_expire(core_id, now_ns);
-	if (r->attentive && settings.retain_period_ns &&
-	    now_ns >= r->since_ns + settings.retain_period_ns) {
+	if (r->attentive && fixed.retain_period_ns &&
+	    now_ns >= r->since_ns + fixed.retain_period_ns) {
 		retain_step(r);
 		r->since_ns = now_ns;
 	}

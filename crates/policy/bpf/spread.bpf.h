@@ -31,7 +31,7 @@ VERIFIED_ONCE s32 spread_lane(struct task_struct *p __arg_trusted, u32 core_id)
 	u32 shared;
 	s32 id;
 
-	if (!tctx || tctx->burst_ns < settings.slice_ns[CLASS_NORMAL] ||
+	if (!tctx || tctx->burst_ns < fixed.slice_ns[CLASS_NORMAL] ||
 	    !core_set_any(CORES_IDLE, core_id))
 		return -1;
 	states = core_states(core_id);
@@ -83,7 +83,7 @@ static __always_inline bool spread_send(struct task_struct *p, struct task_ctx *
 	vector_left(tctx);
 	tctx->core = lane->core;
 	tctx->queued_ns = scx_bpf_now();
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, settings.slice_ns[CLASS_NORMAL], enq_flags);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, fixed.slice_ns[CLASS_NORMAL], enq_flags);
 	return true;
 }
 

@@ -5,14 +5,14 @@
  * Problem: on cores that only compute, which tasks run beside each other decides how fast they are, and the
  * order of the vector knows nothing of that.
  *
- * Rule (settings.symbiotic): a lane that looks for CPU-bound normal work, while siblings run normal tasks
+ * Rule (fixed.symbiotic): a lane that looks for CPU-bound normal work, while siblings run normal tasks
  * whose profile is known (profile.bpf.h), takes, of the first SYMBIOSIS_LOOKS of the vector that it may
  * take, the one beside which both are fastest in sum. Who is further behind in virtual time than a slice
  * is not passed over. Of tasks whose profile is not known half of the cycles are taken for base.
  *
  * Model: of a task with base share b and miss share m = 1 - b, beside one with b' and m', each cycle alone
  * takes 1 + w_bb b b' + w_bm b m' + w_mb m b' + w_mm m m' cycles: the waiting component. The four
- * coefficients are settings (settings.symbiosis_waits). Beside several siblings: of a mean.
+ * coefficients are settings (fixed.symbiosis_waits). Beside several siblings: of a mean.
  *
  * Cost: a look at the siblings and at a few tasks, each time a lane looks for normal work.
  *
@@ -97,7 +97,7 @@ VERIFIED_ONCE u32 symbiosis_best(u32 core_id, u32 side, s32 cpu, u32 beside)
 		if (!symbiosis_fits(p, tctx, side, cpu))
 			continue;
 		if (!latest)
-			latest = p->scx.dsq_vtime + settings.slice_ns[CLASS_NORMAL];
+			latest = p->scx.dsq_vtime + fixed.slice_ns[CLASS_NORMAL];
 		if (time_before(latest, p->scx.dsq_vtime))
 			break;
 		profile = profile_of(tctx);

@@ -4,7 +4,7 @@
  *
  * Problem: counters tell how many there were, and not which job moved from where to where, and when.
  *
- * Rule: with settings.trace, which may be changed at any time, each writes a line into the kernel's
+ * Rule: with live.trace, which may be changed at any time, each writes a line into the kernel's
  * trace buffer: the event bpf_trace:bpf_trace_printk, which perf, trace-cmd and bpftrace can
  * record beside sched_switch. A core is named by the CPU number of its first lane.
  *

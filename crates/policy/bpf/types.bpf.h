@@ -183,10 +183,10 @@ CONSTANT u32 nr_cores = 1;
 CONSTANT u32 nr_lanes = 1; /* highest CPU number + 1 */
 
 /*
- * The settings as they were attached. What of them never changes after that is read here: the
- * verifier knows it, and leaves out what is not in use.
+ * Settings that stay: the verifier knows them, and leaves out what is not in use. In a map of their own,
+ * by whose name other processes find them.
  */
-CONSTANT struct settings fixed;
+CONSTANT struct fixed_settings fixed SEC(".rodata.sidelane");
 
 /* Element of core_timers of the first timer of this kind; with NR_TIMERS, how many there are. */
 static __always_inline u32 timer_first(enum timer kind)
@@ -202,8 +202,8 @@ static __always_inline struct core_timer *timer_of(enum timer kind, u32 core_id)
 	return bpf_map_lookup_elem(&core_timers, &(u32){timer_first(kind) + core_id});
 }
 
-/* In a map of its own, by whose name whoever changes them at run time finds them. */
-GLOBAL struct settings settings SEC(".data.sidelane");
+/* Settings that may be changed at run time, in a map of their own, too. */
+GLOBAL struct live_settings live SEC(".data.sidelane");
 
 /* Which cores are in which condition. */
 enum core_set {
@@ -348,7 +348,7 @@ static __always_inline struct core_ctx *core_ctx(u32 core)
 /* Does normal and batch work keep away from @core_id? (polarize.bpf.h) */
 static __always_inline bool core_parked(u32 core_id)
 {
-	return settings.vertical && core_id >= settings.cores_awake;
+	return live.vertical && core_id >= live.cores_awake;
 }
 
 static __always_inline struct task_ctx *task_ctx(struct task_struct *p)
@@ -386,7 +386,7 @@ static __always_inline s32 core_lane(const struct core_ctx *core, u32 i)
 /* The first of the lanes of @core that are for batch. */
 static __always_inline u32 first_meant_for_batch(const struct core_ctx *core)
 {
-	u32 nr = settings.batch_lanes;
+	u32 nr = fixed.batch_lanes;
 
 	return core->nr_lanes > nr ? core->nr_lanes - nr : 0;
 }

@@ -11,15 +11,15 @@
  * A lane serves its core's critical vector, then normal, then, on an open core,
  * batch. With nothing there it steals from the vectors of other cores, nearest
  * first; the further away, the longer the far vector has to be
- * (settings.steal_min_queued).
+ * (fixed.steal_min_queued).
  *
- * Severity (settings.steal_patience_ns; 0: none): the source steals across a distance only if
+ * Severity (fixed.steal_patience_ns; 0: none): the source steals across a distance only if
  * the situation is severe enough, the more so the longer the distance. Read here as: a far core
  * with an idle lane helps itself in a moment, so its vector has to be longer by one; a lane that
  * has been without work for the patience, times the distance, needs one less, and again after
  * as long, but one at least.
  *
- * Slices (settings.keep_slice): a task that sleeps for less than a slice goes on with what it
+ * Slices (fixed.keep_slice): a task that sleeps for less than a slice goes on with what it
  * has left of its slice, if it has used less than half of it. With half of it used or more the
  * slice ends there ("time slice early": what it holds is not torn from it soon after it
  * wakes), and it wakes with a whole one. Else each wake-up brings a whole one.
@@ -102,7 +102,7 @@ VERIFIED_ONCE int vector_refresh(u32 core_id, u32 class)
 /* A virtual time with which to begin to wait: sleeping saves up one slice and no more. */
 static __always_inline u64 vtime_within(u64 vtime)
 {
-	u64 slice = settings.slice_ns[CLASS_NORMAL];
+	u64 slice = fixed.slice_ns[CLASS_NORMAL];
 	u64 earliest = vtime_now - (vtime_stride > slice ? vtime_stride : slice);
 
 	return time_before(vtime, earliest) ? earliest : vtime;
@@ -122,7 +122,7 @@ static __always_inline u64 slice_of(const struct task_ctx *tctx)
 {
 	u32 class = task_class(tctx);
 
-	return settings.slice_ns[class == CLASS_BATCH && tctx->pool ? CLASS_NORMAL : class];
+	return fixed.slice_ns[class == CLASS_BATCH && tctx->pool ? CLASS_NORMAL : class];
 }
 
 /* @p sleeps: notes what is left of its slice, if it is to go on with that. */
@@ -132,7 +132,7 @@ static __always_inline void slice_ends(const struct task_struct *p, struct task_
 	u64 left_ns = p->scx.slice, slice_ns = slice_of(tctx);
 
 	tctx->slept_ns = now_ns;
-	tctx->slice_left_ns = settings.keep_slice && left_ns * 2 > slice_ns && left_ns < slice_ns
+	tctx->slice_left_ns = fixed.keep_slice && left_ns * 2 > slice_ns && left_ns < slice_ns
 				      ? left_ns
 				      : 0;
 }
@@ -166,7 +166,7 @@ static __always_inline void vector_enter(struct task_ctx *tctx, u32 core, u64 no
 	tctx->in_vector = IN_VECTOR;
 	tctx->overdue = OVERDUE_NOT;
 	if (!tctx->due_ns && class != CLASS_CRITICAL)
-		tctx->due_ns = now_ns + settings.starvation_bound_ns[class];
+		tctx->due_ns = now_ns + fixed.starvation_bound_ns[class];
 	if (!target)
 		return;
 	vector_sides(target, tctx, class, 1);
@@ -287,7 +287,7 @@ static __always_inline u32 core_distance(const struct core_ctx *a, const struct 
 static __always_inline u32 steal_severity(u32 distance)
 {
 	struct lane_ctx *lane = lane_ctx(bpf_get_smp_processor_id());
-	u64 now_ns = scx_bpf_now(), patience_ns = settings.steal_patience_ns * distance;
+	u64 now_ns = scx_bpf_now(), patience_ns = fixed.steal_patience_ns * distance;
 
 	if (!patience_ns || !lane || lane->state != LANE_IDLE || now_ns <= lane->since_ns)
 		return 0;
@@ -298,11 +298,11 @@ static __always_inline u32 steal_severity(u32 distance)
 static __always_inline bool steal_allowed(u32 thief, u32 victim, u32 class, u32 distance)
 {
 	struct core_ctx *own = core_ctx(thief), *other = core_ctx(victim);
-	u32 barrier = settings.steal_min_queued[BOUNDED(distance, NR_DISTANCES)], severity;
+	u32 barrier = fixed.steal_min_queued[BOUNDED(distance, NR_DISTANCES)], severity;
 
 	if (!own || !other || core_distance(own, other) != distance)
 		return false;
-	if (settings.steal_patience_ns) {
+	if (fixed.steal_patience_ns) {
 		severity = steal_severity(distance);
 		barrier += lanes_in_state(victim, LANE_IDLE) > 0;
 		barrier = barrier > severity ? barrier - severity : 1;

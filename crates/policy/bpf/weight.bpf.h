@@ -5,7 +5,7 @@
  * Problem: with virtual times a task alone counts, so that a cgroup gets the more, the more tasks
  * it has, and its cpu.weight says nothing.
  *
- * Rule (settings.cgroup_weights): a cgroup has its weight, a task in it that of its nice value. What
+ * Rule (fixed.cgroup_weights): a cgroup has its weight, a task in it that of its nice value. What
  * wants to run in a cgroup, tasks and cgroups within it that have any, shares what the cgroup gets by
  * weight. So the virtual time of a normal task goes the slower, the higher its flat weight is:
  *   weight of the task x weight of its cgroup / weight of all that wants to run in that x the same
@@ -121,7 +121,7 @@ static __always_inline u64 weight_vtime(const struct task_struct *p, const struc
 	if (!fixed.cgroup_weights)
 		return ran_ns * 100 / weight;
 	flat = weight_flat(tctx->weight_group, weight);
-	stride = (settings.slice_ns[CLASS_NORMAL] * 100 << FLAT_SHIFT) / flat;
+	stride = (fixed.slice_ns[CLASS_NORMAL] * 100 << FLAT_SHIFT) / flat;
 	vtime_stride = stride > vtime_stride ? stride : vtime_stride - vtime_stride / 64;
 	return (ran_ns * 100 << FLAT_SHIFT) / flat;
 }

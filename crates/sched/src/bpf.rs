@@ -43,7 +43,8 @@ unsafe impl Plain for intf::lane_ctx {}
 unsafe impl Plain for intf::core_ctx {}
 unsafe impl Plain for intf::rule {}
 unsafe impl Plain for intf::budget {}
-unsafe impl Plain for intf::settings {}
+unsafe impl Plain for intf::fixed_settings {}
+unsafe impl Plain for intf::live_settings {}
 unsafe impl Plain for intf::counters {}
 unsafe impl Plain for intf::objective {}
 unsafe impl Plain for intf::budget_ipc {}

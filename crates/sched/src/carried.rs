@@ -8,76 +8,47 @@ use crate::Error;
 use crate::bpf::{bytes_of, from_bytes, intf, zeroed};
 use crate::libbpf::load_error;
 use libbpf_rs::{MapCore, MapFlags};
+use sidelane_policy::settings::{Place, live_places};
 use std::collections::BTreeMap;
-use std::mem::offset_of;
-use std::ops::Range;
 
 /// Kept from one attachment to the next.
 #[derive(Clone, Default)]
 pub(crate) struct Carried {
-    /// Live settings that were changed: their bytes, by name.
-    tuned: BTreeMap<&'static str, Vec<u8>>,
+    /// Settings that were changed: their bytes.
+    tuned: BTreeMap<Place, Vec<u8>>,
     /// Allowances of pools, by cgroup.
     pub pools_ns: BTreeMap<String, u64>,
     /// By budget: the rule's number, 0 for `[scheduler]`.
     learnt_ns: Vec<(u32, u64)>,
 }
 
-/// Settings that may be changed while the scheduler runs, together: their first name in the table of settings, and
-/// their place in the scheduler's.
-struct Live {
-    name: &'static str,
-    bytes: Range<usize>,
+/// What is kept there.
+fn at(settings: &intf::live_settings, place: Place) -> &[u8] {
+    &bytes_of(settings)[place.offset..place.offset + place.len]
 }
 
-/// The bytes of a field.
-macro_rules! live {
-    ($name:literal, $field:ident) => {
-        Live {
-            name: $name,
-            bytes: offset_of!(intf::settings, $field)
-                ..offset_of!(intf::settings, $field) + field_size(|it| &it.$field),
-        }
-    };
-}
-
-const fn field_size<T>(_: fn(&intf::settings) -> &T) -> usize {
-    size_of::<T>()
-}
-
-const LIVE: [Live; 5] = [
-    live!("smt_level", smt_level),
-    live!("borrow", budget), // with budget_ms and objective
-    live!("thread_perf", thread_perf),
-    live!("polarization", vertical),
-    live!("trace", trace),
-];
-
-impl Live {
-    fn of<'a>(&self, settings: &'a intf::settings) -> &'a [u8] {
-        &bytes_of(settings)[self.bytes.clone()]
-    }
-
-    fn differs(&self, one: &intf::settings, other: &intf::settings) -> bool {
-        self.of(one) != self.of(other)
-    }
+/// Where two differ, of the settings that may be changed.
+fn differences(
+    one: &intf::live_settings,
+    other: &intf::live_settings,
+) -> impl Iterator<Item = Place> {
+    let places = live_places().into_iter();
+    places.filter(|&place| at(one, place) != at(other, place))
 }
 
 impl Carried {
     /// Notes what was changed, of settings that were loaded as `loaded`.
-    pub fn note_settings(&mut self, loaded: &intf::settings, ended: &intf::settings) {
-        let changed = LIVE.iter().filter(|live| live.differs(loaded, ended));
-        let bytes = changed.map(|live| (live.name, live.of(ended).to_vec()));
-        self.tuned.extend(bytes);
+    pub fn note_settings(&mut self, loaded: &intf::live_settings, ended: &intf::live_settings) {
+        let changed = differences(loaded, ended);
+        self.tuned
+            .extend(changed.map(|place| (place, at(ended, place).to_vec())));
     }
 
     /// Changes fresh settings in the same way.
-    pub fn apply(&self, fresh: &mut intf::settings) {
+    pub fn apply(&self, fresh: &mut intf::live_settings) {
         let mut bytes = bytes_of(fresh).to_vec();
-        for live in &LIVE {
-            if let Some(tuned) = self.tuned.get(live.name) {
-                bytes[live.bytes.clone()].copy_from_slice(tuned);
-            }
+        for (place, tuned) in &self.tuned {
+            bytes[place.offset..place.offset + place.len].copy_from_slice(tuned);
         }
         *fresh = from_bytes(&bytes).unwrap_or(*fresh);
     }
@@ -85,9 +56,9 @@ impl Carried {
     /// Forgets what a changed configuration says anew.
     pub fn give_way(&mut self, before: &Config, after: &Config) {
         let lanes = intf::limits_MAX_LANES_PER_CORE; // whatever it is, for both
-        let [old, new] = [before, after].map(|config| config.scheduler.native(lanes));
-        for live in LIVE.iter().filter(|live| live.differs(&old, &new)) {
-            self.tuned.remove(live.name);
+        let [old, new] = [before, after].map(|config| config.scheduler.live(lanes));
+        for place in differences(&old, &new) {
+            self.tuned.remove(&place);
         }
         if before.pools != after.pools {
             self.pools_ns.clear();
@@ -126,11 +97,9 @@ impl Carried {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sidelane_policy::settings::Change;
-    use std::collections::BTreeSet;
 
-    fn settings(smt_level: u32, budget_ns: u64) -> intf::settings {
-        let mut settings: intf::settings = zeroed();
+    fn settings(smt_level: u32, budget_ns: u64) -> intf::live_settings {
+        let mut settings: intf::live_settings = zeroed();
         settings.smt_level = smt_level;
         settings.budget.budget_ns = budget_ns;
         settings
@@ -157,15 +126,6 @@ mod tests {
     }
 
     #[test]
-    fn all_live_settings_are_carried() {
-        let of_budget = ["budget_ms", "objective"];
-        let live = sidelane_policy::settings::rows()
-            .filter(|row| row.change == Change::Live && !of_budget.contains(&row.name));
-        let live: BTreeSet<_> = live.map(|row| row.name).collect();
-        assert_eq!(live, LIVE.iter().map(|live| live.name).collect());
-    }
-
-    #[test]
     fn a_changed_configuration_says_anew_only_what_it_changes() {
         let [before, level, rules] = [
             "[scheduler]\nsmt_level = 2",
@@ -173,7 +133,7 @@ mod tests {
             "[[rule]]\nclass = \"batch\"\nmatch = \"cgroup:/b\"\n[scheduler]\nsmt_level = 2",
         ]
         .map(|text| Config::parse(text, "c.toml").unwrap());
-        let loaded = before.scheduler.native(4);
+        let loaded = before.scheduler.live(4);
         let mut changed = loaded;
         (changed.smt_level, changed.trace) = (3, 1);
         let mut tuned = Carried {
@@ -184,7 +144,7 @@ mod tests {
         let kept = |after: &Config| {
             let mut carried = tuned.clone();
             carried.give_way(&before, after);
-            let mut fresh: intf::settings = zeroed();
+            let mut fresh: intf::live_settings = zeroed();
             carried.apply(&mut fresh);
             (fresh.smt_level, fresh.trace, carried.learnt_ns.len())
         };

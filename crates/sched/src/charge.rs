@@ -7,7 +7,6 @@ use serde::Serialize;
 use std::fmt;
 
 /// Maps of the running scheduler; the kernel keeps 15 bytes of a name.
-const SETTINGS: &[u8] = b".data.sidelane";
 const RULES: &[u8] = b"rules";
 const IPC: &[u8] = b"sidelane_ipc";
 
@@ -44,7 +43,8 @@ pub struct ChargeState {
 
 /// Handles on what the running scheduler has counted.
 pub(crate) struct Charges {
-    settings: MapHandle,
+    fixed: MapHandle,
+    live: MapHandle,
     rules: MapHandle,
     ipc: MapHandle,
 }
@@ -53,27 +53,29 @@ impl Charges {
     /// Finds the running scheduler.
     pub(crate) fn open() -> Result<Charges, Error> {
         Ok(Charges {
-            settings: running::map(SETTINGS, size_of::<intf::settings>())?,
+            fixed: running::map(running::FIXED, size_of::<intf::fixed_settings>())?,
+            live: running::map(running::LIVE, size_of::<intf::live_settings>())?,
             rules: running::map(RULES, size_of::<intf::rule>())?,
             ipc: running::map(IPC, size_of::<intf::budget_ipc>())?,
         })
     }
 
-    /// The settings in force.
-    pub(crate) fn settings(&self) -> Result<Option<intf::settings>, Error> {
-        entry(&self.settings, 0)
+    /// The settings in force, of those that may be changed.
+    pub(crate) fn live(&self) -> Result<Option<intf::live_settings>, Error> {
+        entry(&self.live, 0)
     }
 
     /// The dynamic budgets, that of `[scheduler]` first.
     pub(crate) fn read(&self) -> Result<Vec<ChargeState>, Error> {
-        let Some(settings) = self.settings()? else {
+        let fixed = entry::<intf::fixed_settings>(&self.fixed, 0)?;
+        let (Some(fixed), Some(live)) = (fixed, self.live()?) else {
             return Ok(Vec::new());
         };
         let is_dynamic =
             |budget: &intf::budget| budget.policy == intf::budget_policy_BUDGET_DYNAMIC;
         let mut dynamic = vec![];
-        dynamic.extend(is_dynamic(&settings.budget).then_some(0));
-        for index in 0..settings.nr_rules {
+        dynamic.extend(is_dynamic(&live.budget).then_some(0));
+        for index in 0..fixed.nr_rules {
             let rule = entry::<intf::rule>(&self.rules, index)?;
             dynamic.extend(
                 rule.filter(|rule| is_dynamic(&rule.budget))
@@ -83,7 +85,7 @@ impl Charges {
         let state = |rule| {
             let ipc = entry::<intf::budget_ipc>(&self.ipc, rule)?;
             let ipc = ipc.ok_or_else(|| Error::Running("a table is too short".to_owned()))?;
-            Ok(ChargeState::of(rule, settings.counters != 0, &ipc))
+            Ok(ChargeState::of(rule, fixed.counters != 0, &ipc))
         };
         dynamic.into_iter().map(state).collect()
     }

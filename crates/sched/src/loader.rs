@@ -142,7 +142,7 @@ struct Scheduler<'a> {
     /// It has to be loaded again, with more room.
     outgrown: Option<Outgrown>,
     /// As they were when it was attached.
-    settings: intf::settings,
+    live: intf::live_settings,
     cgroup_events: Option<(RingBuffer<'a>, Receiver<intf::cgroup_event>)>,
     cgroup_mount: Option<PathBuf>,
     signal: Option<signal::Service>,
@@ -165,15 +165,22 @@ impl<'a> Scheduler<'a> {
             mut pools,
             cgroup_room,
         } = Found::by(config)?;
-        let mut settings = settings(config, &layout, &rules);
-        carried.apply(&mut settings);
+        let widest = layout.lanes_per_core_max;
+        let mut live = config.scheduler.live(widest);
+        live.cores_awake = layout.cores.len() as u32;
+        carried.apply(&mut live);
         pools.set_tuned(carried.pools_ns.clone());
-        settings.nr_pools = pools.len() as u32;
         let counters = open_counters(config, &layout);
-        settings.counters = u32::from(counters.is_ok() && config.is_dynamic());
         let misses = (counters.as_ref().map_err(Clone::clone)).and_then(Counters::misses);
-        settings.symbiotic = u32::from(misses.is_ok());
-        let skel = load(&settings, &layout, cgroup_room, object)?;
+        let fixed = intf::fixed_settings {
+            nr_rules: rules.len() as u32,
+            has_cgroup_rules: cgroups::needed(&config.rules).into(),
+            nr_pools: pools.len() as u32,
+            counters: (counters.is_ok() && config.is_dynamic()).into(),
+            symbiotic: misses.is_ok().into(),
+            ..config.scheduler.fixed(widest)
+        };
+        let skel = load(&fixed, &live, &layout, cgroup_room, object)?;
         let mut scheduler = Scheduler {
             skel,
             link: None,
@@ -185,7 +192,7 @@ impl<'a> Scheduler<'a> {
             told_depth: false,
             cgroup_room,
             outgrown: None,
-            settings,
+            live,
             cgroup_events: None,
             cgroup_mount: None,
             signal: None,
@@ -261,8 +268,8 @@ impl<'a> Scheduler<'a> {
     fn hand_over(&self, carried: &mut Carried) {
         if let Some(data) = &self.skel.maps.data_sidelane_data {
             let mut ended = zeroed();
-            copy_bytes(&data.settings, &mut ended);
-            carried.note_settings(&self.settings, &ended);
+            copy_bytes(&data.live, &mut ended);
+            carried.note_settings(&self.live, &ended);
         }
         carried.note_learnt(&self.skel.maps.sidelane_slo);
         let limit = |key: usize| {
@@ -334,15 +341,6 @@ impl Found {
     }
 }
 
-/// The settings as the configuration has them.
-fn settings(config: &Config, layout: &Layout, rules: &[intf::rule]) -> intf::settings {
-    let mut settings = config.scheduler.native(layout.lanes_per_core_max);
-    settings.nr_rules = rules.len() as u32;
-    settings.cores_awake = layout.cores.len() as u32;
-    settings.has_cgroup_rules = u32::from(cgroups::needed(&config.rules));
-    settings
-}
-
 /// Opens counters on all lanes if they are of use.
 fn open_counters(config: &Config, layout: &Layout) -> Result<Counters, NoCounters> {
     let symbiotic = config.scheduler.symbiotic;
@@ -355,7 +353,8 @@ fn open_counters(config: &Config, layout: &Layout) -> Result<Counters, NoCounter
 
 /// Opens, sizes and loads the BPF object.
 fn load<'a>(
-    settings: &intf::settings,
+    fixed: &intf::fixed_settings,
+    live: &intf::live_settings,
     layout: &Layout,
     cgroup_room: usize,
     object: &'a mut MaybeUninit<OpenObject>,
@@ -368,21 +367,23 @@ fn load<'a>(
         None::<libbpf_rs::libbpf_sys::bpf_object_open_opts>
     )
     .map_err(load_error("open"))?;
-    size::tables(&mut skel.maps, settings, layout, cgroup_room)?;
+    size::tables(&mut skel.maps, fixed, layout, cgroup_room)?;
     if let Some(rodata) = skel.maps.rodata_data.as_mut() {
         rodata.nr_cores = layout.cores.len() as u32;
         rodata.nr_lanes = layout.lanes.len() as u32;
-        copy_bytes(settings, &mut rodata.fixed);
+    }
+    if let Some(rodata) = skel.maps.rodata_sidelane_data.as_mut() {
+        copy_bytes(fixed, &mut rodata.fixed);
     }
     if let Some(data) = skel.maps.data_sidelane_data.as_mut() {
-        copy_bytes(settings, &mut data.settings);
+        copy_bytes(live, &mut data.live);
     }
-    let counted = settings.counters > 0 || settings.symbiotic > 0;
+    let counted = fixed.counters > 0 || fixed.symbiotic > 0;
     let progs = &mut skel.progs;
     progs.sidelane_count_switch.set_autoload(counted);
     // without it intervals last from switch to switch, and few are of one kind
     (progs.sidelane_count_tick).set_autoload(counted && counters::ticks_can_be_seen());
-    if settings.cgroup_weights == 0 {
+    if fixed.cgroup_weights == 0 {
         let ops = skel.struct_ops.sidelane_ops_mut();
         (ops.runnable, ops.quiescent) = (std::ptr::null_mut(), std::ptr::null_mut());
         skel.progs.sidelane_runnable.set_autoload(false);

@@ -71,8 +71,8 @@ impl Pools {
         })
     }
 
-    /// The first `count` pools.
-    pub(crate) fn read(&self, count: u32) -> Result<Vec<PoolState>, Error> {
+    /// All of them.
+    pub(crate) fn read(&self) -> Result<Vec<PoolState>, Error> {
         let state = |id| -> Result<Option<PoolState>, Error> {
             let limit = entry::<intf::pool_limit>(&self.limits, id)?;
             if is_free(&limit) {
@@ -81,7 +81,8 @@ impl Pools {
             let used = entry::<intf::pool>(&self.pools, id)?;
             Ok(Some(PoolState::of(self.path(id)?, &limit, &used)))
         };
-        (0..count).filter_map(|id| state(id).transpose()).collect()
+        let ids = 0..self.limits.max_entries();
+        ids.filter_map(|id| state(id).transpose()).collect()
     }
 
     /// The path of a pool's cgroup.
@@ -98,11 +99,12 @@ fn is_free(limit: &intf::pool_limit) -> bool {
 }
 
 impl Pools {
-    /// Lets the pool of a cgroup, one of the first `count`, use so many cores (lanes with `raw`); none:
-    /// without a limit. From its next period on.
-    pub(crate) fn set(&self, count: u32, cgroup: &str, cores: Option<f64>) -> Result<(), Error> {
+    /// Lets the pool of a cgroup use so many cores (lanes with `raw`); none: without a limit. From its next
+    /// period on.
+    pub(crate) fn set(&self, cgroup: &str, cores: Option<f64>) -> Result<(), Error> {
         let path = |id: u32| self.path(id).map(|path| (id, path));
-        let paths = (0..count).map(path).collect::<Result<Vec<_>, Error>>()?;
+        let ids = 0..self.limits.max_entries();
+        let paths = ids.map(path).collect::<Result<Vec<_>, Error>>()?;
         let found = paths.into_iter().find(|(_, path)| path == cgroup);
         let Some((id, _)) = found else {
             return Err(Error::Tune(format!(

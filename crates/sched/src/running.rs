@@ -15,8 +15,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The map of `settings`; the kernel keeps 15 bytes of a name.
-const SETTINGS: &[u8] = b".data.sidelane";
+/// The maps of the settings that stay, and of those that may be changed; the kernel keeps 15 bytes of a name.
+pub(crate) const FIXED: &[u8] = b".rodata.sidelan";
+pub(crate) const LIVE: &[u8] = b".data.sidelane";
 
 /// Is a scheduler of ours attached?
 pub fn is_attached() -> bool {
@@ -57,7 +58,7 @@ pub(crate) fn map(name: &[u8], value_size: usize) -> Result<MapHandle, Error> {
 /// again, they have to be opened anew.
 #[derive(Debug)]
 pub struct Tuning {
-    settings: NonNull<intf::settings>,
+    settings: NonNull<intf::live_settings>,
     enable_seq: u64,
 }
 
@@ -72,8 +73,8 @@ impl Tuning {
     pub fn open() -> Result<Tuning, Error> {
         use nix::sys::mman::{MapFlags, ProtFlags, mmap};
         let enable_seq = enable_seq();
-        let map = map(SETTINGS, size_of::<intf::settings>())?;
-        let size = NonZeroUsize::new(size_of::<intf::settings>()).unwrap_or(NonZeroUsize::MIN);
+        let map = map(LIVE, size_of::<intf::live_settings>())?;
+        let size = NonZeroUsize::new(size_of::<intf::live_settings>()).unwrap_or(NonZeroUsize::MIN);
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping of a map that has this size
         let address = unsafe { mmap(None, size, access, MapFlags::MAP_SHARED, map.as_fd(), 0) }
@@ -205,7 +206,8 @@ impl Tuning {
 impl Drop for Tuning {
     fn drop(&mut self) {
         // SAFETY: mapped by `open`, and nothing refers to it any more. It cannot fail then.
-        let _ =
-            unsafe { nix::sys::mman::munmap(self.settings.cast(), size_of::<intf::settings>()) };
+        let _ = unsafe {
+            nix::sys::mman::munmap(self.settings.cast(), size_of::<intf::live_settings>())
+        };
     }
 }

@@ -60,8 +60,7 @@ impl Reader {
     /// # Errors
     /// As [`Reader::read`].
     pub fn pools(&self) -> Result<Vec<PoolState>, Error> {
-        let settings = self.charges.settings()?;
-        self.pools.read(settings.map_or(0, |it| it.nr_pools))
+        self.pools.read()
     }
 
     /// With vertical polarization, on how many cores normal and batch work runs.
@@ -69,10 +68,10 @@ impl Reader {
     /// # Errors
     /// As [`Reader::read`].
     pub fn cores_awake(&self) -> Result<Option<u32>, Error> {
-        let settings = self.charges.settings()?;
-        Ok(settings
-            .filter(|settings| settings.vertical != 0)
-            .map(|settings| settings.cores_awake))
+        let live = self.charges.live()?;
+        Ok(live
+            .filter(|live| live.vertical != 0)
+            .map(|live| live.cores_awake))
     }
 
     /// Dynamic budgets, and by what they are charged.

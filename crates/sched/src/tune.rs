@@ -114,10 +114,9 @@ pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
     }
     let budget = tuning.budget();
     let charges = Charges::open()?;
-    let count = charges.settings()?.map_or(0, |settings| settings.nr_pools);
     let pools = Pools::open()?;
     if let Some(change) = &changes.pool {
-        pools.set(count, &change.cgroup, change.cores)?;
+        pools.set(&change.cgroup, change.cores)?;
     }
     let charges = charges.read()?;
     Ok(Tuned {
@@ -129,7 +128,7 @@ pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
         budget_ms: budget.budget_ms(),
         objective: budget.objective.map(|objective| objective.to_string()),
         trace: tuning.trace(),
-        pools: pools.read(count)?,
+        pools: pools.read()?,
     })
 }
 

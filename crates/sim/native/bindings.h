@@ -5,11 +5,12 @@
 #include "tables.h"
 
 void native_set_table(enum native_map map, void *elements, u32 nr_elements);
-void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct settings *wanted);
+void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct fixed_settings *fixed_wanted,
+		  const struct live_settings *live_wanted);
 void native_set_smt_level(u32 level);
 void native_timer_ring(u32 element);
-void native_retain_step(struct retain *retain, const struct settings *bounds, u64 work,
-			u64 returns);
+void native_retain_step(struct retain *retain, const struct fixed_settings *bounds,
+			const struct live_settings *speeds, u64 work, u64 returns);
 bool native_vector_hinted(u32 core, u32 class);
 
 s32 sidelane_select_cpu(struct task_struct *p, s32 prev_cpu, u64 wake_flags);

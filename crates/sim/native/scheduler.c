@@ -73,12 +73,13 @@ static __always_inline void *native_map_element(const void *map, const void *key
 }
 
 /* Sets what the loader sets before it attaches, and forgets what an earlier simulation left. */
-void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct settings *wanted)
+void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct fixed_settings *fixed_wanted,
+		  const struct live_settings *live_wanted)
 {
 	nr_cores = cores_wanted;
 	nr_lanes = lanes_wanted;
-	fixed = *wanted;
-	settings = *wanted;
+	fixed = *fixed_wanted;
+	live = *live_wanted;
 	vtime_now = 0;
 	vtime_stride = 0;
 	fair_turn = 0;
@@ -89,7 +90,7 @@ void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct settings *wan
 	pair_armed = 0;
 	pair_seen = 0;
 	pair_period = 0;
-	settings.cores_awake = cores_wanted;
+	live.cores_awake = cores_wanted;
 	__builtin_memset(core_words, 0, sizeof(core_words));
 	__builtin_memset(core_some, 0, sizeof(core_some));
 }
@@ -97,7 +98,7 @@ void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct settings *wan
 /* Sets what may change while the scheduler is attached. */
 void native_set_smt_level(u32 level)
 {
-	settings.smt_level = level;
+	live.smt_level = level;
 }
 
 void native_timer_set(u32 element, u64 after_ns); /* of the simulated kernel */
@@ -123,9 +124,11 @@ long native_perf_event_read(const void *map, struct bpf_perf_event_value *value)
 }
 
 /* Algorithm 1: a period of @retain ends, in which so much was done. */
-void native_retain_step(struct retain *retain, const struct settings *bounds, u64 work, u64 returns)
+void native_retain_step(struct retain *retain, const struct fixed_settings *bounds,
+			const struct live_settings *speeds, u64 work, u64 returns)
 {
-	settings = *bounds;
+	fixed = *bounds;
+	live = *speeds;
 	retain->work = work;
 	retain->returns = returns;
 	retain_step(retain);

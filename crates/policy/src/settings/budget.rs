@@ -1,6 +1,6 @@
 //! How long batch may run beside critical work (`budget.bpf.h`, `objective.bpf.h`).
 
-use super::row::{Change, Kind, Needs, Row};
+use super::row::{Kind, Needs, Row, live};
 use crate::file::{Limits, Result, Section};
 use crate::intf;
 use crate::objective::Objective;
@@ -55,7 +55,7 @@ pub(super) const ROWS: &[Row] = &[
             |settings| settings.budget.borrow as usize,
             |settings, word| settings.budget.borrow = Borrow::ALL[word],
         ),
-        change: Change::Live,
+        change: live!(budget),
         needs: None,
         says: "how long batch may run beside critical work on a core",
         more: "below",
@@ -63,7 +63,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "budget_ms",
         kind: Kind::Time(Budget::LIMITS_MS, |settings| &mut settings.budget.budget_ns),
-        change: Change::Live,
+        change: live!(budget),
         needs: Some(LIMITED),
         says: "the budget of `fixed`, `refresh` and `dynamic`",
         more: "",
@@ -71,7 +71,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "objective",
         kind: Kind::Objective(|settings| &mut settings.budget.objective),
-        change: Change::Live,
+        change: live!(budget),
         needs: Some(SLO),
         says: "what the tail of critical jobs keeps to, such as `\"p99 < 20 ms\"`",
         more: "",

@@ -22,7 +22,7 @@ pub fn table() -> String {
         };
         let tunable = match row.change {
             Change::Fixed => "",
-            Change::Live => "yes",
+            Change::Live(_) => "yes",
         };
         let (name, range, meaning) = (row.name, range(&row.kind), meaning(row));
         let _ = writeln!(

@@ -25,9 +25,11 @@ pub use pairing::Pairing;
 pub use polarization::Polarization;
 pub use read::{BUDGET_KEYS, NEEDS_SPEEDS, SHAPE, budget_of, keys, read};
 pub use retention::Retention;
-pub use row::{Change, Kind, Needs, Row, check_speeds};
+pub use row::{Change, Kind, Needs, Place, Row, check_speeds};
 pub use steal::StealBarriers;
 pub use symbiosis::Symbiosis;
+
+use std::collections::BTreeSet;
 
 /// How the scheduler behaves: the table `[scheduler]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,4 +134,13 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         steal::ROWS,
     ];
     TABLES.into_iter().flatten()
+}
+
+/// Where those that may be changed while the scheduler runs are kept, each place once.
+pub fn live_places() -> BTreeSet<Place> {
+    let place = |row: &Row| match row.change {
+        Change::Live(place) => Some(place),
+        Change::Fixed => None,
+    };
+    rows().filter_map(place).collect()
 }

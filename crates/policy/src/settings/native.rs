@@ -22,23 +22,17 @@ impl Settings {
         }
     }
 
-    /// As the scheduler reads them, on a machine with so many lanes a core at most, but for what is found
-    /// there: numbers of rules and pools, cores, and counters that could be opened.
-    pub fn native(&self, widest: u32) -> intf::settings {
-        intf::settings {
+    /// Those that stay, as the scheduler reads them, on a machine with so many lanes a core at most, but for what
+    /// is found there: numbers of rules and pools, and counters that could be opened.
+    pub fn fixed(&self, widest: u32) -> intf::fixed_settings {
+        intf::fixed_settings {
             slice_ns: [self.slice_ns, self.slice_ns, self.batch_slice_ns],
             starvation_bound_ns: [0, self.normal_bound_ns, self.starvation_bound_ns],
             overdue_slice_ns: self.overdue_slice_ns,
             keep_slice: self.keep_slice.into(),
             promote: self.promote.into(),
             promote_after_ns: self.promote_after_ns,
-            smt_level: match self.smt_level {
-                0 => widest,
-                level => level,
-            },
             batch_lanes: self.lanes_for_batch(widest),
-            thread_perf: speeds(&self.thread_perf),
-            budget: self.budget.native(),
             retain: self.retain.into(),
             retain_start_ns: self.retention.start_ns,
             retain_min_ns: self.retention.min_ns,
@@ -52,7 +46,6 @@ impl Settings {
             symbiotic: self.symbiotic.into(),
             miss_cycles: self.symbiosis.miss_cycles,
             symbiosis_waits: self.symbiosis.waits(intf::SPEED_ONE),
-            vertical: self.polarization.native(),
             steal_min_queued: [
                 1,
                 self.steal_min_queued.cache,
@@ -61,12 +54,26 @@ impl Settings {
             ],
             steal_patience_ns: self.steal_patience_ns,
             cgroup_weights: self.cgroup_weights.into(),
-            trace: self.trace.into(),
-            cores_awake: 0,
             counters: 0,
             nr_pools: 0,
             nr_rules: 0,
             has_cgroup_rules: 0,
+        }
+    }
+
+    /// Those that may be changed while it is attached, on a machine with so many lanes a core at most, but for the
+    /// cores, which are found there.
+    pub fn live(&self, widest: u32) -> intf::live_settings {
+        intf::live_settings {
+            smt_level: match self.smt_level {
+                0 => widest,
+                level => level,
+            },
+            budget: self.budget.native(),
+            thread_perf: speeds(&self.thread_perf),
+            vertical: self.polarization.native(),
+            trace: self.trace.into(),
+            cores_awake: 0,
         }
     }
 }

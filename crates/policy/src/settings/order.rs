@@ -1,6 +1,6 @@
 //! Slices, bounds, promotion, lanes and cgroups: settings that stand in `[scheduler]` itself.
 
-use super::row::{Change, Kind, Row};
+use super::row::{Change, Kind, Row, live};
 use crate::file::Limits;
 
 const SLICE: Limits = Limits::from(0.1, 1000.0);
@@ -89,7 +89,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "smt_level",
         kind: Kind::Whole(0, u32::MAX, |settings| &mut settings.smt_level),
-        change: Change::Live,
+        change: live!(smt_level),
         needs: None,
         says: "lanes of a core that critical and normal work may keep busy, batch beside; 0: all",
         more: "`sidelane control` changes it",
@@ -106,7 +106,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "thread_perf",
         kind: Kind::Speeds(|settings| &mut settings.thread_perf),
-        change: Change::Live,
+        change: live!(thread_perf),
         needs: None,
         says: "speed of a lane when 1, 2, ... lanes of its core run",
         more: "needed with `dynamic`, and where cores are not equally fast to compare a shared fast lane with a slow core",
@@ -130,7 +130,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "trace",
         kind: Kind::Switch(|settings| &mut settings.trace),
-        change: Change::Live,
+        change: live!(trace),
         needs: None,
         says: "promotions and evictions write lines into the kernel's trace",
         more: "[scheduler.md](scheduler.md)",

@@ -1,6 +1,6 @@
 //! How work spreads over cores (`polarize.bpf.h`).
 
-use super::row::{Change, Kind, Row};
+use super::row::{Kind, Row, live};
 use crate::words::words;
 
 words! {
@@ -22,7 +22,7 @@ pub(super) const ROWS: &[Row] = &[Row {
         |settings| settings.polarization as usize,
         |settings, word| settings.polarization = Polarization::ALL[word],
     ),
-    change: Change::Live,
+    change: live!(vertical),
     needs: None,
     says: "which cores normal and batch work uses: all, or with `\"vertical\"` as few as it needs",
     more: "",

@@ -2,6 +2,8 @@
 
 use super::Settings;
 use crate::file::{Limits, MS, Result, Value, time_ns};
+#[cfg(doc)]
+use crate::intf;
 use crate::objective::Objective;
 use sidelane_model::ThreadPerf;
 
@@ -25,13 +27,36 @@ pub struct Row {
 /// Of a setting that has no value.
 pub(super) const NONE: &str = "none";
 
+/// Where a setting is kept in [`intf::live_settings`]: its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The first one.
+    pub offset: usize,
+    /// How many.
+    pub len: usize,
+}
+
+/// [`Change::Live`], kept in this field of [`intf::live_settings`].
+macro_rules! live {
+    ($field:ident) => {{
+        const fn len<T>(_: fn(&crate::intf::live_settings) -> &T) -> usize {
+            size_of::<T>()
+        }
+        $crate::settings::row::Change::Live($crate::settings::row::Place {
+            offset: std::mem::offset_of!(crate::intf::live_settings, $field),
+            len: len(|it| &it.$field),
+        })
+    }};
+}
+pub(super) use live;
+
 /// Whether a setting can be changed while the scheduler runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It is known before the scheduler is loaded, and stays.
     Fixed,
-    /// `sidelane tune` or `sidelane control` may change it.
-    Live,
+    /// `sidelane tune` or `sidelane control` may change it; several that are kept as one have the same place.
+    Live(Place),
 }
 
 /// What has to be set so that a setting has an effect.

@@ -47,14 +47,14 @@ impl Rooms {
 /// Sizes the tables before they are made.
 pub(super) fn tables(
     maps: &mut OpenBpfMaps,
-    settings: &intf::settings,
+    fixed: &intf::fixed_settings,
     layout: &Layout,
     cgroup_room: usize,
 ) -> Result<(), Error> {
     let (lanes, cores) = (layout.lanes.len() as u32, layout.cores.len() as u32);
-    let budgets = settings.nr_rules + 1; // that of the settings, then one a rule
-    let pools = settings.nr_pools.max(1);
-    let weighed = match settings.cgroup_weights {
+    let budgets = fixed.nr_rules + 1; // that of the settings, then one a rule
+    let pools = fixed.nr_pools.max(1);
+    let weighed = match fixed.cgroup_weights {
         0 => 1,
         _ => cgroup_room as u32,
     };
@@ -65,7 +65,7 @@ pub(super) fn tables(
         (maps.core_lanes).set_max_entries(layout.core_lanes.len() as u32),
         maps.lane_signals.set_max_entries(lanes),
         maps.lane_counts.set_max_entries(lanes),
-        maps.rules.set_max_entries(settings.nr_rules.max(1)),
+        maps.rules.set_max_entries(fixed.nr_rules.max(1)),
         maps.sidelane_slo.set_max_entries(budgets),
         maps.sidelane_ipc.set_max_entries(budgets),
         maps.sidelane_limits.set_max_entries(pools),

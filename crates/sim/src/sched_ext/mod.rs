@@ -130,12 +130,15 @@ impl SchedExt {
             .for_each(|set| *set = set.wrapping_add(1));
         self.tables = Tables::of(engine, &self.sidelane);
         self.tables.lend();
-        let native_settings = self.sidelane.native(self.tables.widest);
+        let (fixed, live) = (
+            self.sidelane.fixed(self.tables.widest),
+            self.sidelane.settings.live(self.tables.widest),
+        );
         let (nr_cores, nr_lanes) = (self.tables.nr_cores(), engine.machine.nr_lanes as u32);
         let status = operate(self, engine, || {
             // SAFETY: the settings are copied; the scheduler's globals are this thread's own.
             unsafe {
-                native::native_reset(nr_cores, nr_lanes, &native_settings);
+                native::native_reset(nr_cores, nr_lanes, &fixed, &live);
                 native::sidelane_init()
             }
         });

@@ -5,7 +5,8 @@ use sidelane_policy::{Retention, Settings};
 
 /// The scheduler's search for a core's time-out alone (Algorithm 1 of vSMT-IO), for any response.
 pub struct TimeoutSearch {
-    settings: native::settings,
+    fixed: native::fixed_settings,
+    live: native::live_settings,
     retain: native::retain,
 }
 
@@ -18,7 +19,8 @@ impl TimeoutSearch {
             ..Settings::default()
         };
         TimeoutSearch {
-            settings: settings.native(1),
+            fixed: settings.fixed(1),
+            live: settings.live(1),
             retain: native::retain {
                 desired_ns: retention.start_ns,
                 now_ns: retention.start_ns,
@@ -41,6 +43,9 @@ impl TimeoutSearch {
     pub fn step(&mut self, work: u64, returns: u64) {
         // SAFETY: both are this search's own; besides it writes this thread's settings, which a
         // simulation sets again when it is made.
-        unsafe { native::native_retain_step(&mut self.retain, &self.settings, work, returns) }
+        unsafe {
+            let retain = &mut self.retain;
+            native::native_retain_step(retain, &self.fixed, &self.live, work, returns)
+        }
     }
 }

@@ -81,14 +81,14 @@ impl Sidelane {
         speeds.into_iter().map(known).collect()
     }
 
-    /// As the scheduler reads its settings, for a machine with so many lanes a core at most.
-    pub(super) fn native(&self, widest: u32) -> native::settings {
-        native::settings {
+    /// As the scheduler reads its settings that stay, for a machine with so many lanes a core at most.
+    pub(super) fn fixed(&self, widest: u32) -> native::fixed_settings {
+        native::fixed_settings {
             nr_pools: self.pools.len() as u32,
             cgroup_weights: self.has_weights().into(),
             counters: self.charges_by_counters().into(),
             nr_rules: NR_CLASSES as u32,
-            ..self.settings.native(widest)
+            ..self.settings.fixed(widest)
         }
     }
 }
