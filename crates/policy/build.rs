@@ -18,10 +18,25 @@ fn build() -> Result<(), String> {
     bindgen::Builder::default()
         .header(format!("{SCHEDULER}/intf.h"))
         .derive_default(true)
+        .parse_callbacks(Box::new(Written))
         .generate_comments(false)
         .layout_tests(false)
         .generate()
         .map_err(|error| error.to_string())?
         .write_to_file(out.join("intf.rs"))
         .map_err(|error| error.to_string())
+}
+
+/// What the scheduler counts is compared, and written into results.
+#[derive(Debug)]
+struct Written;
+
+impl bindgen::callbacks::ParseCallbacks for Written {
+    fn add_derives(&self, of: &bindgen::callbacks::DeriveInfo) -> Vec<String> {
+        let derives: &[&str] = match of.name {
+            "counters" => &["PartialEq", "Eq", "serde::Serialize"],
+            _ => &[],
+        };
+        derives.iter().map(ToString::to_string).collect()
+    }
 }

@@ -5,8 +5,8 @@ use crate::cgroup_path;
 use crate::cgroups;
 use crate::pool::Pool;
 use crate::rules::{Class, ClassRule, Rule};
-use sidelane_policy::file::{Mistake, Result, Section, Shape, Source, Value};
-use sidelane_policy::settings::{self, NEEDS_SPEEDS};
+use sidelane_policy::file::{Mistake, Result, Section, Shape, Source, Value, with_keys};
+use sidelane_policy::settings::{self, BUDGET_KEYS, NEEDS_SPEEDS};
 use sidelane_policy::{Borrow, Charge, Settings};
 use std::path::Path;
 use std::sync::LazyLock;
@@ -36,7 +36,7 @@ static FILE: LazyLock<Shape> = LazyLock::new(|| Shape {
 const RULE: Shape = Shape {
     title: "[[rule]]",
     form: "tables [[rule]]",
-    keys: &["class", "match", "borrow", "budget_ms", "objective"],
+    keys: &with_keys::<2, 3, 5>(["class", "match"], BUDGET_KEYS),
     elsewhere: &[],
 };
 

@@ -3,7 +3,7 @@
 use crate::bpf::intf;
 use crate::cgroup_path;
 use sidelane_policy::Charge;
-use sidelane_policy::file::{Result, Section, Shape};
+use sidelane_policy::file::{Result, Section, Shape, with_keys};
 use sidelane_policy::pool::{self, Limit};
 
 /// Longest path of a cgroup, bytes.
@@ -38,7 +38,7 @@ impl Pool {
     pub(crate) const SHAPE: Shape = Shape {
         title: "[[pool]]",
         form: "tables [[pool]]",
-        keys: &["cgroup", "capacity_cores", "share", "charge", "period_ms"],
+        keys: &with_keys::<1, 4, 5>(["cgroup"], pool::KEYS),
         elsewhere: &[],
     };
 

@@ -7,7 +7,6 @@ pub use state::{Counted, ObjectiveState, Pool, PoolState};
 use crate::Result;
 use crate::engine::Engine;
 use crate::task::TaskId;
-use sidelane_policy::intf;
 
 /// Decides which task runs where. Each operation may start and stop tasks on lanes, and asks lanes
 /// to look ([`Engine::look`]).
@@ -84,86 +83,5 @@ pub(crate) trait Scheduler {
     }
 }
 
-/// Makes [`Counters`] of those that the scheduler counts under the same names.
-macro_rules! counters {
-    ($($(#[$of:meta])* $name:ident: $type:ty,)*) => {
-        /// Totals of what a scheduler did; what it does not know is 0.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-        pub struct Counters {
-            $($(#[$of])* pub $name: $type,)*
-        }
-
-        impl Counters {
-            /// Of the scheduler's own.
-            pub(crate) fn of(native: &intf::counters) -> Counters {
-                Counters { $($name: native.$name,)* }
-            }
-
-            fn with(&self, other: &Counters, join: fn(u64, u64) -> u64) -> Counters {
-                Counters { $($name: self.$name.with(&other.$name, join),)* }
-            }
-        }
-    };
-}
-
-counters! {
-    /// Times that a task of each class began to run, in the order of [`Class::ALL`](crate::Class).
-    switches: [u64; 3],
-    /// Batch asked to leave because its core closed.
-    evictions: u64,
-    /// Sum, ns, from being asked to being gone.
-    evict_wait_ns: u64,
-    /// Runs by the starvation bound, by class.
-    overdue: [u64; 3],
-    /// Tasks taken from another core's vector, by distance: same core, cache, node, further.
-    steals: [u64; 4],
-    /// Cores opened to batch again.
-    openings: u64,
-    /// Critical jobs that moved to a better core.
-    promotions: u64,
-    /// Those that were to move, but slept or found the core taken.
-    promotions_dropped: u64,
-    /// Tasks that came back to a lane that was held for them.
-    retentions: u64,
-    /// Those that did not, in time.
-    retentions_failed: u64,
-    /// Time that lanes were held, ns.
-    held_ns: u64,
-    /// Of that, in holds at whose beginning or end something waited, ns.
-    held_waited_ns: u64,
-    /// Normal tasks that made room for I/O-bound ones.
-    hand_backs: u64,
-    /// Tasks that went to another core so that its tasks differ.
-    swaps: u64,
-    /// Tasks that were taken for what ran beside them.
-    symbiotic: u64,
-}
-
-/// One total, or one each of several things.
-trait Total {
-    fn with(&self, other: &Self, join: fn(u64, u64) -> u64) -> Self;
-}
-
-impl Total for u64 {
-    fn with(&self, other: &u64, join: fn(u64, u64) -> u64) -> u64 {
-        join(*self, *other)
-    }
-}
-
-impl<const N: usize> Total for [u64; N] {
-    fn with(&self, other: &[u64; N], join: fn(u64, u64) -> u64) -> [u64; N] {
-        std::array::from_fn(|i| join(self[i], other[i]))
-    }
-}
-
-impl Counters {
-    /// The sum of two.
-    pub(crate) fn plus(&self, other: &Counters) -> Counters {
-        self.with(other, |a, b| a + b)
-    }
-
-    /// What was added to an earlier value.
-    pub(crate) fn since(&self, earlier: &Counters) -> Counters {
-        self.with(earlier, |a, b| a - b)
-    }
-}
+/// Totals of what a scheduler did; what it does not know is 0.
+pub use sidelane_policy::intf::counters as Counters;

@@ -7,5 +7,5 @@ mod times;
 
 pub use limits::Limits;
 pub use mistake::{Mistake, Place, Result};
-pub use reader::{Section, Shape, Source, Value, alternatives, similar};
+pub use reader::{Section, Shape, Source, Value, alternatives, similar, with_keys};
 pub use times::{LONGEST_MS, MS, SECOND, US, time_ns};

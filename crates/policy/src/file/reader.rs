@@ -71,6 +71,22 @@ pub struct Shape {
     pub elsewhere: &'static [(&'static str, &'static str)],
 }
 
+/// The keys of a table that has its own and some of a kind that other tables have, too. `N` is how many these are
+/// together; another number does not compile where the result is a constant.
+pub const fn with_keys<const A: usize, const B: usize, const N: usize>(
+    own: [&'static str; A],
+    shared: [&'static str; B],
+) -> [&'static str; N] {
+    assert!(N == A + B);
+    let mut keys = [""; N];
+    let mut i = 0;
+    while i < N {
+        keys[i] = if i < A { own[i] } else { shared[i - A] };
+        i += 1;
+    }
+    keys
+}
+
 /// A table of a file; all of its keys are known.
 #[derive(Debug, Clone, Copy)]
 pub struct Section<'a> {

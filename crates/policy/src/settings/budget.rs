@@ -55,7 +55,7 @@ pub(super) const ROWS: &[Row] = &[
             |settings| settings.budget.borrow as usize,
             |settings, word| settings.budget.borrow = Borrow::ALL[word],
         ),
-        change: live!(budget),
+        change: live!(budget, |settings| settings.budget.native()),
         needs: None,
         says: "how long batch may run beside critical work on a core",
         more: "below",
@@ -63,7 +63,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "budget_ms",
         kind: Kind::Time(Budget::LIMITS_MS, |settings| &mut settings.budget.budget_ns),
-        change: live!(budget),
+        change: live!(budget, |settings| settings.budget.native()),
         needs: Some(LIMITED),
         says: "the budget of `fixed`, `refresh` and `dynamic`",
         more: "",
@@ -71,7 +71,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "objective",
         kind: Kind::Objective(|settings| &mut settings.budget.objective),
-        change: live!(budget),
+        change: live!(budget, |settings| settings.budget.native()),
         needs: Some(SLO),
         says: "what the tail of critical jobs keeps to, such as `\"p99 < 20 ms\"`",
         more: "",

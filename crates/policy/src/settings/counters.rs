@@ -25,7 +25,7 @@ pub(super) const ROWS: &[Row] = &[Row {
         |settings| settings.counters as usize,
         |settings, word| settings.counters = UseCounters::ALL[word],
     ),
-    change: Change::Fixed,
+    change: Change::Found,
     needs: None,
     says: "whether counters of instructions and cycles say what a `dynamic` budget is charged",
     more: "below; `\"clock\"` is for tests",

@@ -21,8 +21,8 @@ pub fn table() -> String {
             _ => default,
         };
         let tunable = match row.change {
-            Change::Fixed => "",
-            Change::Live(_) => "yes",
+            Change::Fixed(_) | Change::Found => "",
+            Change::Live(..) => "yes",
         };
         let (name, range, meaning) = (row.name, range(&row.kind), meaning(row));
         let _ = writeln!(

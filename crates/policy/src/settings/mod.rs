@@ -139,8 +139,8 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
 /// Where those that may be changed while the scheduler runs are kept, each place once.
 pub fn live_places() -> BTreeSet<Place> {
     let place = |row: &Row| match row.change {
-        Change::Live(place) => Some(place),
-        Change::Fixed => None,
+        Change::Live(place, _) => Some(place),
+        Change::Fixed(_) | Change::Found => None,
     };
     rows().filter_map(place).collect()
 }

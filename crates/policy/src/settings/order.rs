@@ -1,5 +1,6 @@
 //! Slices, bounds, promotion, lanes and cgroups: settings that stand in `[scheduler]` itself.
 
+use super::native::speeds;
 use super::row::{Change, Kind, Row, live};
 use crate::file::Limits;
 
@@ -9,7 +10,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "slice_ms",
         kind: Kind::Time(SLICE, |settings| &mut settings.slice_ns),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.slice_ns[..2].fill(settings.slice_ns)),
         needs: None,
         says: "slice of critical and normal work",
         more: "normal work does not preempt normal work: what wakes beside computation waits for a slice to end, so a \
@@ -18,7 +19,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "batch_slice_ms",
         kind: Kind::Time(SLICE, |settings| &mut settings.batch_slice_ns),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.slice_ns[2] = settings.batch_slice_ns),
         needs: None,
         says: "slice of batch work",
         more: "batch leaves at once for any other work: a longer one costs only other batch its turn. Batch of a pool has \
@@ -29,7 +30,7 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Time(Limits::from(1.0, 10_000.0), |settings| {
             &mut settings.normal_bound_ns
         }),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.starvation_bound_ns[1] = settings.normal_bound_ns),
         needs: None,
         says: "normal work that has waited this long behind critical work is due",
         more: "it gets its turn, one after the other of those that use the same lane, with a third of that; \
@@ -40,7 +41,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Time(Limits::from(10.0, 10_000.0), |settings| {
             &mut settings.starvation_bound_ns
         }),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| {
+            to.starvation_bound_ns[2] = settings.starvation_bound_ns
+        }),
         needs: None,
         says: "batch work that has waited this long behind any other, or on closed cores, is due",
         more: "",
@@ -50,7 +53,7 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Time(Limits::from(0.1, 100.0), |settings| {
             &mut settings.overdue_slice_ns
         }),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.overdue_slice_ns = settings.overdue_slice_ns),
         needs: None,
         says: "what a task gets when it is due, and a kernel thread of one lane when it wakes; in practice at least a tick",
         more: "",
@@ -58,7 +61,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "keep_slice",
         kind: Kind::Switch(|settings| &mut settings.keep_slice),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.keep_slice = settings.keep_slice.into()),
         needs: None,
         says: "a task that sleeps for less than a slice, of which it has used less than half, wakes with the rest of it",
         more: "one that has used half or more wakes with a whole slice (z/VM's time slice early). `false`: each wake-up \
@@ -67,7 +70,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "promote",
         kind: Kind::Switch(|settings| &mut settings.promote),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.promote = settings.promote.into()),
         needs: None,
         says: "a critical job that shares its core with another, or runs on a slower one, moves to a core that falls free, \
                the oldest first",
@@ -78,7 +81,7 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Time(Limits::from(0.0, 1000.0), |settings| {
             &mut settings.promote_after_ns
         }),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.promote_after_ns = settings.promote_after_ns),
         needs: Some(super::row::Needs {
             what: "promote = true",
             is_met: |settings| settings.promote,
@@ -89,7 +92,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "smt_level",
         kind: Kind::Whole(0, u32::MAX, |settings| &mut settings.smt_level),
-        change: live!(smt_level),
+        change: live!(smt_level, |settings| settings.smt_level),
         needs: None,
         says: "lanes of a core that critical and normal work may keep busy, batch beside; 0: all",
         more: "`sidelane control` changes it",
@@ -97,7 +100,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "batch_lanes",
         kind: Kind::Whole(0, u32::MAX, |settings| &mut settings.batch_lanes),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.batch_lanes = settings.batch_lanes),
         needs: None,
         says: "lanes of a core that batch may use, the last ones; 0: all",
         more: "where two lanes do no more than one, 1 leaves the first one idle for others \
@@ -106,7 +109,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "thread_perf",
         kind: Kind::Speeds(|settings| &mut settings.thread_perf),
-        change: live!(thread_perf),
+        change: live!(thread_perf, |settings| speeds(&settings.thread_perf)),
         needs: None,
         says: "speed of a lane when 1, 2, ... lanes of its core run",
         more: "needed with `dynamic`, and where cores are not equally fast to compare a shared fast lane with a slow core",
@@ -114,7 +117,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "cgroup_weights",
         kind: Kind::Switch(|settings| &mut settings.cgroup_weights),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.cgroup_weights = settings.cgroup_weights.into()),
         needs: None,
         says: "`cpu.weight` of cgroups counts among normal work",
         more: "below",
@@ -122,7 +125,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "cgroup_quotas",
         kind: Kind::Switch(|settings| &mut settings.cgroup_quotas),
-        change: Change::Fixed,
+        change: Change::Found,
         needs: None,
         says: "`cpu.max` of cgroups holds, critical work included",
         more: "below",
@@ -130,7 +133,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "trace",
         kind: Kind::Switch(|settings| &mut settings.trace),
-        change: live!(trace),
+        change: live!(trace, |settings| settings.trace.into()),
         needs: None,
         says: "promotions and evictions write lines into the kernel's trace",
         more: "[scheduler.md](scheduler.md)",

@@ -1,10 +1,10 @@
 //! Which normal tasks share a core: how often it is looked at, and when cores swap tasks (`pair.bpf.h`,
 //! `adjust.bpf.h`).
 
+use super::native::share;
 use super::needs::{PAIR, RETAIN};
 use super::row::{Change, Kind, Row};
 use crate::file::Limits;
-use crate::intf;
 
 /// How normal tasks are paired (vSMT-IO, 4.3.1 and 4.4). The source has no figures for either.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "pair",
         kind: Kind::Switch(|settings| &mut settings.pair),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.pair = settings.pair.into()),
         needs: Some(RETAIN),
         says: "I/O-bound and other normal tasks have lanes of their own on each core",
         more: "they are told apart by how long lanes are held for them ([scheduler.md](scheduler.md))",
@@ -39,7 +39,7 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Time(Limits::from(20.0, 10_000.0), |settings| {
             &mut settings.pairing.period_ns
         }),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.pair_period_ns = settings.pairing.period_ns),
         needs: Some(PAIR),
         says: "so often it is looked which tasks are I/O-bound, and which cores swap tasks",
         more: "",
@@ -49,27 +49,10 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Number(Limits::from(0.0, 1.0), |settings| {
             &mut settings.pairing.uniform
         }),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.pair_uniform = share(settings.pairing.uniform)),
         needs: Some(PAIR),
         says: "cores swap tasks if the retention rates (shares of time) of their own have a smaller standard deviation; 0: \
                none does",
         more: "",
     },
 ];
-
-impl Pairing {
-    /// The deviation as the scheduler reads it.
-    pub(super) fn uniform_rate(&self) -> u32 {
-        (self.uniform.clamp(0.0, 1.0) * f64::from(intf::SPEED_ONE)) as u32
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_deviation_is_a_rate() {
-        assert_eq!(Pairing::default().uniform_rate(), 102);
-    }
-}

@@ -22,7 +22,7 @@ pub(super) const ROWS: &[Row] = &[Row {
         |settings| settings.polarization as usize,
         |settings, word| settings.polarization = Polarization::ALL[word],
     ),
-    change: live!(vertical),
+    change: live!(vertical, |settings| settings.polarization.native()),
     needs: None,
     says: "which cores normal and batch work uses: all, or with `\"vertical\"` as few as it needs",
     more: "",

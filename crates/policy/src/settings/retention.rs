@@ -43,7 +43,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "retain",
         kind: Kind::Switch(|settings| &mut settings.retain),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.retain = settings.retain.into()),
         needs: None,
         says: "lanes are held idle for normal tasks that are mostly soon back from sleep",
         more: "[scheduler.md](scheduler.md)",
@@ -51,7 +51,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "retention.start_ms",
         kind: Kind::Time(TIMEOUT, |settings| &mut settings.retention.start_ns),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.retain_start_ns = settings.retention.start_ns),
         needs: Some(RETAIN),
         says: "for how long a lane is held, to begin with; from `min_ms` to `max_ms`",
         more: "",
@@ -59,7 +59,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "retention.min_ms",
         kind: Kind::Time(TIMEOUT, |settings| &mut settings.retention.min_ns),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.retain_min_ns = settings.retention.min_ns),
         needs: Some(RETAIN),
         says: "the shortest time for which a lane is held",
         more: "",
@@ -67,7 +67,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "retention.max_ms",
         kind: Kind::Time(TIMEOUT, |settings| &mut settings.retention.max_ns),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.retain_max_ns = settings.retention.max_ns),
         needs: Some(RETAIN),
         says: "the longest time for which a lane is held",
         more: "",
@@ -77,7 +77,7 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Time(Limits::from(20.0, 10_000.0).or_zero(), |settings| {
             &mut settings.retention.period_ns
         }),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.retain_period_ns = settings.retention.period_ns),
         needs: Some(RETAIN),
         says: "after so long a core tries to hold lanes for a tenth longer or shorter; 0: it never does",
         more: "",
@@ -87,7 +87,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Time(Limits::from(0.0, 100.0), |settings| {
             &mut settings.retention.switches_ns
         }),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| {
+            to.retain_switches_ns = settings.retention.switches_ns
+        }),
         needs: Some(PAIR),
         says: "what switching to other work and back costs, as time of a lane alone on its core",
         more: "a hold that keeps computation waiting lasts no longer than that pays",
@@ -95,7 +97,9 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "retention.exclusive",
         kind: Kind::Switch(|settings| &mut settings.retention.exclusive),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| {
+            to.retain_exclusive = settings.retention.exclusive.into()
+        }),
         needs: Some(PAIR),
         says: "the I/O lane is held from other I/O-bound tasks, too, as the source does",
         more: "fewer switches, but what waits for a device waits for the lane, too \

@@ -2,7 +2,6 @@
 
 use super::Settings;
 use crate::file::{Limits, MS, Result, Value, time_ns};
-#[cfg(doc)]
 use crate::intf;
 use crate::objective::Objective;
 use sidelane_model::ThreadPerf;
@@ -36,27 +35,30 @@ pub struct Place {
     pub len: usize,
 }
 
-/// [`Change::Live`], kept in this field of [`intf::live_settings`].
+/// [`Change::Live`], kept in this field of [`intf::live_settings`] as this value.
 macro_rules! live {
-    ($field:ident) => {{
+    ($field:ident, |$settings:ident| $value:expr) => {{
         const fn len<T>(_: fn(&crate::intf::live_settings) -> &T) -> usize {
             size_of::<T>()
         }
-        $crate::settings::row::Change::Live($crate::settings::row::Place {
+        let place = $crate::settings::row::Place {
             offset: std::mem::offset_of!(crate::intf::live_settings, $field),
             len: len(|it| &it.$field),
-        })
+        };
+        $crate::settings::row::Change::Live(place, |$settings, to| to.$field = $value)
     }};
 }
 pub(super) use live;
 
-/// Whether a setting can be changed while the scheduler runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whether a setting can be changed while the scheduler runs, and how the scheduler reads it.
+#[derive(Clone, Copy, Debug)]
 pub enum Change {
     /// It is known before the scheduler is loaded, and stays.
-    Fixed,
+    Fixed(fn(&Settings, &mut intf::fixed_settings)),
+    /// The same, but the scheduler's loader reads it.
+    Found,
     /// `sidelane tune` or `sidelane control` may change it; several that are kept as one have the same place.
-    Live(Place),
+    Live(Place, fn(&Settings, &mut intf::live_settings)),
 }
 
 /// What has to be set so that a setting has an effect.

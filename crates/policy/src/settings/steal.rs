@@ -28,7 +28,9 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "steal_min_queued.cache",
         kind: Kind::Whole(1, u32::MAX, |settings| &mut settings.steal_min_queued.cache),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| {
+            to.steal_min_queued[1] = settings.steal_min_queued.cache
+        }),
         needs: None,
         says: "tasks that must wait on a core of the same last-level cache before one is taken",
         more: "",
@@ -36,7 +38,9 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "steal_min_queued.node",
         kind: Kind::Whole(1, u32::MAX, |settings| &mut settings.steal_min_queued.node),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| {
+            to.steal_min_queued[2] = settings.steal_min_queued.node
+        }),
         needs: None,
         says: "the same on a core of another cache of the package and NUMA node",
         more: "",
@@ -46,7 +50,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Whole(1, u32::MAX, |settings| {
             &mut settings.steal_min_queued.remote
         }),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| {
+            to.steal_min_queued[3] = settings.steal_min_queued.remote
+        }),
         needs: None,
         says: "the same on a core that is further away",
         more: "",
@@ -56,7 +62,7 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Time(Limits::from(0.0, 1000.0), |settings| {
             &mut settings.steal_patience_ns
         }),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.steal_patience_ns = settings.steal_patience_ns),
         needs: None,
         says: "a lane that has idled for so long, times the distance (cache 1, node 2, further 3), steals from a vector \
                shorter by one than `steal_min_queued` says, and so on; 0: barriers stay as they are",

@@ -1,5 +1,6 @@
 //! How much tasks slow each other down on a core, by what their cycles go into (`symbiosis.bpf.h`).
 
+use super::native::share;
 use super::row::{Change, Kind, Needs, Row};
 use crate::file::Limits;
 
@@ -43,7 +44,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "symbiotic",
         kind: Kind::Switch(|settings| &mut settings.symbiotic),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.symbiotic = settings.symbiotic.into()),
         needs: None,
         says: "of computation that waits, a lane takes what the tasks beside it bear best, by counters of cycles and \
                cache misses",
@@ -52,7 +53,9 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "symbiosis.base_base",
         kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.base_base),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| {
+            to.symbiosis_waits[0] = share(settings.symbiosis.base_base)
+        }),
         needs: Some(SYMBIOTIC),
         says: "by how much a cycle of computation grows beside a task that computes; assumed",
         more: "",
@@ -60,7 +63,9 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "symbiosis.base_miss",
         kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.base_miss),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| {
+            to.symbiosis_waits[1] = share(settings.symbiosis.base_miss)
+        }),
         needs: Some(SYMBIOTIC),
         says: "by how much a cycle of computation grows beside a task that waits for memory; assumed",
         more: "",
@@ -68,7 +73,9 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "symbiosis.miss_base",
         kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.miss_base),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| {
+            to.symbiosis_waits[2] = share(settings.symbiosis.miss_base)
+        }),
         needs: Some(SYMBIOTIC),
         says: "by how much a cycle of waiting for memory grows beside a task that computes; assumed",
         more: "",
@@ -76,7 +83,9 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "symbiosis.miss_miss",
         kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.miss_miss),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| {
+            to.symbiosis_waits[3] = share(settings.symbiosis.miss_miss)
+        }),
         needs: Some(SYMBIOTIC),
         says: "by how much a cycle of waiting for memory grows beside a task that waits for memory, too; assumed",
         more: "",
@@ -84,33 +93,9 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "symbiosis.miss_cycles",
         kind: Kind::Whole(1, 10_000, |settings| &mut settings.symbiosis.miss_cycles),
-        change: Change::Fixed,
+        change: Change::Fixed(|settings, to| to.miss_cycles = settings.symbiosis.miss_cycles),
         needs: Some(SYMBIOTIC),
         says: "for how many cycles a cache miss is waited for",
         more: "",
     },
 ];
-
-impl Symbiosis {
-    /// The coefficients as the scheduler reads them: in parts of `one`.
-    pub fn waits(&self, one: u32) -> [u32; 4] {
-        let Symbiosis {
-            base_base,
-            base_miss,
-            miss_base,
-            miss_miss,
-            ..
-        } = *self;
-        [base_base, base_miss, miss_base, miss_miss].map(|value| (value * f64::from(one)) as u32)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn coefficients_are_in_parts_of_one() {
-        assert_eq!(Symbiosis::default().waits(1024), [1024, 204, 204, 614]);
-    }
-}

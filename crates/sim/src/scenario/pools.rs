@@ -2,21 +2,13 @@
 
 use super::values::name;
 use crate::{Charge, Machine, Pool};
-use sidelane_policy::file::{Result, Section, Shape, Value, alternatives};
+use sidelane_policy::file::{Result, Section, Shape, Value, alternatives, with_keys};
 use sidelane_policy::pool::{self, Limit, Terms};
 
 pub(super) const POOL: Shape = Shape {
     title: "[[pool]]",
     form: "tables [[pool]]",
-    keys: &[
-        "name",
-        "capacity_cores",
-        "share",
-        "charge",
-        "period_ms",
-        "within",
-        "weight",
-    ],
+    keys: &with_keys::<3, 4, 7>(["name", "within", "weight"], pool::KEYS),
     elsewhere: &[("pool", "[[workload]]"), ("cgroup", "[[workload]] as pool")],
 };
 

@@ -169,7 +169,7 @@ impl Scheduler for SchedExt {
 
     fn counters(&self) -> Counters {
         let now = self.tables.counters.first().copied().unwrap_or_default();
-        Counters::of(&now).plus(&self.earlier)
+        now.plus(&self.earlier)
     }
 
     fn objective(&self) -> Option<ObjectiveState> {

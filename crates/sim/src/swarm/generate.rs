@@ -3,14 +3,13 @@
 
 use super::draws::Draws;
 use super::plan::{Behaviour, Fault, Plan, PlannedTask, Span};
+use super::settings::{settings, thread_perf};
 use crate::Result;
 use crate::machine::{Costs, Interference, Machine};
 use crate::sched_ext::Sidelane;
 use crate::scheduler::Pool;
 use crate::task::{Class, Policy, TaskSpec};
-use sidelane_policy::{
-    Borrow, Budget, Charge, Objective, Pairing, Polarization, Retention, Settings, UseCounters,
-};
+use sidelane_policy::Charge;
 use sidelane_topology::{Builder, CoreSpec, Topology};
 
 const US: u64 = 1_000;
@@ -27,18 +26,15 @@ pub(super) fn generate(draws: &mut Draws) -> Result<Plan> {
     let (interference, kinds) = interference(draws, widest);
     let mut machine = Machine::new(&topology, interference, costs)?;
     machine.misses = (0..3).map(|kind| f64::from(kind) / 2.0).collect();
-    let mut sidelane = Sidelane::from(settings(draws, widest as u64));
+    let mut sidelane = Sidelane::from(settings(draws, widest));
     let mut tasks = tasks(draws, &machine, kinds);
-    let chance = sidelane.settings.promote_after_ns / 160;
-    if chance.is_multiple_of(4) {
-        let mut own = Draws::new(chance); // what a seed stands for stays what it was
-        sidelane.pools = pools(&mut own, &machine);
+    if draws.percent(25) {
+        sidelane.pools = pools(draws, &machine);
         for task in &mut tasks {
-            let pool = own.below(sidelane.pools.len() as u64) as usize;
-            task.spec.pool = own.percent(60).then_some(pool);
+            let pool = draws.below(sidelane.pools.len() as u64) as usize;
+            task.spec.pool = draws.percent(60).then_some(pool);
         }
     }
-    // not drawn: what a seed stands for stays what it was
     for (index, task) in tasks.iter_mut().enumerate() {
         let spec = &mut task.spec;
         let one_lane = spec.cpus.as_ref().is_some_and(|cpus| cpus.len() == 1);
@@ -143,107 +139,6 @@ fn interference(draws: &mut Draws, widest: usize) -> (Interference, usize) {
         );
     }
     (Interference::ThreadPerf(thread_perf(draws, widest)), 1)
-}
-
-fn thread_perf(draws: &mut Draws, widest: usize) -> Vec<f64> {
-    let mut speeds = vec![1.0];
-    for _ in 1..widest {
-        let last = speeds.last().copied().unwrap_or(1.0);
-        speeds.push((last * draws.share(500)).max(0.1));
-    }
-    speeds
-}
-
-/// How long batch may run beside critical work, and what is told of shared lanes for that.
-fn budget(draws: &mut Draws, widest: u64) -> (Budget, Option<Vec<f64>>) {
-    let budget_ns = draws.magnitude(100 * US, 100 * MS);
-    let limited = |borrow| Budget::limited(borrow, budget_ns);
-    let budget = match draws.below(100) {
-        0..40 => Budget::default(),
-        40..55 => limited(Borrow::Fixed),
-        55..70 => limited(Borrow::Refresh),
-        70..90 => {
-            let told = thread_perf(draws, widest as usize);
-            return (limited(Borrow::Dynamic), Some(told));
-        }
-        90..95 => Budget {
-            borrow: Borrow::Off,
-            ..Budget::default()
-        },
-        _ => Budget::slo(Objective {
-            latency_ns: budget_ns,
-            beyond: 10,
-        }),
-    };
-    (budget, None)
-}
-
-fn settings(draws: &mut Draws, widest: u64) -> Settings {
-    if draws.percent(25) {
-        return Settings::default();
-    }
-    let mut settings = Settings {
-        slice_ns: draws.magnitude(500 * US, 20 * MS),
-        batch_slice_ns: draws.magnitude(500 * US, 20 * MS),
-        normal_bound_ns: draws.magnitude(MS, 40 * MS),
-        starvation_bound_ns: draws.magnitude(2 * MS, 1000 * MS),
-        overdue_slice_ns: draws.magnitude(50 * US, 2 * MS),
-        smt_level: match draws.percent(40) {
-            true => draws.between(1, widest.max(1)) as u32,
-            false => 0,
-        },
-        ..Settings::default()
-    };
-    let (budget, told) = budget(draws, widest);
-    let known = match draws.percent(50) {
-        true => thread_perf(draws, widest as usize),
-        false => Vec::new(),
-    };
-    settings.budget = budget;
-    settings.thread_perf = told.unwrap_or(known);
-    settings.promote = draws.percent(85);
-    settings.promote_after_ns = draws.magnitude(1, 5 * MS);
-    // not drawn: what a seed stands for stays what it was
-    let chance = settings.promote_after_ns;
-    let retain = (chance / 160).is_multiple_of(3);
-    Settings {
-        batch_lanes: match (chance / 7).is_multiple_of(4) {
-            true => 1 + (chance / 28 % widest.max(1)) as u32,
-            false => 0,
-        },
-        counters: match chance % 10 < 3 {
-            true => UseCounters::Auto,
-            false => UseCounters::Off,
-        },
-        polarization: match (chance / 10).is_multiple_of(4) {
-            true => Polarization::Vertical,
-            false => Polarization::Horizontal,
-        },
-        keep_slice: (chance / 40).is_multiple_of(2),
-        steal_patience_ns: match (chance / 80).is_multiple_of(2) {
-            true => 0,
-            false => chance,
-        },
-        retain,
-        retention: match retain {
-            true => Retention {
-                switches_ns: [50_000, 0, 100 * MS][(chance / 960 % 3) as usize],
-                exclusive: (chance / 2880).is_multiple_of(2),
-                ..Retention::default()
-            },
-            false => Retention::default(),
-        },
-        pair: retain && (chance / 480).is_multiple_of(2),
-        pairing: match (chance / 480).is_multiple_of(2) {
-            true => Pairing {
-                period_ns: 20 * MS, // some of them within what a seed simulates
-                ..Pairing::default()
-            },
-            false => Pairing::default(),
-        },
-        symbiotic: (chance / 5760).is_multiple_of(3),
-        ..settings
-    }
 }
 
 /// Some pools; each may be within one before it.

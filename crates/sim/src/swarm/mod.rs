@@ -16,6 +16,7 @@ mod pools;
 mod promotion;
 mod report;
 mod rules;
+mod settings;
 mod spread;
 mod steps;
 #[cfg(test)]

@@ -151,8 +151,10 @@ impl Watch {
 
     /// A lane may idle for so long beside a task that it could take.
     fn patience_ns(&self) -> u64 {
-        // a barrier that is higher by one for a while, at the greatest distance
-        let barrier_ns = DISTANCES * self.settings.steal_patience_ns;
+        // a barrier that is higher by one for a while, at the greatest distance, and comes down by one at a time
+        let barriers = &self.settings.steal_min_queued;
+        let most = (barriers.cache).max(barriers.node).max(barriers.remote);
+        let barrier_ns = u64::from(most) * DISTANCES * self.settings.steal_patience_ns;
         2 * (self.machine.costs.tick_ns + self.reach_ns()) + barrier_ns + self.held_ns()
     }
 
@@ -226,14 +228,20 @@ impl Watch {
             since_ns = core.room_ns.max(since_ns);
         }
         let vector = &self.cores[from].vectors[class as usize];
-        let far = self.machine.cores[from].node != self.machine.cores[index].node;
-        // Cores of one cache are near, whatever their nodes.
-        if far && self.machine.cores[from].cache != self.machine.cores[index].cache {
-            if vector.length < self.settings.steal_min_queued.remote as usize {
-                return None;
-            }
-            since_ns = vector.two_ns.max(since_ns);
-        }
-        Some(since_ns)
+        let long_ns = vector.longer_ns.get(self.barrier(from, index) - 1)?;
+        Some(since_ns.max(*long_ns))
+    }
+
+    /// How many tasks have to wait at a core so that another one takes one.
+    fn barrier(&self, from: usize, to: usize) -> usize {
+        let barriers = &self.settings.steal_min_queued;
+        let [one, other] = [from, to].map(|index| &self.machine.cores[index]);
+        let least = match from == to {
+            true => 1,
+            false if one.cache == other.cache => barriers.cache,
+            false if one.node == other.node => barriers.node,
+            false => barriers.remote,
+        };
+        least.max(1) as usize
     }
 }

@@ -70,7 +70,8 @@ impl Watch {
         task.left = None;
         let at_once = task.is_pinned_kthread();
         let due_ns = bound_ns.map(|bound_ns| now_ns + if at_once { 0 } else { bound_ns });
-        task.due_ns = task.due_ns.or(due_ns);
+        // a class without a bound has no due tasks, whatever they were before
+        task.due_ns = due_ns.map(|due_ns| task.due_ns.unwrap_or(due_ns));
         self.put(id, Place::Vector { core, class })
     }
 
@@ -286,14 +287,11 @@ impl Watch {
         let before = std::mem::replace(&mut self.task_mut(id).place, place);
         if let Place::Vector { core, class } = before {
             let vector = &mut self.cores[core].vectors[class as usize];
-            vector.length = vector.length.saturating_sub(1);
+            vector.longer_ns.pop();
         }
         if let Place::Vector { core, class } = place {
             let vector = &mut self.cores[core].vectors[class as usize];
-            vector.length += 1;
-            if vector.length == 2 {
-                vector.two_ns = now_ns;
-            }
+            vector.longer_ns.push(now_ns);
         }
         self.close(id)
     }

@@ -90,9 +90,8 @@ pub(super) struct Core {
 
 #[derive(Default)]
 pub(super) struct Vector {
-    pub length: usize,
-    /// Since when two tasks or more wait there.
-    pub two_ns: u64,
+    /// `[n]`: since when more than n tasks wait there; as many as wait.
+    pub longer_ns: Vec<u64>,
 }
 
 /// Where a waiting task is.
