@@ -3,8 +3,8 @@
 use super::error::{Error, Result};
 use super::kernels::Footprint;
 use serde::{Deserialize, Serialize};
-use sidelane_metrics::latency::Spread;
-use sidelane_metrics::thread_perf;
+use sidelane_smt::latency::Spread;
+use sidelane_smt::thread_perf;
 use std::fs;
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 
 use crate::scenario::{Configuration, Scenario};
 use crate::snapshot::watch;
-use sidelane_metrics::recording::{Error as WritingError, Frame, Header, Writer};
+use sidelane_smt::recording::{Error as WritingError, Frame, Header, Writer};
 use std::io::Write;
 
 /// Longest interval of a recording.

@@ -10,11 +10,11 @@ use crate::scenario::{Configuration, Scenario};
 use crate::simulation::Simulation;
 use crate::task::{Class, State, TaskId, TaskSpec};
 use crate::{Charge, Error, Pool, Result};
-use sidelane_metrics::snapshot::{
+use sidelane_smt::snapshot::{
     self, CgroupTotals, CoreTotals, Interval, LaneTotals, Limit, RateSource, Rates, Snapshot,
     TaskTotals, Usage, delta,
 };
-use sidelane_metrics::thread_perf::nearest_valid;
+use sidelane_smt::thread_perf::nearest_valid;
 
 /// The id of the root cgroup; 0 stands for those that are not told apart.
 const ROOT: u64 = 1;

@@ -1,7 +1,7 @@
 //! Series of cgroups: one a path, whatever ends and begins again there.
 
-use sidelane_metrics::histogram::LogHistogram;
-use sidelane_metrics::snapshot::{CgroupTotals, Notes, Snapshot, Usage, by_path, cgroups_between};
+use sidelane_smt::histogram::LogHistogram;
+use sidelane_smt::snapshot::{CgroupTotals, Notes, Snapshot, Usage, by_path, cgroups_between};
 use std::collections::BTreeMap;
 
 /// Cgroups that have a series of their own.

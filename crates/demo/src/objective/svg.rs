@@ -2,7 +2,7 @@
 
 use super::{Document, Steps};
 use crate::svg::{document as page, rule, text};
-use sidelane_metrics::latency::Summary;
+use sidelane_smt::latency::Summary;
 use std::fmt::Write;
 
 /// Sizes, px.

@@ -6,7 +6,7 @@ use crate::bpf::metrics::MetricsSkel;
 use crate::bpf::metrics_intf as intf;
 use crate::{Error, cgroups};
 use libbpf_rs::{ErrorKind, MapCore};
-use sidelane_metrics::snapshot::CgroupTotals;
+use sidelane_smt::snapshot::CgroupTotals;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
@@ -103,7 +103,7 @@ impl CgroupTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sidelane_metrics::snapshot::Usage;
+    use sidelane_smt::snapshot::Usage;
 
     fn usage(raw_ns: u64) -> Usage {
         Usage {

@@ -1,8 +1,8 @@
 //! Work rates from instructions, where the machine counts them.
 
 use sidelane_collect::counters::LaneCounters;
-use sidelane_metrics::online::rates::{Origin, WorkRates};
-use sidelane_metrics::snapshot::CoreTotals;
+use sidelane_smt::online::rates::{Origin, WorkRates};
+use sidelane_smt::snapshot::CoreTotals;
 use sidelane_topology::Topology;
 use std::collections::BTreeMap;
 
@@ -102,7 +102,7 @@ impl Learner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sidelane_metrics::snapshot::LaneTotals;
+    use sidelane_smt::snapshot::LaneTotals;
 
     const SECOND_NS: u64 = 1_000_000_000;
 

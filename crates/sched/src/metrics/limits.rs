@@ -2,8 +2,8 @@
 
 use crate::stats::Reader;
 use crate::{PoolState, cgroups};
-use sidelane_metrics::snapshot::{self, Limit};
 use sidelane_policy::Charge;
+use sidelane_smt::snapshot::{self, Limit};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@ use crate::task_storage::TaskStorage;
 use crate::{Error, running};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use sidelane_collect::export::{Series, Server, text};
-use sidelane_metrics::snapshot::{Class, Interval, LaneState, Snapshot, delta};
+use sidelane_smt::snapshot::{Class, Interval, LaneState, Snapshot, delta};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

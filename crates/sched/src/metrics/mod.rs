@@ -30,7 +30,7 @@ use libbpf_rs::{Link, OpenObject, ProgramInput};
 use nix::time::{ClockId, clock_gettime};
 use reading::TaskTable;
 use sampler::Sampler;
-use sidelane_metrics::snapshot::{Notes, RateSource, Rates, Snapshot};
+use sidelane_smt::snapshot::{Notes, RateSource, Rates, Snapshot};
 use sidelane_topology::{CpuList, Topology};
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -341,7 +341,7 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    fn count_instructions(&mut self, cores: &mut [sidelane_metrics::snapshot::CoreTotals]) {
+    fn count_instructions(&mut self, cores: &mut [sidelane_smt::snapshot::CoreTotals]) {
         let Some(instructions) = &mut self.instructions else {
             return;
         };

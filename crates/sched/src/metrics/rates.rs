@@ -2,8 +2,8 @@
 
 use super::Settings;
 use crate::Error;
-use sidelane_metrics::snapshot::{RateSource, Rates};
-use sidelane_metrics::thread_perf;
+use sidelane_smt::snapshot::{RateSource, Rates};
+use sidelane_smt::thread_perf;
 
 /// The rates to begin with, for cores of so many lanes, and what of them was assumed, if not all was.
 pub(super) fn rates(settings: &Settings, lanes: usize) -> Result<(Rates, Option<String>), Error> {

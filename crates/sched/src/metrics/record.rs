@@ -2,8 +2,8 @@
 
 use super::{Listener, Settings, Wanted, tell};
 use crate::Error;
-use sidelane_metrics::recording::{Frame, Header, Writer};
-use sidelane_metrics::snapshot::{Interval, Rates};
+use sidelane_smt::recording::{Frame, Header, Writer};
+use sidelane_smt::snapshot::{Interval, Rates};
 use std::fs::{File, OpenOptions};
 use std::path::Path;
 use std::process::{Child, Command};
@@ -65,7 +65,7 @@ pub fn record(plan: &Plan, file: &Path, stop: &AtomicBool) -> Result<Recorded, E
     Ok(recorded)
 }
 
-fn writing(error: sidelane_metrics::recording::Error) -> Error {
+fn writing(error: sidelane_smt::recording::Error) -> Error {
     Error::Metrics(format!("cannot write the recording: {error}"))
 }
 

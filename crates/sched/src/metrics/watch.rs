@@ -3,8 +3,8 @@
 use super::{Collector, LANES_CAME, Place, Settings};
 use crate::Error;
 use crate::task_storage::TaskStorage;
-use sidelane_metrics::smt::SmtMetrics;
-use sidelane_metrics::snapshot::{Interval, RateSource, Snapshot, delta};
+use sidelane_smt::metrics::SmtMetrics;
+use sidelane_smt::snapshot::{Interval, RateSource, Snapshot, delta};
 
 /// A running collector, interval after interval.
 pub struct Watch<'a> {

@@ -10,7 +10,7 @@ use crate::metrics::{Settings, live};
 use crate::{Error, running};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
-use sidelane_metrics::snapshot::{Class, Interval, RateSource, TaskTotals};
+use sidelane_smt::snapshot::{Class, Interval, RateSource, TaskTotals};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
@@ -228,7 +228,7 @@ fn virtual_machines(tasks: &[Task]) -> Vec<VirtualMachine> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use sidelane_metrics::snapshot::Usage;
+    use sidelane_smt::snapshot::Usage;
 
     fn task(pid: u32, tgid: u32, comm: &str, raw_ms: u64) -> TaskTotals {
         TaskTotals {

@@ -1,7 +1,7 @@
 //! The tables.
 
 use super::{Monitored, Retention, Side, Task, VirtualMachine};
-use sidelane_metrics::snapshot::{Class, RateSource};
+use sidelane_smt::snapshot::{Class, RateSource};
 use sidelane_topology::printable;
 use std::fmt::Write;
 

@@ -310,5 +310,5 @@ fn ratio(of: f64, to: f64) -> Option<f64> {
 }
 
 #[cfg(test)]
-#[path = "smt_tests.rs"]
+#[path = "metrics_tests.rs"]
 mod tests;

@@ -92,7 +92,7 @@ pub enum Error {
     NoInterval(String),
     /// The times or rates make no sense.
     #[error("its times cannot be evaluated: {0}")]
-    Times(#[from] crate::smt::Error),
+    Times(#[from] crate::metrics::Error),
     /// Something that cannot be encoded.
     #[error("cannot encode a frame: {0}")]
     Encode(String),

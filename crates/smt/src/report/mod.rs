@@ -12,8 +12,8 @@ pub use compare::{Comparison, Row, Unit};
 
 use crate::histogram::LogHistogram;
 use crate::latency::Quantile;
+use crate::metrics::SmtMetrics;
 use crate::recording::{self, Frame, Header};
-use crate::smt::SmtMetrics;
 use crate::snapshot::{Class, CoreTotals, Interval, Rates, Usage, by_path};
 use serde::Serialize;
 
@@ -326,7 +326,7 @@ fn share_of_lanes(ns: u64, cores: &[CoreTotals]) -> Option<f64> {
     (lanes_ns > 0.0).then(|| ns as f64 / lanes_ns)
 }
 
-fn core_row(core: &CoreTotals, rates: &Rates) -> Result<CoreRow, crate::smt::Error> {
+fn core_row(core: &CoreTotals, rates: &Rates) -> Result<CoreRow, crate::metrics::Error> {
     let busy_ns: u64 = core.by_density_ns.iter().sum();
     let idle_ns = core.elapsed_ns.saturating_sub(busy_ns);
     let share = |ns: u64| ns as f64 / core.elapsed_ns.max(1) as f64;

@@ -6,7 +6,7 @@
 //! - [`histogram`]: counts in logarithmic buckets, for distributions that have to travel or be drawn.
 //! - [`advise`]: what to do about what was measured.
 //! - [`trace`]: what a trace of scheduling events says about batch beside critical tasks.
-//! - [`smt`]: density, capacity, productivity, MT1-equivalent time.
+//! - [`metrics`]: density, capacity, productivity, MT1-equivalent time.
 //! - [`recording`]: a file of such intervals.
 //! - [`report`]: what a recording says, and two of them compared.
 //! - [`snapshot`]: totals that a collector counted, and what lies between two readings.
@@ -16,10 +16,11 @@
 pub mod advise;
 pub mod histogram;
 pub mod latency;
+pub mod metrics;
 pub mod online;
 pub mod recording;
 pub mod report;
-pub mod smt;
+
 pub mod snapshot;
 pub mod thread_perf;
 pub mod trace;

@@ -9,7 +9,7 @@ mod text;
 
 pub use text::text;
 
-use crate::smt::{self, SmtMetrics};
+use crate::metrics::{self, SmtMetrics};
 use crate::snapshot::{Class, DeltaError, Interval, RateSource};
 use serde::Serialize;
 
@@ -130,7 +130,7 @@ pub enum Error {
     Intervals(#[from] DeltaError),
     /// The times or rates make no sense.
     #[error("the times cannot be evaluated: {0}")]
-    Times(#[from] smt::Error),
+    Times(#[from] metrics::Error),
 }
 
 /// Below this there is no advice: short intervals say more about the moment than about the work.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // an unwrap that fails fails the test
 
 use proptest::prelude::*;
-use sidelane_metrics::trace::{Analysis, Class, Event, Kind, TraceError, analyse, parse};
+use sidelane_smt::trace::{Analysis, Class, Event, Kind, TraceError, analyse, parse};
 use std::collections::HashMap;
 
 const CRITICAL: u32 = 10;

@@ -4,7 +4,7 @@ use super::{
     CgroupTotals, CoreTotals, DeltaError, Interval, LaneTotals, Notes, Rates, Snapshot, TaskTotals,
     Usage, limits,
 };
-use crate::smt::{self, RelativeRates, SmtMetrics, SmtTotals};
+use crate::metrics::{self, RelativeRates, SmtMetrics, SmtTotals};
 use std::collections::BTreeMap;
 
 /// What lies between two readings of one run.
@@ -206,7 +206,7 @@ impl CoreTotals {
     ///
     /// # Errors
     /// Rates that are none, or times beyond the interval.
-    pub fn smt(&self, rates: &Rates) -> Result<SmtTotals, smt::Error> {
+    pub fn smt(&self, rates: &Rates) -> Result<SmtTotals, metrics::Error> {
         let used = self.by_density_ns.iter().rposition(|ns| *ns > 0);
         let lanes = self.online_lanes().max(used.map_or(0, |index| index + 1));
         let rates = RelativeRates::from_thread_perf(&rates.thread_perf)?.of_lanes(lanes);
@@ -243,7 +243,7 @@ impl Interval {
     ///
     /// # Errors
     /// As [`CoreTotals::smt`].
-    pub fn metrics(&self) -> Result<SmtMetrics, smt::Error> {
+    pub fn metrics(&self) -> Result<SmtMetrics, metrics::Error> {
         let mut sums = SmtTotals::default();
         for core in &self.cores {
             sums.add(&core.smt(&self.rates)?)?;

@@ -3,9 +3,9 @@
 //! `UPDATE_GOLDEN=1` writes the file of the present version anew.
 #![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
 
-use sidelane_metrics::histogram::LogHistogram;
-use sidelane_metrics::recording::{Frame, Header, Writer, open};
-use sidelane_metrics::snapshot::{
+use sidelane_smt::histogram::LogHistogram;
+use sidelane_smt::recording::{Frame, Header, Writer, open};
+use sidelane_smt::snapshot::{
     CgroupTotals, Charge, Class, CoreTotals, Interval, LaneTotals, Limit, Notes, RateSource, Rates,
     TaskTotals, Usage,
 };

@@ -1,7 +1,7 @@
 //! Reports as text of at most 100 columns.
 
 use super::{Comparison, CoreRow, Report, Transactions, UsageRow};
-use crate::smt::SmtMetrics;
+use crate::metrics::SmtMetrics;
 use crate::snapshot::RateSource;
 use sidelane_topology::printable;
 use std::fmt::Write;
