@@ -1,13 +1,19 @@
 //! Reports as one HTML file with its figures.
 
-use super::escape::escaped;
-use super::{Comparison, Report, UsageRow, svg};
+use super::{Comparison, Point, Report, UsageRow};
+use sidelane_draw::{Anchor, Area, Axis, GRID, Svg, Ticks};
+use sidelane_topology::printable;
 use std::fmt::Write;
 
 const STYLE: &str = "body{font-family:sans-serif;max-width:60em;margin:2em auto;padding:0 1em}\
 table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;text-align:right}\
 td:first-child,th:first-child{text-align:left}tr:nth-child(even){background:#f4f6f8}\
 svg{max-width:100%;height:auto}";
+
+/// Text that means nothing to HTML, and turns no other text around.
+fn escaped(text: &str) -> String {
+    sidelane_draw::escaped(&printable(text.as_bytes()))
+}
 
 fn page(title: &str, body: &str) -> String {
     let title = escaped(title);
@@ -69,17 +75,130 @@ impl Report {
             .map(|(name, of)| vec![name.to_owned(), ratio(of)]);
         body += &table(&["", "all cores"], rows);
         body += "<h2>Time by lanes busy</h2>\n";
-        body += &svg::densities(self);
+        body += &densities(self);
         let lanes = self.rates.thread_perf.len().max(1) as f64;
         body += "<h2>Over time</h2>\n";
-        let density = |p: &super::Point| p.metrics.thread_density;
-        body += &svg::over_time(self, "thread density", lanes, density);
-        let utilization = |p: &super::Point| p.metrics.mt_utilization;
-        body += &svg::over_time(self, "MT utilisation", 1.0, utilization);
+        let density = |p: &Point| p.metrics.thread_density;
+        body += &over_time(self, "thread density", lanes, density);
+        let utilization = |p: &Point| p.metrics.mt_utilization;
+        body += &over_time(self, "MT utilisation", 1.0, utilization);
         body += &usage_table("Cgroups", &self.cgroups);
         body += &usage_table("Tasks", &self.tasks);
         body + "<h2>Notes</h2>\n" + &list(&self.limits())
     }
+}
+
+/// Sizes of figures, px.
+const WIDTH: f64 = 900.0;
+const LEFT: f64 = 60.0;
+const RIGHT: f64 = 20.0;
+/// Height of a line plot, without its axis.
+const PLOT: f64 = 160.0;
+/// Height of a core's bar.
+const BAR: f64 = 18.0;
+
+/// Fill of a density: idle is light, all lanes busy is dark.
+fn shade(index: usize, densities: usize) -> String {
+    let lightness = 92.0 - 57.0 * index as f64 / (densities.max(2) - 1) as f64;
+    format!("fill=\"hsl(210,45%,{lightness:.0}%)\"")
+}
+
+/// Share of the time with no lane busy, one, two, ... of each core: a bar a core.
+fn densities(report: &Report) -> String {
+    let scale = (WIDTH - LEFT - RIGHT).max(1.0);
+    let most = report.cores.iter().map(|core| core.densities.len()).max();
+    let most = most.unwrap_or(0);
+    let height = 30.0 + report.cores.len() as f64 * (BAR + 4.0);
+    let mut svg = Svg::new(WIDTH, height).coarse();
+    for index in 0..most {
+        let swatch = Area {
+            left: LEFT + 90.0 * index as f64,
+            top: 4.0,
+            width: 12.0,
+            height: 12.0,
+        };
+        svg.rect(swatch, &shade(index, most), "");
+        let place = (swatch.left + 18.0, 15.0);
+        svg.text(place, Anchor::Start, "", &format!("{index} lanes"));
+    }
+    for (row, core) in report.cores.iter().enumerate() {
+        let mut bar = Area {
+            left: LEFT,
+            top: 26.0 + row as f64 * (BAR + 4.0),
+            width: 0.0,
+            height: BAR,
+        };
+        let (place, name) = ((LEFT - 8.0, bar.top + 13.0), format!("core {}", core.core));
+        svg.text(place, Anchor::End, "", &name);
+        for (index, share) in core.densities.iter().enumerate() {
+            bar.width = share * scale;
+            svg.rect(bar, &shade(index, core.densities.len()), "");
+            bar.left = bar.right();
+        }
+    }
+    svg.finish()
+}
+
+/// A metric over time, from 0 to `most`. Without a value, or where intervals are missing, the line is broken.
+fn over_time(report: &Report, name: &str, most: f64, of: fn(&Point) -> Option<f64>) -> String {
+    let end = report
+        .series
+        .last()
+        .map_or(1.0, |point| point.to_s)
+        .max(1e-9);
+    let ticks = Ticks::fit(
+        &Axis::linear(name).between(0.0, most),
+        [].into_iter(),
+        false,
+    );
+    let x = |at_s: f64| LEFT + at_s / end * (WIDTH - LEFT - RIGHT);
+    let y = |value: f64| 22.0 + PLOT * (1.0 - ticks.part(value).clamp(0.0, 1.0));
+    let mut svg = Svg::new(WIDTH, PLOT + 48.0).coarse();
+    svg.text((LEFT, 14.0), Anchor::Start, "", name);
+    for (value, words) in &ticks.marks {
+        let at = y(*value);
+        let grid = format!("stroke=\"{GRID}\"");
+        svg.line((LEFT, at), (WIDTH - RIGHT, at), &grid);
+        svg.text((LEFT - 8.0, at + 4.0), Anchor::End, "", words);
+    }
+    for part in unbroken(report, of) {
+        let ends = |(point, value): (&Point, f64)| {
+            [point.from_s, point.to_s].map(|at_s| (x(at_s), y(value)))
+        };
+        let points = part.into_iter().flat_map(ends);
+        svg.polyline(points, "stroke=\"hsl(210,60%,40%)\" stroke-width=\"1.5\"");
+    }
+    let below = PLOT + 40.0;
+    svg.text(
+        (WIDTH - RIGHT, below),
+        Anchor::End,
+        "",
+        &format!("{end:.1} s"),
+    );
+    svg.text((LEFT, below), Anchor::Start, "", "0");
+    svg.finish()
+}
+
+/// Points with a value that follow each other without a gap.
+fn unbroken(report: &Report, of: fn(&Point) -> Option<f64>) -> Vec<Vec<(&Point, f64)>> {
+    let mut parts: Vec<Vec<(&Point, f64)>> = Vec::new();
+    let known = report
+        .series
+        .iter()
+        .filter_map(|point| Some((point, of(point)?)));
+    for (point, value) in known {
+        match parts.last_mut() {
+            Some(part)
+                if part
+                    .last()
+                    .is_some_and(|(last, _)| (last.to_s - point.from_s).abs() < 1e-6) =>
+            {
+                part.push((point, value));
+            }
+            _ => parts.push(vec![(point, value)]),
+        }
+    }
+    parts
 }
 
 /// What is not known is no 0.

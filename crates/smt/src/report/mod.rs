@@ -1,9 +1,7 @@
 //! What a recording says: tables of cores, tasks and cgroups, and two recordings compared.
 
 mod compare;
-mod escape;
 mod html;
-mod svg;
 mod text;
 
 pub(crate) use text::wrapped;

@@ -1,44 +1,57 @@
-//! Writes SVG elements: numbers with two decimals, text escaped.
+//! Writes SVG elements: numbers with few decimals, text escaped.
 
 use std::fmt::Write;
 
 /// A drawing that grows.
-pub(super) struct Svg {
+#[derive(Debug)]
+pub struct Svg {
     text: String,
+    /// Of coordinates.
+    decimals: usize,
 }
 
 /// Which part of a text stands at its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Anchor {
+pub enum Anchor {
+    /// Its first letter.
     Start,
+    /// Its middle.
     Middle,
+    /// Its last letter.
     End,
 }
 
 /// A rectangle, px.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Area {
+pub struct Area {
+    /// From the left edge of the drawing.
     pub left: f64,
+    /// From its upper edge.
     pub top: f64,
+    /// To the right.
     pub width: f64,
+    /// Downwards.
     pub height: f64,
 }
 
 impl Area {
+    /// Its right edge, px.
     pub fn right(&self) -> f64 {
         self.left + self.width
     }
 
+    /// Its lower edge, px.
     pub fn bottom(&self) -> f64 {
         self.top + self.height
     }
 }
 
 impl Svg {
-    /// An empty white drawing of a size, px.
+    /// An empty white drawing of a size, px. Coordinates have two decimals.
     pub fn new(width: f64, height: f64) -> Svg {
         let mut svg = Svg {
             text: String::new(),
+            decimals: 2,
         };
         svg.add(format_args!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" \
@@ -47,6 +60,14 @@ impl Svg {
              <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
         ));
         svg
+    }
+
+    /// The same with one decimal, which is less to load: for drawings of thousands of points.
+    pub fn coarse(self) -> Svg {
+        Svg {
+            decimals: 1,
+            ..self
+        }
     }
 
     /// Adds elements as they are.
@@ -63,8 +84,9 @@ impl Svg {
             width,
             height,
         } = area;
+        let p = self.decimals;
         self.add(format_args!(
-            "<rect x=\"{left:.2}\" y=\"{top:.2}\" width=\"{width:.2}\" height=\"{height:.2}\" \
+            "<rect x=\"{left:.p$}\" y=\"{top:.p$}\" width=\"{width:.p$}\" height=\"{height:.p$}\" \
              {style}"
         ));
         if tip.is_empty() {
@@ -77,14 +99,36 @@ impl Svg {
 
     /// A straight line.
     pub fn line(&mut self, from: (f64, f64), to: (f64, f64), style: &str) {
+        let p = self.decimals;
         self.add(format_args!(
-            "<line x1=\"{:.2}\" y1=\"{:.2}\" x2=\"{:.2}\" y2=\"{:.2}\" {style}/>\n",
+            "<line x1=\"{:.p$}\" y1=\"{:.p$}\" x2=\"{:.p$}\" y2=\"{:.p$}\" {style}/>\n",
             from.0, from.1, to.0, to.1
+        ));
+    }
+
+    /// Points that straight lines join.
+    pub fn polyline(&mut self, points: impl IntoIterator<Item = (f64, f64)>, style: &str) {
+        let p = self.decimals;
+        self.add(format_args!("<polyline fill=\"none\" {style} points=\""));
+        for (index, (x, y)) in points.into_iter().enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            self.add(format_args!("{space}{x:.p$},{y:.p$}"));
+        }
+        self.add(format_args!("\"/>\n"));
+    }
+
+    /// A disc.
+    pub fn circle(&mut self, at: (f64, f64), radius: f64, style: &str) {
+        let p = self.decimals;
+        self.add(format_args!(
+            "<circle cx=\"{:.p$}\" cy=\"{:.p$}\" r=\"{radius}\" {style}/>\n",
+            at.0, at.1
         ));
     }
 
     /// A line of text.
     pub fn text(&mut self, at: (f64, f64), anchor: Anchor, style: &str, words: &str) {
+        let p = self.decimals;
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -92,7 +136,7 @@ impl Svg {
         };
         let words = escaped(words);
         self.add(format_args!(
-            "<text x=\"{:.2}\" y=\"{:.2}\" text-anchor=\"{anchor}\" {style}>{words}</text>\n",
+            "<text x=\"{:.p$}\" y=\"{:.p$}\" text-anchor=\"{anchor}\" {style}>{words}</text>\n",
             at.0, at.1
         ));
     }
@@ -106,12 +150,14 @@ impl Svg {
             width,
             height,
         } = area;
+        let p = self.decimals;
         self.add(format_args!(
-            "<svg x=\"{left:.2}\" y=\"{top:.2}\" width=\"{width:.2}\" height=\"{height:.2}\" \
-             viewBox=\"{left:.2} {top:.2} {width:.2} {height:.2}\">\n"
+            "<svg x=\"{left:.p$}\" y=\"{top:.p$}\" width=\"{width:.p$}\" height=\"{height:.p$}\" \
+             viewBox=\"{left:.p$} {top:.p$} {width:.p$} {height:.p$}\">\n"
         ));
     }
 
+    /// Ends what [`open_clip`](Self::open_clip) began.
     pub fn close_clip(&mut self) {
         self.text.push_str("</svg>\n");
     }
@@ -123,8 +169,8 @@ impl Svg {
     }
 }
 
-/// Text as XML may hold it: characters that XML does not know are replaced.
-pub(crate) fn escaped(words: &str) -> String {
+/// Text as XML and HTML may hold it: characters that XML does not know are replaced.
+pub fn escaped(words: &str) -> String {
     let mut text = String::with_capacity(words.len());
     for character in words.chars() {
         match character {
@@ -142,13 +188,13 @@ pub(crate) fn escaped(words: &str) -> String {
 }
 
 /// About how wide a text is, px: fonts differ, so rather too much than too little.
-pub(super) fn text_width(words: &str, size: f64) -> f64 {
+pub fn text_width(words: &str, size: f64) -> f64 {
     let ems = |character: char| if character.is_ascii() { 0.6 } else { 1.0 };
     words.chars().map(ems).sum::<f64>() * size
 }
 
 /// A text that is cut to a width, px.
-pub(super) fn cut(words: &str, size: f64, width: f64) -> String {
+pub fn cut(words: &str, size: f64, width: f64) -> String {
     if text_width(words, size) <= width {
         return words.to_string();
     }
@@ -164,7 +210,7 @@ pub(super) fn cut(words: &str, size: f64, width: f64) -> String {
 }
 
 /// A text in lines of at most a width, px; single words may be wider.
-pub(super) fn wrapped(words: &str, size: f64, width: f64) -> Vec<String> {
+pub fn wrapped(words: &str, size: f64, width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words.split_whitespace() {
         match lines.last_mut() {
@@ -181,6 +227,18 @@ pub(super) fn wrapped(words: &str, size: f64, width: f64) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_coarse_drawing_has_one_decimal() {
+        let draw = |mut svg: Svg| {
+            svg.polyline([(1.26, 2.0), (3.0, 4.0)], "stroke=\"#000000\"");
+            svg.finish()
+        };
+        let svg = Svg::new(10.0, 10.0);
+        assert!(draw(svg).contains("points=\"1.26,2.00 3.00,4.00\"/>"));
+        let svg = Svg::new(10.0, 10.0).coarse();
+        assert!(draw(svg).contains("points=\"1.3,2.0 3.0,4.0\"/>"));
+    }
 
     #[test]
     fn text_is_escaped() {

@@ -1,10 +1,9 @@
 //! A chart of bars in groups.
 
-use super::frame::{Entry, Frame, Rule, Swatch, Words};
-use super::marker::Look;
-use super::palette::INK;
-use super::svg::{Anchor, Area, Svg, cut, text_width};
-use super::ticks::{Axis, Scale, rounded};
+use crate::axis::{Axis, Scale, rounded};
+use crate::frame::{Entry, Frame, Rule, Swatch, Words};
+use crate::look::{INK, Look};
+use crate::svg::{Anchor, Area, Svg, cut, text_width};
 
 /// Readable also on a line.
 const LABEL: &str = "font-size=\"10\" fill=\"#222222\" stroke=\"#ffffff\" stroke-width=\"3\" \

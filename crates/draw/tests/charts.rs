@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use roxmltree::Document;
-use sidelane_sim::show::*;
+use sidelane_draw::*;
 
 /// Writes what a person may want to look at, if a folder is named.
 fn keep_sample(name: &str, text: &str) {

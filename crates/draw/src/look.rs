@@ -1,11 +1,32 @@
-//! The looks of series: a colour and a marker each, dashed and hollow if published.
+//! Colours that colour-blind eyes can tell apart, after Okabe and Ito, and the looks of series: a colour and a
+//! marker each, dashed and hollow if published.
 
-use super::palette::of_series;
-use super::svg::{Svg, escaped};
+use crate::svg::{Svg, escaped};
+
+/// Text.
+pub const INK: &str = "#222222";
+/// Text of less weight.
+pub const FAINT_INK: &str = "#555555";
+/// Frames and the marks of an axis.
+pub const FRAME: &str = "#888888";
+/// Lines behind the data.
+pub const GRID: &str = "#e4e4e4";
+
+/// Of series.
+pub const BLUE: &str = "#0072b2";
+/// Of series.
+pub const VERMILION: &str = "#d55e00";
+/// Of series.
+pub const GREEN: &str = "#009e73";
+
+/// Of series, in their order; begins anew after the last.
+const SERIES: [&str; 7] = [
+    BLUE, VERMILION, GREEN, "#cc79a7", "#e69f00", "#56b4e9", "#444444",
+];
 
 /// What a series looks like.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
+pub(crate) struct Look {
     pub colour: &'static str,
     shape: usize,
     pub published: bool,
@@ -19,7 +40,7 @@ impl Look {
     pub fn new(index: usize, colour: Option<usize>, published: bool) -> Look {
         let index = colour.unwrap_or(index);
         Look {
-            colour: of_series(index),
+            colour: SERIES[index % SERIES.len()],
             shape: index,
             published,
         }

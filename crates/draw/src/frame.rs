@@ -1,9 +1,8 @@
 //! What is around the data of a chart: title, legend above it, value axis, rules, a note below.
 
-use super::marker::Look;
-use super::palette::{FAINT_INK, FRAME, GRID, INK};
-use super::svg::{Anchor, Area, Svg, cut, text_width, wrapped};
-use super::ticks::{Axis, Ticks};
+use crate::axis::{Axis, Ticks};
+use crate::look::{FAINT_INK, FRAME, GRID, INK, Look};
+use crate::svg::{Anchor, Area, Svg, cut, text_width, wrapped};
 
 /// Sizes, px.
 const WIDTH: f64 = 760.0;
@@ -25,7 +24,7 @@ pub struct Rule {
 }
 
 /// A legend's entry.
-pub(super) struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     pub name: &'a str,
     pub look: Look,
     pub swatch: Swatch,
@@ -33,7 +32,7 @@ pub(super) struct Entry<'a> {
 
 /// What a legend shows of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Swatch {
+pub(crate) enum Swatch {
     Line,
     Mark,
     MarkedLine,
@@ -41,14 +40,14 @@ pub(super) enum Swatch {
 }
 
 /// The words of a chart.
-pub(super) struct Words<'a> {
+pub(crate) struct Words<'a> {
     pub title: &'a str,
     pub note: &'a str,
     pub rules: &'a [Rule],
 }
 
 /// A chart without its data.
-pub(super) struct Frame<'a> {
+pub(crate) struct Frame<'a> {
     words: Words<'a>,
     legend: Vec<(f64, f64, String, Entry<'a>)>,
     y_label: &'a str,
