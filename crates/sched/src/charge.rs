@@ -1,9 +1,10 @@
 //! By what dynamic budgets of the running scheduler are charged (`bpf/counter.bpf.h`).
 
-use crate::bpf::{from_bytes, intf};
-use crate::{Error, running};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use crate::bpf::intf;
+use libbpf_rs::MapHandle;
 use serde::Serialize;
+use sidelane_kernel::Error;
+use sidelane_kernel::attached::{entry, map};
 use std::fmt;
 
 /// Maps of the running scheduler; the kernel keeps 15 bytes of a name.
@@ -53,9 +54,9 @@ impl Charges {
     /// Finds the running scheduler.
     pub(crate) fn open() -> Result<Charges, Error> {
         Ok(Charges {
-            settings: running::map(SETTINGS, size_of::<intf::settings>())?,
-            rules: running::map(RULES, size_of::<intf::rule>())?,
-            ipc: running::map(IPC, size_of::<intf::budget_ipc>())?,
+            settings: map(SETTINGS, size_of::<intf::settings>())?,
+            rules: map(RULES, size_of::<intf::rule>())?,
+            ipc: map(IPC, size_of::<intf::budget_ipc>())?,
         })
     }
 
@@ -87,14 +88,6 @@ impl Charges {
         };
         dynamic.into_iter().map(state).collect()
     }
-}
-
-/// An entry of an array map.
-fn entry<T: crate::bpf::Plain>(map: &MapHandle, key: u32) -> Result<Option<T>, Error> {
-    let bytes = map
-        .lookup(&key.to_ne_bytes(), MapFlags::ANY)
-        .map_err(|e| Error::Running(e.to_string()))?;
-    Ok(bytes.and_then(|bytes| from_bytes(&bytes)))
 }
 
 impl ChargeState {

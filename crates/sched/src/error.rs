@@ -63,11 +63,9 @@ pub enum Error {
         /// The tasks that have a cookie.
         holders: String,
     },
-    /// Loading BPF needs privileges.
-    #[error(
-        "loading BPF programs needs root (CAP_SYS_ADMIN, or CAP_BPF with CAP_PERFMON); run as root"
-    )]
-    NotPrivileged,
+    /// No privilege, or no running scheduler that can be read.
+    #[error(transparent)]
+    Kernel(#[from] sidelane_kernel::Error),
     /// The kernel refused the scheduler.
     #[error("{details}\ncannot {step} the scheduler: {reason}; see 'sidelane doctor'")]
     Load {
@@ -87,34 +85,32 @@ pub enum Error {
     /// The lane signal cannot be kept or served.
     #[error("the lane signal: cannot go on: {0}")]
     Signal(String),
-    /// Metrics cannot be collected.
-    #[error("the metrics: {0}")]
-    Metrics(String),
-    /// No running scheduler to read counters from.
-    #[error("no Sidelane scheduler is attached; start one with 'sidelane run'")]
-    NotRunning,
-    /// The running scheduler's counters or settings cannot be reached.
-    #[error(
-        "cannot read or change the running scheduler: {0}; run as root, with the same version of sidelane as the scheduler's"
-    )]
-    Running(String),
 }
 
 fn prefix(origin: Option<&str>) -> String {
     origin.map_or(String::new(), |origin| format!("{origin}: "))
 }
 
+/// The error of a step of loading.
+pub(crate) fn load_error<E: std::fmt::Display>(step: &'static str) -> impl Fn(E) -> Error {
+    move |e| Error::Load {
+        step,
+        reason: format!("{e:#}"),
+        details: sidelane_kernel::warnings(),
+    }
+}
+
 impl Error {
     /// Is the machine (kernel, privilege) at fault rather than the input?
     pub fn is_machine(&self) -> bool {
-        matches!(
-            self,
+        match self {
+            Error::Kernel(error) => error.is_machine(),
             Error::NoSchedExt
-                | Error::NotPrivileged
-                | Error::TooLarge { .. }
-                | Error::OtherScheduler { .. }
-                | Error::CoreScheduling { .. }
-        )
+            | Error::TooLarge { .. }
+            | Error::OtherScheduler { .. }
+            | Error::CoreScheduling { .. } => true,
+            _ => false,
+        }
     }
 
     /// Is the configuration or a rule at fault?

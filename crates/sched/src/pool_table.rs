@@ -3,35 +3,9 @@
 use crate::bpf::{intf, zeroed};
 use crate::cgroup_path::up;
 use crate::pool::{Capacity, Pool};
+use sidelane_kernel::cgroups::Quota;
 use sidelane_policy::Charge;
 use std::collections::{BTreeMap, HashMap, HashSet};
-
-/// `cpu.max` of a cgroup.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Quota {
-    /// Its path below the cgroup root.
-    pub cgroup: String,
-    pub quota_ns: u64,
-    pub period_ns: u64,
-}
-
-impl Quota {
-    /// From the text of `cpu.max`, such as "50000 100000"; none: it sets no limit.
-    pub fn parse(cgroup: &str, text: &str) -> Option<Quota> {
-        let mut words = text.split_whitespace();
-        let mut us = || words.next()?.parse::<u64>().ok()?.checked_mul(1_000);
-        Some(Quota {
-            cgroup: cgroup.to_owned(),
-            quota_ns: us()?.max(1), // 0 is no limit
-            period_ns: us()?,
-        })
-    }
-
-    /// How many lanes it allows on the mean: quota ÷ period.
-    pub fn lanes(&self) -> Option<f64> {
-        (self.period_ns > 0).then(|| self.quota_ns as f64 / self.period_ns as f64)
-    }
-}
 
 /// The scheduler's table of pools: those of the configuration, then those that `cpu.max` makes.
 pub(crate) struct PoolTable {
@@ -249,15 +223,6 @@ mod tests {
         let limits = three.limits();
         let parents: Vec<_> = limits.iter().map(|limit| limit.parent).collect();
         assert_eq!(parents, [2, 0, 1]);
-    }
-
-    #[test]
-    fn a_quota_allows_lanes() {
-        assert_eq!(quota("/a", "150000 100000\n").lanes(), Some(1.5));
-        assert_eq!(quota("/a", "5 0").lanes(), None);
-        for none in ["max 100000\n", "", "5", "a b"] {
-            assert_eq!(Quota::parse("/a", none), None, "{none:?}");
-        }
     }
 
     #[test]

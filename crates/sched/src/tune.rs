@@ -2,9 +2,9 @@
 
 use crate::charge::{ChargeState, Charges};
 use crate::error::Error;
-use crate::pool_state::{PoolState, Pools};
 use crate::running::Tuning;
 use serde::Serialize;
+use sidelane_kernel::pools::{PoolState, Pools};
 use sidelane_policy::settings::check_speeds;
 use sidelane_policy::{Borrow, Budget, Objective, Polarization};
 use std::fmt;
@@ -114,10 +114,12 @@ pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
     }
     let budget = tuning.budget();
     let charges = Charges::open()?;
-    let count = charges.settings()?.map_or(0, |settings| settings.nr_pools);
     let pools = Pools::open()?;
-    if let Some(change) = &changes.pool {
-        pools.set(count, &change.cgroup, change.cores)?;
+    if let Some(PoolChange { cgroup, cores }) = &changes.pool
+        && !pools.set(cgroup, *cores)?
+    {
+        let none = format!("there is no pool for cgroup {cgroup:?}");
+        return Err(Error::Tune(none));
     }
     let charges = charges.read()?;
     Ok(Tuned {
@@ -129,7 +131,7 @@ pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
         budget_ms: budget.budget_ms(),
         objective: budget.objective.map(|objective| objective.to_string()),
         trace: tuning.trace(),
-        pools: pools.read(count)?,
+        pools: pools.read()?,
     })
 }
 

@@ -3,8 +3,8 @@
 use super::record::RateArgs;
 use super::seconds;
 use crate::interrupt;
-use sidelane_sched::metrics::live::Lanes;
-use sidelane_sched::metrics::{Listener, Wanted, tell};
+use sidelane_collect::lanes::Lanes;
+use sidelane_collect::watch::{Listener, Wanted, tell};
 use sidelane_smt::snapshot::Interval;
 use sidelane_top::{Sample, Screen};
 use std::process::ExitCode;

@@ -4,12 +4,12 @@
 mod report;
 mod vcpus;
 
-use crate::bpf::types::task_ctx;
-use crate::bpf::{from_bytes, intf};
-use crate::metrics::{Settings, live};
-use crate::{Error, running};
+use crate::Error;
+use crate::collector::{SCHEDULER_TASKS, Settings};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
+use sidelane_kernel::{attached, from_bytes};
+use sidelane_policy::intf::{self, task_ctx};
 use sidelane_smt::snapshot::{Class, Interval, RateSource, TaskTotals};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -18,8 +18,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use vcpus::Vcpu;
 
-/// The scheduler's contexts of tasks.
-const TASKS: &[u8] = b"tasks";
 /// A retention rate of 1 (`RATE_ALL` in `bpf/pair.bpf.h`).
 const RATE_ALL: f64 = 1024.0;
 
@@ -104,10 +102,10 @@ pub struct Monitored {
 /// Watches for so long, or until `stop`.
 ///
 /// # Errors
-/// [`Error::NotPrivileged`], [`Error::NotRunning`], or the metrics cannot be collected.
+/// No privilege, no running scheduler, or the metrics cannot be collected.
 pub fn watch(settings: &Settings, length: Duration, stop: &AtomicBool) -> Result<Monitored, Error> {
-    let contexts = running::map(TASKS, size_of::<task_ctx>())?;
-    let mut intervals = live::watch(settings, length, stop)?.into_iter();
+    let contexts = attached::map(SCHEDULER_TASKS, size_of::<task_ctx>())?;
+    let mut intervals = crate::watch::watch(settings, length, stop)?.into_iter();
     let mut seen = intervals
         .next()
         .ok_or_else(|| Error::Metrics("nothing was measured".into()))?;

@@ -19,14 +19,14 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// Maps of this kind, of one object or of several. Dropped after those, it waits for the end of the maps.
 #[derive(Default)]
-pub(crate) struct TaskStorage {
+pub struct TaskStorage {
     maps: Vec<OwnedFd>,
     retired: Option<Instant>,
 }
 
 impl TaskStorage {
     /// That of an object which has this map and describes its types itself.
-    pub(crate) fn of(map: &impl AsFd) -> TaskStorage {
+    pub fn of(map: &impl AsFd) -> TaskStorage {
         TaskStorage {
             // what cannot be kept goes with the object: most kernels do not mind
             maps: map.as_fd().try_clone_to_owned().into_iter().collect(),
@@ -35,13 +35,13 @@ impl TaskStorage {
     }
 
     /// Takes over that of an object that will be replaced.
-    pub(crate) fn retire(&mut self, mut other: TaskStorage) {
+    pub fn retire(&mut self, mut other: TaskStorage) {
         self.maps.append(&mut other.maps);
         self.retired = Some(Instant::now());
     }
 
     /// Lets go of what was retired if it has been quiet. To be called now and then.
-    pub(crate) fn let_go(&mut self) {
+    pub fn let_go(&mut self) {
         if self.retired.is_some_and(|since| since.elapsed() >= QUIET) {
             self.retired = None;
             self.maps.clear();

@@ -1,7 +1,8 @@
 //! Records intervals of the collector in a file.
 
-use super::{Listener, Settings, Wanted, tell};
 use crate::Error;
+use crate::collector::{Settings, online, wall_ms};
+use crate::watch::{Listener, Wanted, tell};
 use sidelane_smt::recording::{Frame, Header, Writer};
 use sidelane_smt::snapshot::{Interval, Rates};
 use std::fs::{File, OpenOptions};
@@ -185,13 +186,13 @@ impl Listener for Recorder<'_> {
 
 fn header(plan: &Plan) -> Header {
     let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned());
-    let lanes = super::tables::online(std::path::Path::new("/"));
+    let lanes = online(std::path::Path::new("/"));
     Header {
         program: plan.program.clone(),
         kernel: read("/proc/sys/kernel/osrelease").unwrap_or_default(),
         scheduler: read("/sys/kernel/sched_ext/root/ops").ok(),
         lanes: lanes.map_or(0, |lanes| lanes.len() as u32),
-        wall_ms: super::wall_ms(),
+        wall_ms: wall_ms(),
         interval_ms: plan.interval.as_millis() as u64,
         command: plan.command.clone(),
     }

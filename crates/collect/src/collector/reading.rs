@@ -2,9 +2,9 @@
 
 use super::failed;
 use crate::Error;
-use crate::bpf::metrics::MetricsSkel;
-use crate::bpf::{Plain, from_bytes, metrics_intf as intf};
+use crate::bpf::{MetricsSkel, intf};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags};
+use sidelane_kernel::{Plain, from_bytes};
 use sidelane_smt::histogram::LogHistogram;
 use sidelane_smt::snapshot::{Class, CoreTotals, LaneTotals, TaskTotals, Usage};
 use sidelane_topology::{CpuList, Topology};

@@ -2,39 +2,30 @@
 //!
 //! Nothing is pinned: when this process ends, the kernel forgets the collector and its totals.
 
-mod groups;
-mod instructions;
-mod limits;
-pub mod live;
+mod cgroups;
 mod rates;
 mod reading;
-pub mod record;
 mod sampler;
 mod tables;
-mod watch;
 
 pub use sampler::SAMPLE_HZ;
-pub use watch::{Listener, Wanted, Watch, tell};
+pub(crate) use tables::{SCHEDULER_TASKS, online};
 
 use crate::Error;
-use crate::bpf::metrics::types::metrics_control;
-use crate::bpf::metrics::{MetricsProgs, MetricsSkel, MetricsSkelBuilder, OpenMetricsSkel};
-use crate::bpf::metrics_intf as intf;
-use crate::task_storage::TaskStorage;
-use crate::urgent::Urgent;
-use crate::{cgroups, libbpf, running};
-use groups::CgroupTable;
-use instructions::Instructions;
+use crate::bpf::types::metrics_control;
+use crate::bpf::{MetricsProgs, MetricsSkel, MetricsSkelBuilder, intf};
+use cgroups::{CgroupTable, Limits};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, ProgramInput};
 use nix::time::{ClockId, clock_gettime};
+use rates::Instructions;
 use reading::TaskTable;
 use sampler::Sampler;
+use sidelane_kernel::{TaskStorage, Urgent, attached, switch_everywhere};
 use sidelane_smt::snapshot::{Notes, RateSource, Rates, Snapshot};
 use sidelane_topology::{CpuList, Topology};
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -44,15 +35,8 @@ const TRIES: u32 = 4;
 /// How long a lane may be within a switch. That takes moments, unless a hypervisor steps in.
 const SWITCH_MAX: Duration = Duration::from_millis(200);
 
-/// The scheduler's contexts of tasks: what they hold first is the class.
-const SCHEDULER_TASKS: &[u8] = b"tasks";
-const _: () = assert!(std::mem::offset_of!(crate::bpf::types::task_ctx, class) == 0);
-
 /// Programs that run however switches are seen.
 const ALWAYS: [&str; 3] = ["metrics_read", "metrics_tasks_read", "metrics_rmdir"];
-
-/// Its contexts of cores: they tell whether batch has to stay away.
-const SCHEDULER_CORES: &[u8] = b"cores";
 
 /// By what work is to be counted.
 #[derive(Clone, Debug, Default)]
@@ -102,7 +86,7 @@ pub struct Collector<'a> {
     cgroups: CgroupTable,
     /// Cgroups that were removed up to the last reading.
     removed: u64,
-    limits: limits::Limits,
+    limits: Limits,
     /// As told last.
     tasks: reading::Tasks,
     /// Busy time of lanes as told last, by CPU number.
@@ -120,9 +104,9 @@ impl<'a> Collector<'a> {
     /// No privilege, a kernel without what is needed, a machine beyond the limits, no valid threadPerf.
     pub fn start(settings: &Settings, place: &'a mut Place) -> Result<Collector<'a>, Error> {
         if !nix::unistd::geteuid().is_root() {
-            return Err(Error::NotPrivileged);
+            return Err(sidelane_kernel::Error::NotPrivileged.into());
         }
-        libbpf::prepare();
+        sidelane_kernel::prepare();
         let topology = Topology::read(Path::new("/"))?;
         let (rates, tail) = rates::rates(settings, topology.lanes_per_core_max())?;
         let mut tables = tables::Tables::new(&topology)?;
@@ -137,9 +121,9 @@ impl<'a> Collector<'a> {
             program.set_autoload(wanted && name.starts_with("metrics_"));
         }
         tables.size(&mut open)?;
-        let attached = running::enable_seq();
-        let classes = share_scheduler(&mut open, &mut tables)?;
-        let urgent = Urgent::new();
+        let attached = attached::enable_seq();
+        let classes = tables.share_scheduler(&mut open)?;
+        let urgent = Urgent::begin();
         let mut skel = open.load().map_err(failed("load"))?;
         drop(urgent);
         tables.fill(&skel)?;
@@ -160,14 +144,16 @@ impl<'a> Collector<'a> {
         };
         let task_reader = progs.metrics_tasks_read.attach();
         let task_reader = task_reader.map_err(failed("attach"))?;
-        crate::signal::lanes::switch_everywhere(&topology);
+        switch_everywhere(&topology);
         let begun_ns = now_ns(ClockId::CLOCK_MONOTONIC)?;
         if let Some(data) = skel.maps.data_metrics_data.as_mut() {
             // SAFETY: one aligned word of a mapping that the kernel reads, too
             unsafe { std::ptr::write_volatile(&raw mut data.control.began_ns, begun_ns) };
         }
         let mut messages = Vec::new();
-        let cgroup_mount = cgroups::mount_point(Path::new("/")).ok().flatten();
+        let cgroup_mount = sidelane_kernel::cgroups::mount_point(Path::new("/"))
+            .ok()
+            .flatten();
         let instructions = (settings.counters)
             .then(|| Instructions::start(&topology))
             .and_then(|counted| counted.map_err(|e| messages.push(e.to_string())).ok());
@@ -192,7 +178,7 @@ impl<'a> Collector<'a> {
                 .into_iter()
                 .chain(settings.sample_hz.map(Sampler::note))
                 .collect(),
-            limits: limits::Limits::new(cgroup_mount.clone(), classes),
+            limits: Limits::new(cgroup_mount.clone(), classes),
             cgroups: CgroupTable::new(cgroup_mount),
             removed: 0,
             tasks: reading::Tasks::new(),
@@ -210,7 +196,7 @@ impl<'a> Collector<'a> {
         // before the tables are read: what ends meanwhile may be in them, and is not missing
         let ended = self.control(|control| &control.ended);
         let removed_before = self.control(|control| &control.removed);
-        let removed = groups::removed(&self.skel)?;
+        let removed = cgroups::removed(&self.skel)?;
         let (taken_ns, tasks, groups) = self.read_tasks()?;
         self.inconsistent += tasks.torn;
         self.unlisted = self.unlisted.max(ended.saturating_sub(tasks.ended));
@@ -225,7 +211,7 @@ impl<'a> Collector<'a> {
             lane.busy_ns = *told;
         }
         self.count_instructions(&mut cores);
-        groups::forget(&self.skel, &removed)?;
+        cgroups::forget(&self.skel, &removed)?;
         self.removed = removed_before;
         let notes = self.notes();
         self.messages.append(&mut self.not_told);
@@ -245,12 +231,12 @@ impl<'a> Collector<'a> {
 
     /// Whether so many cgroups were removed since the last reading that another should make room for those
     /// to come.
-    fn crowded(&self) -> bool {
-        self.control(|control| &control.removed) >= self.removed + groups::CROWD
+    pub(crate) fn crowded(&self) -> bool {
+        self.control(|control| &control.removed) >= self.removed + cgroups::CROWD
     }
 
     /// Ends it, but not yet the storage of tasks.
-    fn into_storage(self) -> TaskStorage {
+    pub(crate) fn into_storage(self) -> TaskStorage {
         self.storage
     }
 
@@ -264,10 +250,10 @@ impl<'a> Collector<'a> {
         if sampler.is_some_and(|sampler| !self.online.contains(sampler.cpu)) {
             return Some("the lane from which it looked at the others went offline");
         }
-        if running::enable_seq() != self.attached {
+        if attached::enable_seq() != self.attached {
             return Some("a scheduler was attached, whose classes it does not know");
         }
-        let ended = self.classes && !running::is_attached();
+        let ended = self.classes && !attached::is_attached();
         ended.then_some("the scheduler has ended, whose classes it knew")
     }
 
@@ -384,28 +370,7 @@ impl<'a> Collector<'a> {
 }
 
 /// Why a collector does not see the whole machine any more.
-const LANES_CAME: &str = "lanes came online that were not there before";
-
-/// Has the collector read the maps of Sidelane's scheduler. False: it is not attached, or of another
-/// version.
-fn share_scheduler(
-    open: &mut OpenMetricsSkel<'_>,
-    tables: &mut tables::Tables,
-) -> Result<bool, Error> {
-    let tasks = running::map(SCHEDULER_TASKS, size_of::<crate::bpf::types::task_ctx>());
-    let cores = running::map(SCHEDULER_CORES, size_of::<crate::bpf::intf::core_ctx>());
-    let (Ok(tasks), Ok(cores)) = (tasks, cores) else {
-        return Ok(false);
-    };
-    tables.number_as_the_scheduler()?;
-    let shared = (open.maps.tasks.reuse_fd(tasks.as_fd()))
-        .and_then(|()| open.maps.cores.reuse_fd(cores.as_fd()));
-    shared.map_err(failed("share the scheduler's maps with"))?;
-    if let Some(rodata) = open.maps.rodata_data.as_mut() {
-        rodata.classes = 1;
-    }
-    Ok(true)
-}
+pub(crate) const LANES_CAME: &str = "lanes came online that were not there before";
 
 /// Attaches what traces switches.
 fn trace(progs: &MetricsProgs) -> Result<Vec<Link>, Error> {
@@ -422,7 +387,7 @@ fn trace(progs: &MetricsProgs) -> Result<Vec<Link>, Error> {
 /// The error of a step.
 fn failed<E: std::fmt::Display>(step: &'static str) -> impl Fn(E) -> Error {
     move |error| {
-        let details = libbpf::warnings();
+        let details = sidelane_kernel::warnings();
         Error::Metrics(format!("cannot {step} the collector: {error}\n{details}"))
     }
 }
@@ -457,7 +422,7 @@ fn suspended_ns() -> Result<u64, Error> {
     Ok(least_ns)
 }
 
-fn wall_ms() -> i64 {
+pub(crate) fn wall_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as i64)
 }

@@ -23,7 +23,7 @@
 #ifndef SIDELANE_FORCED_BPF_H
 #define SIDELANE_FORCED_BPF_H
 
-#include "intf.h"
+#include "../../policy/bpf/intf.h"
 #include "metrics_intf.h"
 
 #define CONSTANT const volatile

@@ -2,16 +2,23 @@
 
 use super::failed;
 use crate::Error;
-use crate::bpf::intf::lane_ctx;
-use crate::bpf::metrics::{MetricsSkel, OpenMetricsSkel};
-use crate::bpf::{Plain, bytes_of, from_bytes, metrics_intf as intf, zeroed};
-use crate::running;
+use crate::bpf::{MetricsSkel, OpenMetricsSkel, intf};
 use libbpf_rs::{MapCore, MapFlags};
+use sidelane_kernel::{Plain, attached, bytes_of, from_bytes, zeroed};
+use sidelane_policy::intf::{core_ctx, lane_ctx, task_ctx};
 use sidelane_topology::{CpuList, Topology};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// Records of a lane, and of the reader for a core: the one that holds, and the next.
 const RECORDS: u32 = 2;
+
+/// The scheduler's contexts of tasks: what they hold first is the class.
+pub(crate) const SCHEDULER_TASKS: &[u8] = b"tasks";
+const _: () = assert!(std::mem::offset_of!(task_ctx, class) == 0);
+
+/// Its contexts of cores: they tell whether batch has to stay away.
+const SCHEDULER_CORES: &[u8] = b"cores";
 
 /// What the collector is told of cores and lanes, offline ones included.
 pub(super) struct Tables {
@@ -63,8 +70,8 @@ impl Tables {
     ///
     /// # Errors
     /// Its lanes cannot be read.
-    pub(super) fn number_as_the_scheduler(&mut self) -> Result<(), Error> {
-        let lanes = running::map(b"lanes", size_of::<lane_ctx>())?;
+    fn number_as_the_scheduler(&mut self) -> Result<(), Error> {
+        let lanes = attached::map(b"lanes", size_of::<lane_ctx>())?;
         for core in &mut self.cores {
             let first = core.first_lane as usize;
             let own = self.core_lanes.get(first..first + core.nr_lanes as usize);
@@ -75,6 +82,27 @@ impl Tables {
             core.scheduler_core = told.map_or(NO_CORE, |lane| lane.core);
         }
         Ok(())
+    }
+
+    /// Has the collector read the maps of Sidelane's scheduler. False: it is not attached, or of another
+    /// version.
+    pub(super) fn share_scheduler(
+        &mut self,
+        open: &mut OpenMetricsSkel<'_>,
+    ) -> Result<bool, Error> {
+        let tasks = attached::map(SCHEDULER_TASKS, size_of::<task_ctx>());
+        let cores = attached::map(SCHEDULER_CORES, size_of::<core_ctx>());
+        let (Ok(tasks), Ok(cores)) = (tasks, cores) else {
+            return Ok(false);
+        };
+        self.number_as_the_scheduler()?;
+        let shared = (open.maps.tasks.reuse_fd(tasks.as_fd()))
+            .and_then(|()| open.maps.cores.reuse_fd(cores.as_fd()));
+        shared.map_err(failed("share the scheduler's maps with"))?;
+        if let Some(rodata) = open.maps.rodata_data.as_mut() {
+            rodata.classes = 1;
+        }
+        Ok(true)
     }
 
     /// Sizes the maps.
@@ -134,7 +162,7 @@ fn check_limit(what: &'static str, found: usize, limit: u32) -> Result<(), Error
 }
 
 /// Lanes that are online, below a root.
-pub(super) fn online(root: &Path) -> Result<CpuList, Error> {
+pub(crate) fn online(root: &Path) -> Result<CpuList, Error> {
     let path = root.join("sys/devices/system/cpu/online");
     let text = std::fs::read_to_string(&path);
     let list = text.map_err(|e| e.to_string());

@@ -1,10 +1,15 @@
 //! Intervals of a collector, one after the other: the loop that all who watch share.
 
-use super::{Collector, LANES_CAME, Place, Settings};
 use crate::Error;
-use crate::task_storage::TaskStorage;
+use crate::collector::{Collector, LANES_CAME, Place, Settings};
+use sidelane_kernel::TaskStorage;
 use sidelane_smt::metrics::SmtMetrics;
 use sidelane_smt::snapshot::{Interval, RateSource, Snapshot, delta};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often [`watch`] looks whether the end has come.
+const POLL: Duration = Duration::from_millis(50);
 
 /// A running collector, interval after interval.
 pub struct Watch<'a> {
@@ -111,5 +116,65 @@ pub fn tell<L: Listener>(settings: &Settings, listener: &mut L) -> Result<(), L:
         };
         storage.retire(watch.collector.into_storage());
         instead = Some(reason);
+    }
+}
+
+/// Watches for so long, or until `stop`; intervals of a second. After a collector that no longer saw the
+/// whole machine, only what its successor saw.
+///
+/// # Errors
+/// The collector cannot be started or read.
+pub fn watch(
+    settings: &Settings,
+    length: Duration,
+    stop: &AtomicBool,
+) -> Result<Vec<Interval>, Error> {
+    let mut seconds = Seconds {
+        stop,
+        length,
+        end: None,
+        intervals: Vec::new(),
+    };
+    tell(settings, &mut seconds)?;
+    Ok(seconds.intervals)
+}
+
+/// Intervals of a second.
+struct Seconds<'a> {
+    stop: &'a AtomicBool,
+    length: Duration,
+    /// Known once the collector runs: on a loaded machine its start takes seconds.
+    end: Option<Instant>,
+    intervals: Vec<Interval>,
+}
+
+impl Listener for Seconds<'_> {
+    type Error = Error;
+
+    fn begun(&mut self, _instead: Option<&str>) -> Result<(), Error> {
+        self.intervals.clear();
+        self.end.get_or_insert(Instant::now() + self.length);
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<Wanted, Error> {
+        let now = Instant::now();
+        let end = self.end.unwrap_or(now);
+        let second = (now + Duration::from_secs(1)).min(end);
+        while !self.stop.load(Ordering::Relaxed) {
+            let left = second.saturating_duration_since(Instant::now());
+            if left.is_zero() && second < end {
+                return Ok(Wanted::More);
+            } else if left.is_zero() {
+                break;
+            }
+            std::thread::sleep(POLL.min(left));
+        }
+        Ok(Wanted::Last)
+    }
+
+    fn take(&mut self, interval: Interval) -> Result<(), Error> {
+        self.intervals.push(interval);
+        Ok(())
     }
 }

@@ -1,10 +1,10 @@
 //! What pools of the running scheduler may use, and what they used (`bpf/pool.bpf.h`).
 
-use crate::bpf::{Plain, bytes_of, from_bytes, intf};
-use crate::{Error, running};
+use crate::attached::{self, map};
+use crate::{Error, Plain, bytes_of};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
-use sidelane_policy::Charge;
+use sidelane_policy::{Charge, intf};
 use std::time::Duration;
 
 /// Maps of the running scheduler; the kernel keeps 15 bytes of a name.
@@ -55,7 +55,7 @@ pub struct PoolRates {
 }
 
 /// Handles on the pools of the running scheduler.
-pub(crate) struct Pools {
+pub struct Pools {
     limits: MapHandle,
     pools: MapHandle,
     paths: MapHandle,
@@ -63,16 +63,22 @@ pub(crate) struct Pools {
 
 impl Pools {
     /// Finds the running scheduler.
-    pub(crate) fn open() -> Result<Pools, Error> {
+    ///
+    /// # Errors
+    /// [`Error::NotPrivileged`], [`Error::NotRunning`], or [`Error::Running`].
+    pub fn open() -> Result<Pools, Error> {
         Ok(Pools {
-            limits: running::map(LIMITS, size_of::<intf::pool_limit>())?,
-            pools: running::map(POOLS, size_of::<intf::pool>())?,
-            paths: running::map(PATHS, size_of::<intf::pool_path>())?,
+            limits: map(LIMITS, size_of::<intf::pool_limit>())?,
+            pools: map(POOLS, size_of::<intf::pool>())?,
+            paths: map(PATHS, size_of::<intf::pool_path>())?,
         })
     }
 
-    /// The first `count` pools.
-    pub(crate) fn read(&self, count: u32) -> Result<Vec<PoolState>, Error> {
+    /// All of them, in the order of the configuration.
+    ///
+    /// # Errors
+    /// [`Error::Running`].
+    pub fn read(&self) -> Result<Vec<PoolState>, Error> {
         let state = |id| -> Result<Option<PoolState>, Error> {
             let limit = entry::<intf::pool_limit>(&self.limits, id)?;
             if is_free(&limit) {
@@ -81,7 +87,8 @@ impl Pools {
             let used = entry::<intf::pool>(&self.pools, id)?;
             Ok(Some(PoolState::of(self.path(id)?, &limit, &used)))
         };
-        (0..count).filter_map(|id| state(id).transpose()).collect()
+        let ids = 0..self.limits.max_entries();
+        ids.filter_map(|id| state(id).transpose()).collect()
     }
 
     /// The path of a pool's cgroup.
@@ -98,31 +105,31 @@ fn is_free(limit: &intf::pool_limit) -> bool {
 }
 
 impl Pools {
-    /// Lets the pool of a cgroup, one of the first `count`, use so many cores (lanes with `raw`); none:
-    /// without a limit. From its next period on.
-    pub(crate) fn set(&self, count: u32, cgroup: &str, cores: Option<f64>) -> Result<(), Error> {
+    /// Lets the pool of a cgroup use so many cores (lanes with `raw`); none: without a limit. From its next
+    /// period on. False: there is no such pool.
+    ///
+    /// # Errors
+    /// [`Error::Running`].
+    pub fn set(&self, cgroup: &str, cores: Option<f64>) -> Result<bool, Error> {
         let path = |id: u32| self.path(id).map(|path| (id, path));
-        let paths = (0..count).map(path).collect::<Result<Vec<_>, Error>>()?;
+        let ids = 0..self.limits.max_entries();
+        let paths = ids.map(path).collect::<Result<Vec<_>, Error>>()?;
         let found = paths.into_iter().find(|(_, path)| path == cgroup);
         let Some((id, _)) = found else {
-            return Err(Error::Tune(format!(
-                "there is no pool for cgroup {cgroup:?}"
-            )));
+            return Ok(false);
         };
         let mut limit = entry::<intf::pool_limit>(&self.limits, id)?;
         let allowance = |cores: f64| ((cores * limit.period_ns as f64) as u64).max(1);
         limit.allowance_ns = cores.map_or(0, allowance);
         self.limits
             .update(&id.to_ne_bytes(), bytes_of(&limit), MapFlags::ANY)
-            .map_err(|e| Error::Running(e.to_string()))
+            .map_err(|e| Error::Running(e.to_string()))?;
+        Ok(true)
     }
 }
 
 fn entry<T: Plain>(map: &MapHandle, key: u32) -> Result<T, Error> {
-    let bytes = map
-        .lookup(&key.to_ne_bytes(), MapFlags::ANY)
-        .map_err(|e| Error::Running(e.to_string()))?;
-    let entry = bytes.and_then(|bytes| from_bytes(&bytes));
+    let entry = attached::entry(map, key)?;
     entry.ok_or_else(|| Error::Running("a table is too short".to_owned()))
 }
 
@@ -144,7 +151,7 @@ impl PoolState {
     }
 
     /// What it did since it was as `before`.
-    pub(crate) fn since(&self, before: &PoolState, elapsed: Duration) -> PoolRates {
+    pub fn since(&self, before: &PoolState, elapsed: Duration) -> PoolRates {
         let span_ns = elapsed.as_secs_f64().max(f64::MIN_POSITIVE) * 1e9;
         let per = |now: u64, before: u64| now.saturating_sub(before) as f64 / span_ns;
         PoolRates {
@@ -161,7 +168,7 @@ impl PoolState {
 
 impl PoolRates {
     /// A line with its end.
-    pub(crate) fn line(&self) -> String {
+    pub fn line(&self) -> String {
         let unit = match self.charge {
             Charge::Mt1 => "cores",
             Charge::Raw => "lanes",
@@ -185,21 +192,16 @@ impl PoolRates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bpf::zeroed;
-    use crate::pool::{Capacity, Pool};
-    use crate::pool_table::PoolTable;
+    use crate::zeroed;
 
     #[test]
     fn a_pool_tells_what_it_used_of_what() {
-        let pool = Pool {
-            cgroup: "/tenants/a".to_owned(),
-            capacity_cores: Some(1.5),
-            share: None,
-            charge: Charge::Mt1,
-            period_ms: 100.0,
+        let limit = intf::pool_limit {
+            allowance_ns: 150_000_000,
+            period_ns: 100_000_000,
+            charge: Charge::Mt1.native(),
+            parent: 0,
         };
-        let capacity = Capacity { cores: 2, lanes: 4 };
-        let limit = PoolTable::new(&[pool], capacity, 0).limits()[0];
         let mut used: intf::pool = zeroed();
         assert!(!is_free(&limit) && is_free(&zeroed()));
         let state = |used: &intf::pool| PoolState::of("/tenants/a".to_owned(), &limit, used);
