@@ -117,7 +117,7 @@ pub enum Error {
     Counters(#[from] sidelane_collect::counters::Error),
     /// What was counted makes no sense.
     #[error(transparent)]
-    Rates(#[from] sidelane_smt::online::rates::Error),
+    Rates(#[from] sidelane_smt::online::Error),
     /// The scheduler cannot be reached.
     #[error(transparent)]
     Scheduler(#[from] sidelane_kernel::Error),

@@ -3,7 +3,7 @@
 use crate::Result;
 use sidelane_collect::counters::{Error as CounterError, LaneCounters};
 use sidelane_model::{LaneOrder, running_lanes};
-use sidelane_smt::online::rates::{Origin, WorkRates};
+use sidelane_smt::online::{Origin, WorkRates};
 use std::collections::BTreeMap;
 use std::time::Instant;
 

@@ -3,10 +3,35 @@
 //! Its maps are found by name among the kernel's, so that nothing has to be pinned and the loader
 //! needs no socket.
 
-use crate::{Error, Plain, from_bytes};
+use crate::{Plain, from_bytes};
 use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::os::unix::ffi::OsStrExt;
+
+/// Why the kernel does not answer; each names the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Loading BPF needs privileges.
+    #[error(
+        "loading BPF programs needs root (CAP_SYS_ADMIN, or CAP_BPF with CAP_PERFMON); run as root"
+    )]
+    NotPrivileged,
+    /// No running scheduler to read counters from.
+    #[error("no Sidelane scheduler is attached; start one with 'sidelane run'")]
+    NotRunning,
+    /// The running scheduler's counters or settings cannot be reached.
+    #[error(
+        "cannot read or change the running scheduler: {0}; run as root, with the same version of sidelane as the scheduler's"
+    )]
+    Running(String),
+}
+
+impl Error {
+    /// Is the machine (kernel, privilege) at fault rather than the input?
+    pub fn is_machine(&self) -> bool {
+        matches!(self, Error::NotPrivileged)
+    }
+}
 
 /// Is a scheduler of ours attached?
 pub fn is_attached() -> bool {

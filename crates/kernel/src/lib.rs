@@ -8,13 +8,12 @@
 
 pub mod attached;
 pub mod cgroups;
-mod error;
 mod loading;
 mod plain;
 pub mod pools;
 mod task_storage;
 
-pub use error::Error;
+pub use attached::Error;
 pub use loading::{Urgent, prepare, switch_everywhere, warnings};
 pub use plain::{Plain, bytes_of, from_bytes, zeroed};
 pub use task_storage::TaskStorage;

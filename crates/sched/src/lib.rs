@@ -18,8 +18,6 @@ mod exit_reason;
 mod layout;
 mod loader;
 mod pool;
-mod pool_table;
-mod remedy;
 mod resolve;
 pub mod rules;
 pub mod running;

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::counters::{self, Counters, NoCounters};
 use crate::error::load_error;
 use crate::layout::Layout;
-use crate::pool_table::PoolTable;
+use crate::pool::PoolTable;
 use crate::resolve;
 use crate::signal;
 use crate::{Error, ExitReason};

@@ -11,7 +11,7 @@
 //! - [`report`]: what a recording says, and two of them compared.
 //! - [`snapshot`]: totals that a collector counted, and what lies between two readings.
 //! - [`thread_perf`]: what makes threadPerf valid, and the nearest valid one to measured speeds.
-//! - [`online::rates`]: threadPerf from work done and time at each density, while the machine works.
+//! - [`online`]: threadPerf from work done and time at each density, while the machine works.
 
 pub mod advise;
 pub mod histogram;

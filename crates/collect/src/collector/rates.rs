@@ -3,7 +3,7 @@
 use super::Settings;
 use crate::Error;
 use crate::counters::LaneCounters;
-use sidelane_smt::online::rates::{Origin, WorkRates};
+use sidelane_smt::online::{Origin, WorkRates};
 use sidelane_smt::snapshot::{CoreTotals, RateSource, Rates};
 use sidelane_smt::thread_perf;
 use sidelane_topology::Topology;

@@ -2,7 +2,7 @@
 
 use super::{
     CgroupTotals, CoreTotals, DeltaError, Interval, LaneTotals, Notes, Rates, Snapshot, TaskTotals,
-    Usage, limits,
+    Usage, cgroups,
 };
 use crate::metrics::{self, RelativeRates, SmtMetrics, SmtTotals};
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub fn delta(before: &Snapshot, after: &Snapshot) -> Result<Interval, DeltaError
         tasks: tasks_between(&before.tasks, &after.tasks, &mut notes),
         cgroups: cgroups_between(&before.cgroups, &after.cgroups, &mut notes),
         notes,
-        limits: limits::between(&before.limits, &after.limits),
+        limits: cgroups::between(&before.limits, &after.limits),
     })
 }
 
@@ -285,7 +285,7 @@ impl Interval {
             groups.insert(next.id, sum);
         }
         self.cgroups = groups.into_values().collect();
-        self.limits = limits::added(&self.limits, &next.limits);
+        self.limits = cgroups::added(&self.limits, &next.limits);
         self.notes.add(&next.notes);
         self.rates = next.rates.clone();
         self.suspended_ns += next.suspended_ns;

@@ -2,13 +2,11 @@
 //!
 //! Times are nanoseconds of `CLOCK_MONOTONIC`, which stands still while the machine is suspended.
 
+mod cgroups;
 mod delta;
-mod limits;
-mod paths;
 
+pub use cgroups::{Charge, Limit, by_path};
 pub use delta::{cgroups_between, delta};
-pub use limits::{Charge, Limit};
-pub use paths::by_path;
 
 use crate::histogram::LogHistogram;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,10 @@
-//! Files through which the kernel is asked and told: `/sys`, cgroups.
+//! Files through which the kernel is asked and told (`/sys`, cgroups), and files that are there whole or not at all,
+//! whenever the power fails.
 
 use crate::{Error, Result};
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// A file's text without the space around it; none if there is no such file.
@@ -26,6 +28,23 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
     let file = fs::OpenOptions::new().write(true).truncate(true).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes()))
         .map_err(|e| Error::io("write", path, e))
+}
+
+/// Puts a file in the place of what is there; everybody may read it.
+pub fn replace(path: &Path, content: &[u8]) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+        file.write_all(content)?;
+        file.as_file()
+            .set_permissions(Permissions::from_mode(0o644))?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        Ok(())
+    };
+    write().map_err(|e| Error::io("write", path, e))
 }
 
 #[cfg(test)]

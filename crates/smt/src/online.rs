@@ -1,4 +1,13 @@
-//! Work rates by density, and threadPerf from them: pure arithmetic.
+//! threadPerf while the machine works: from how much work its cores do at each density.
+//!
+//! A caller brings, for each core and interval, the work done (instructions, or
+//! any other count that grows with work) and the time during which 1, 2, ... lanes ran. [`WorkRates`]
+//! finds the work rate of a core at each density and with it threadPerf\[n\] = (r_n / n) / r_1.
+//! Where a density was hardly seen, its rate stays unknown and the calibrated value stands in,
+//! labelled.
+//!
+//! Instructions are work only while the kind of work stays the same: a lane that spins for a lock
+//! counts many and does none. What is found so holds for the load that ran.
 //!
 //! In an interval a core does the work I = Σ r_n t_n, where t_n is the time during which exactly n
 //! of its lanes run. The rates r_n ≥ 0 are those of weighted least squares over intervals (weight
@@ -6,8 +15,10 @@
 //! errors follow from the residuals. A load that always mixes the densities in the same proportion
 //! does not determine the rates; that shows as an enormous error, and they count as unknown.
 
-use super::linear::{Matrix, add_outer, dot, inverse, non_negative, scale, times, zeros};
+mod linear;
+
 use crate::thread_perf::{fault, nearest_valid};
+use linear::{Matrix, add_outer, dot, inverse, non_negative, scale, times, zeros};
 use serde::Serialize;
 
 /// A threadPerf counts as measured if its standard error is at most this part of it.
@@ -273,5 +284,4 @@ fn checked(number: f64) -> Result<f64, Error> {
 }
 
 #[cfg(test)]
-#[path = "rates_tests.rs"]
 mod tests;
