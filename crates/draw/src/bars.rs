@@ -25,7 +25,7 @@ pub struct BarSeries {
     pub name: String,
     /// In the order of the groups; those that are missing leave a gap.
     pub bars: Vec<Bar>,
-    /// Values that somebody else published: hollow.
+    /// Published values: hollow.
     pub published: bool,
     /// Index of its colour; none: its place among the series.
     pub colour: Option<usize>,

@@ -79,7 +79,7 @@ pub struct Series {
     pub style: Style,
     /// How their intervals are drawn.
     pub spread: Spread,
-    /// Values that somebody else published: dashed, with hollow markers.
+    /// Published values: dashed, with hollow markers.
     pub published: bool,
     /// Index of its colour; none: its place among the series. What belongs together, as a published
     /// series and its reproduction, can have one colour.

@@ -12,11 +12,11 @@ pub const FRAME: &str = "#888888";
 /// Lines behind the data.
 pub const GRID: &str = "#e4e4e4";
 
-/// Of series.
+/// The first series.
 pub const BLUE: &str = "#0072b2";
-/// Of series.
+/// The second series.
 pub const VERMILION: &str = "#d55e00";
-/// Of series.
+/// The third series.
 pub const GREEN: &str = "#009e73";
 
 /// Of series, in their order; begins anew after the last.

@@ -3,7 +3,7 @@
 //! Kernels from 6.14 to 6.19 free such a map bound to a CPU, and wait there for a grace period that waits for the end of CPU
 //! hotplug. If just that CPU goes offline, hotplug waits for what is bound to it: none of the three ever ends, and neither does
 //! anything else that needs one of them. Therefore who attaches anew because lanes come and go keeps the old maps until
-//! they no longer do, and who ends waits until the kernel has freed them. A map lives as long as somebody has its descriptor.
+//! they no longer do, and who ends waits until the kernel has freed them. A map lives as long as a descriptor of it is open.
 
 use libbpf_rs::MapInfo;
 use libbpf_rs::libbpf_sys::bpf_btf_get_fd_by_id;
