@@ -3,8 +3,9 @@
 use super::error::{Error, Result};
 use super::kernels::Footprint;
 use serde::{Deserialize, Serialize};
-use sidelane_metrics::latency::Spread;
-use sidelane_metrics::thread_perf;
+use sidelane_smt::latency::Spread;
+use sidelane_smt::thread_perf;
+use sidelane_topology::Topology;
 use std::fs;
 use std::path::Path;
 
@@ -180,9 +181,35 @@ impl Calibration {
     }
 }
 
+/// The machine below a root folder.
+pub(super) fn machine(root: &Path, topology: &Topology) -> Machine {
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+    let cpuinfo = read("proc/cpuinfo");
+    let tree_model = || read("sys/firmware/devicetree/base/model");
+    let model = field(&cpuinfo, "model name").map_or_else(tree_model, str::to_owned);
+    let model = model.trim_matches(['\0', '\n', ' ']);
+    Machine {
+        model: if model.is_empty() { "unknown" } else { model }.to_owned(),
+        kernel: read("proc/sys/kernel/osrelease").trim().to_owned(),
+        cores: topology.cores().len(),
+        lanes: topology.online().len(),
+        virtual_machine: field(&cpuinfo, "flags")
+            .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+    }
+}
+
+/// The first `name : value` of `/proc/cpuinfo`.
+fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
+    cpuinfo.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then_some(value.trim())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sidelane_topology::{Builder, CoreSpec};
 
     fn read(text: &str) -> Result<Calibration> {
         let folder = tempfile::tempdir().unwrap();
@@ -222,6 +249,27 @@ mod tests {
                 .to_string()
                 .starts_with("cannot read /no/such: No such file"),
             "{error}"
+        );
+    }
+
+    #[test]
+    fn the_processor_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let cores = Builder::new().core(CoreSpec::new([0, 1]));
+        let topology = cores.build().unwrap();
+        assert_eq!(super::machine(root.path(), &topology).model, "unknown");
+        fs::create_dir_all(root.path().join("proc/sys/kernel")).unwrap();
+        fs::write(root.path().join("proc/sys/kernel/osrelease"), "6.12.1\n").unwrap();
+        let cpuinfo = "processor\t: 0\nmodel name\t: A B: C\nflags\t\t: fpu hypervisor lm\n";
+        fs::write(root.path().join("proc/cpuinfo"), cpuinfo).unwrap();
+        let machine = super::machine(root.path(), &topology);
+        assert_eq!(
+            (machine.model.as_str(), machine.kernel.as_str()),
+            ("A B: C", "6.12.1")
+        );
+        assert_eq!(
+            (machine.cores, machine.lanes, machine.virtual_machine),
+            (1, 2, true)
         );
     }
 }

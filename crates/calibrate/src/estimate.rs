@@ -1,8 +1,8 @@
 //! From speeds to threadPerf: pure arithmetic.
 
 use super::calibration::{Density, WorkSpeeds};
-use sidelane_metrics::latency::Spread;
-use sidelane_metrics::thread_perf::nearest_valid;
+use sidelane_smt::latency::Spread;
+use sidelane_smt::thread_perf::nearest_valid;
 
 /// Two speeds closer than this are the same.
 const SAME: f64 = 1e-9;

@@ -15,7 +15,6 @@ mod command;
 mod error;
 mod estimate;
 mod footprint;
-mod host;
 mod kernels;
 mod lane;
 mod measure;
@@ -100,7 +99,7 @@ impl Task {
         };
         Ok(Task {
             footprints: plan.groups.iter().map(footprint).collect(),
-            machine: host::describe(root, topology),
+            machine: calibration::machine(root, topology),
             captured: root != Path::new("/"),
             settings,
             plan,

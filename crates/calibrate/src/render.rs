@@ -128,7 +128,7 @@ fn wrapped(note: &str) -> String {
 mod tests {
     use super::super::calibration::{Density, Machine, Method, WorkSpeeds};
     use super::*;
-    use sidelane_metrics::latency::Spread;
+    use sidelane_smt::latency::Spread;
 
     fn spread(median: f64) -> Spread {
         Spread {

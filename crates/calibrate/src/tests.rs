@@ -58,10 +58,7 @@ fn a_mix_is_measured() {
     let mut told = 0;
     let found = task.run(&AtomicBool::new(false), |ran| told = ran).unwrap();
     assert_eq!(told, 12);
-    assert_eq!(
-        sidelane_metrics::thread_perf::fault(&found.thread_perf),
-        None
-    );
+    assert_eq!(sidelane_smt::thread_perf::fault(&found.thread_perf), None);
     assert_eq!((found.lanes(), found.groups[0].work.len()), (2, 2));
     // Two measurements tell no spread.
     assert_eq!(found.confidence, Confidence::Low);

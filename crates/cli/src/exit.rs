@@ -56,8 +56,16 @@ pub fn code_of(error: &anyhow::Error) -> ExitCode {
         _ => {}
     }
     match error.downcast_ref::<sidelane_sched::Error>() {
-        Some(error) if error.is_machine() => ExitCode::from(CANNOT),
-        Some(error) if error.is_input() => ExitCode::from(BAD_INPUT),
+        Some(error) if error.is_machine() => return ExitCode::from(CANNOT),
+        Some(error) if error.is_input() => return ExitCode::from(BAD_INPUT),
+        _ => {}
+    }
+    let of_kernel = error.downcast_ref().map(sidelane_kernel::Error::is_machine);
+    let of_collector = error
+        .downcast_ref()
+        .map(sidelane_collect::Error::is_machine);
+    match of_kernel.or(of_collector) {
+        Some(true) => ExitCode::from(CANNOT),
         _ => ExitCode::FAILURE,
     }
 }

@@ -1,8 +1,8 @@
 //! `sidelane report` on recordings made here.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use sidelane_metrics::recording::{Frame, Header, Writer};
-use sidelane_metrics::snapshot::{CoreTotals, Interval, LaneTotals, RateSource, Rates};
+use sidelane_smt::recording::{Frame, Header, Writer};
+use sidelane_smt::snapshot::{CoreTotals, Interval, LaneTotals, RateSource, Rates};
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -1,6 +1,6 @@
 //! Cpusets of cgroup v2: which lanes the tasks of a cgroup may use, and what was so before.
 
-use crate::kernel_file::{read, write};
+use crate::files::{read, write};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use sidelane_topology::CpuList;

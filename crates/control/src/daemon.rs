@@ -3,9 +3,8 @@
 use crate::actuator::{SchedulerCap, Sysfs, check_harmless, cores_without};
 use crate::exposition::Exposition;
 use crate::learner::{Learner, Learnt};
-use crate::load::normalized;
 use crate::numbers;
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, normalized};
 use crate::state::StateFile;
 use crate::{Actuator, ActuatorKind, DryRun, Error, Result, Settings};
 use serde::Serialize;

@@ -117,10 +117,13 @@ pub enum Error {
     Counters(#[from] sidelane_collect::counters::Error),
     /// What was counted makes no sense.
     #[error(transparent)]
-    Rates(#[from] sidelane_metrics::online::rates::Error),
+    Rates(#[from] sidelane_smt::online::Error),
     /// The scheduler cannot be reached.
     #[error(transparent)]
-    Scheduler(#[from] sidelane_sched::Error),
+    Scheduler(#[from] sidelane_kernel::Error),
+    /// The lane signal cannot be kept.
+    #[error(transparent)]
+    Signal(#[from] sidelane_sched::Error),
 }
 
 /// A result of this crate.
@@ -169,6 +172,7 @@ impl Error {
     pub fn is_machine(&self) -> bool {
         match self {
             Error::Scheduler(error) => error.is_machine(),
+            Error::Signal(error) => error.is_machine(),
             Error::NoSecondLane
             | Error::TasksHidden { .. }
             | Error::TaskUnknown { .. }

@@ -1,7 +1,7 @@
 //! Decisions as metrics: a file in the plain text format of Prometheus (0.0.4), the only one that the textfile
 //! collector of its node exporter reads.
 
-use crate::{Error, Result, whole_file};
+use crate::{Error, Result, files};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -77,7 +77,7 @@ impl Exposition {
         let mut text = String::new();
         encode(&mut text, &self.registry)
             .map_err(|e| Error::io("write", &self.path, std::io::Error::other(e)))?;
-        whole_file::write(&self.path, plain(&text).as_bytes())
+        files::replace(&self.path, plain(&text).as_bytes())
     }
 }
 

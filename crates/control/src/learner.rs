@@ -2,8 +2,8 @@
 
 use crate::Result;
 use sidelane_collect::counters::{Error as CounterError, LaneCounters};
-use sidelane_metrics::online::rates::{Origin, WorkRates};
 use sidelane_model::{LaneOrder, running_lanes};
+use sidelane_smt::online::{Origin, WorkRates};
 use std::collections::BTreeMap;
 use std::time::Instant;
 

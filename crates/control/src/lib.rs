@@ -12,10 +12,9 @@ mod cpusets;
 mod daemon;
 mod error;
 mod exposition;
-mod kernel_file;
+mod files;
 pub mod lanes;
 mod learner;
-mod load;
 mod numbers;
 mod sampler;
 mod settings;
@@ -23,7 +22,6 @@ mod state;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, missing_docs)]
 mod testing;
-mod whole_file;
 
 pub use actuator::{Actuator, ActuatorKind, DryRun, Found, SchedulerCap, Sysfs};
 pub use cpusets::FoundCpusets;

@@ -1,7 +1,7 @@
 //! Whether `/proc/stat` and sysfs mean the same CPUs: in a container one of them may show the container's own numbers
 //! (lxcfs mounts such files over the kernel's).
 
-use crate::kernel_file::read_bytes;
+use crate::files::read_bytes;
 use crate::{Error, Result};
 use sidelane_collect::proc_stat;
 use sidelane_topology::{CpuList, Topology};

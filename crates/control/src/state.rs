@@ -1,7 +1,7 @@
 //! What has to be restored, in a file that outlives this process.
 
 use crate::actuator::Found;
-use crate::{Error, Result, whole_file};
+use crate::{Error, Result, files};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -60,7 +60,7 @@ impl StateFile {
         };
         let text = serde_json::to_vec(&state)
             .map_err(|e| Error::io("write", &self.path, std::io::Error::other(e)))?;
-        whole_file::write(&self.path, &text)
+        files::replace(&self.path, &text)
     }
 
     /// Restores what an earlier process found and did not restore. Whether there was any such thing.

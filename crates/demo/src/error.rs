@@ -65,10 +65,10 @@ pub enum Error {
     },
     /// The trace of scheduling events cannot be read.
     #[error(transparent)]
-    TraceText(#[from] sidelane_metrics::trace::ParseError),
+    TraceText(#[from] sidelane_smt::trace::ParseError),
     /// The trace of scheduling events cannot be analysed.
     #[error(transparent)]
-    Trace(#[from] sidelane_metrics::trace::TraceError),
+    Trace(#[from] sidelane_smt::trace::TraceError),
     /// The results are incomplete.
     #[error("incomplete results: {0}")]
     Incomplete(String),

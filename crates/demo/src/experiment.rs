@@ -8,7 +8,7 @@ use crate::error::{During, Error, Result};
 use crate::lines::{Lines, MachineFacts, from_line, to_line};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sidelane_metrics::latency::Spread;
+use sidelane_smt::latency::Spread;
 use sidelane_testbed::{Job, Machine, Spec};
 use std::fmt::Debug;
 use std::io::Write;

@@ -30,7 +30,6 @@ pub mod results;
 pub mod scheduler;
 pub mod server;
 pub mod setups;
-mod svg;
 pub mod sys;
 pub mod text;
 pub mod tracefs;

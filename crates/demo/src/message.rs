@@ -3,9 +3,9 @@
 use crate::lines::MachineFacts;
 use crate::setups::{Configuration, Workload};
 use serde::{Deserialize, Serialize};
-use sidelane_metrics::histogram::LogHistogram;
-use sidelane_metrics::latency::Summary;
-use sidelane_metrics::trace::Analysis;
+use sidelane_smt::histogram::LogHistogram;
+use sidelane_smt::latency::Summary;
+use sidelane_smt::trace::Analysis;
 
 /// One message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -14,8 +14,8 @@ use crate::machine::Machine;
 use crate::message::Reference;
 use crate::sys::pin;
 use nix::unistd::Pid;
-use sidelane_metrics::latency::Spread;
 use sidelane_options::pricing;
+use sidelane_smt::latency::Spread;
 use std::time::Duration;
 
 /// Time for threads to come to speed before counting begins.

@@ -21,8 +21,8 @@ use crate::lines::MachineFacts;
 use crate::message::{Calibration, Message, Reference, Run, TraceRun};
 use crate::setups::{Configuration, Workload};
 use serde::Serialize;
-use sidelane_metrics::histogram::LogHistogram;
-use sidelane_metrics::latency::{Spread, Summary};
+use sidelane_smt::histogram::LogHistogram;
+use sidelane_smt::latency::{Spread, Summary};
 
 /// All figures of a demonstration.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -8,9 +8,9 @@ use sidelane_demo::message::{Calibration, Message, Reference, Run, TraceRun};
 use sidelane_demo::report::{self, Document};
 use sidelane_demo::results::Results;
 use sidelane_demo::setups::{Configuration, Workload};
-use sidelane_metrics::histogram::LogHistogram;
-use sidelane_metrics::latency::Summary;
-use sidelane_metrics::trace::Analysis;
+use sidelane_smt::histogram::LogHistogram;
+use sidelane_smt::latency::Summary;
+use sidelane_smt::trace::Analysis;
 
 const THREAD_PERF: [f64; 2] = [1.0, 0.5];
 

@@ -178,6 +178,55 @@ struct pair {
 	struct pair_halves halves;
 };
 
+/* One task. */
+struct task_ctx {
+	u32 class; /* enum task_class */
+	u32 core; /* core whose vector it waits in, or last ran on */
+	u32 misclassified; /* 1: its class has changed since it began to run */
+	u32 expected; /* 1: it counts among those that its core expects */
+	u32 in_vector; /* enum in_vector */
+	u32 budget; /* which one holds beside it: 0 of the settings, else of rule budget - 1 */
+	u32 job_slot; /* of its program's job board (jobs.bpf.h) */
+	u32 job_tid; /* what stands there, if the slot is its own; 0: it has none */
+	u32 promote_to; /* core that is reserved for it, + 1; 0: none */
+	u32 promote_lane; /* CPU of the lane there that was taken over for it, + 1; 0: none yet */
+	u32 returns; /* how often it was soon back from sleep (retain.bpf.h) */
+	u32 pool; /* that it is charged to, + 1; 0: none (pool.bpf.h) */
+	u32 held; /* not 0: its virtual time is in held_vtime (throttle.bpf.h) */
+	u32 pool_pass; /* 1: it may begin to run though its pool is used up */
+	u32 side; /* enum side (pair.bpf.h) */
+	u32 rate; /* retention rate: moving average, of RATE_ALL */
+	u32 rated; /* 1: it is known */
+	u32 rate_period; /* of pair_period: in which it was brought up to date last */
+	u32 overdue; /* enum overdue, once a lane has taken it for that */
+	u32 spread_lane; /* CPU + 1 of the lane to which it goes (spread.bpf.h); 0: it stays */
+	u32 holds; /* sleeps since then that a lane is held for */
+	u32 miss_share; /* of its cycles alone it waits for memory: moving average, of SPEED_ONE */
+	u32 profiled; /* in so many intervals, up to PROFILE_MIN (profile.bpf.h) */
+	u32 holds_per_s; /* such sleeps a second before that: retention frequency */
+	u64 mt1; /* core's MT1 clock up to which it is charged */
+	u64 held_ns; /* since when its pool keeps it from running; 0: it does not */
+	u64 held_vtime;
+	u64 weight_group; /* cgroup in which its weight counts; 0: none (weight.bpf.h) */
+	u64 weight; /* as what; 0: it sleeps */
+	u64 promote_ns; /* when that core was reserved */
+	u64 job_ns; /* when its job began: it woke */
+	u64 jobs_seen; /* marked jobs of its slot that had ended at the last look */
+	u64 queued_ns; /* when it began to wait in a vector; 0 once it runs */
+	u64 due_ns; /* when it is to run at the latest; 0: it has run since, or sleeps */
+	u64 running_ns; /* until when its running time is charged */
+	u64 classified_ns; /* when its class was looked up last */
+	u64 slept_ns; /* when it slept last */
+	u64 slice_left_ns; /* with which it goes on if it wakes soon; 0: with a whole one */
+	u64 held_slice_ns; /* what was left of its slice when its lane was held for it */
+	u64 rate_since_ns; /* when the rate was brought up to date last */
+	u64 rate_held_ns; /* how long it slept since then in such sleeps */
+	u64 rate_waited_ns; /* and waited for a lane */
+	u64 rate_ran_ns; /* and ran */
+	u64 burst_ns; /* how long it has run since it woke */
+	u64 burst_mean_ns; /* the same for earlier bursts: moving average */
+};
+
 /* One core. The loader fills the first block. */
 struct core_ctx {
 	u32 first_lane; /* its lanes are core_lanes[first_lane .. +nr_lanes] */

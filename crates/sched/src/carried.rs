@@ -6,7 +6,7 @@
 use crate::Config;
 use crate::Error;
 use crate::bpf::{bytes_of, from_bytes, intf, zeroed};
-use crate::libbpf::load_error;
+use crate::error::load_error;
 use libbpf_rs::{MapCore, MapFlags};
 use sidelane_policy::settings::{Place, live_places};
 use std::collections::BTreeMap;

@@ -1,13 +1,11 @@
-//! Cgroup rules: which cgroups exist, and which rules match each.
+//! Cgroups as the scheduler is told of them: which rules match each, and their weights.
 
 use crate::cgroup_path::up;
-use crate::pool_table::Quota;
 use crate::rules::{ClassRule, Matcher, matches_cgroup};
+pub(crate) use sidelane_kernel::cgroups::{list, mount_point, quotas};
 use std::collections::HashMap;
 use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The first of the rules that match the cgroup at `path`, which begins with `/`, or one of its
 /// ancestors, as the scheduler counts: 1 for the first; 0: none.
@@ -22,40 +20,6 @@ pub(crate) fn needed(rules: &[ClassRule]) -> bool {
     rules
         .iter()
         .any(|r| matches!(r.rule.matcher, Matcher::Cgroup(_) | Matcher::Unit { .. }))
-}
-
-/// Where the unified (v2) cgroup hierarchy is mounted, from `proc/self/mounts`
-/// below `root`.
-pub(crate) fn mount_point(root: &Path) -> io::Result<Option<PathBuf>> {
-    let mounts = fs::read_to_string(root.join("proc/self/mounts"))?;
-    Ok(mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ');
-        let (_, at, kind) = (fields.next()?, fields.next()?, fields.next()?);
-        (kind == "cgroup2").then(|| PathBuf::from(at.replace("\\040", " ")))
-    }))
-}
-
-/// Ids and paths (from the cgroup root, `/` first) of all cgroups below `mount`.
-/// A cgroup that vanishes meanwhile is left out.
-pub(crate) fn list(mount: &Path) -> HashMap<u64, String> {
-    let mut found = HashMap::new();
-    let mut pending = vec![mount.to_owned()];
-    while let Some(folder) = pending.pop() {
-        let Ok(metadata) = fs::metadata(&folder) else {
-            continue;
-        };
-        if let Ok(below) = folder.strip_prefix(mount) {
-            // on 64-bit kernels the inode number is the cgroup's id
-            found.insert(metadata.ino(), format!("/{}", below.to_string_lossy()));
-        }
-        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-        pending.extend(
-            entries
-                .filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir()))
-                .map(|e| e.path()),
-        );
-    }
-    found
 }
 
 /// What the scheduler is to know of a cgroup.
@@ -107,20 +71,6 @@ pub(crate) fn weight(mount: &Path, path: &str) -> Option<u32> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// The `cpu.max` of the cgroup at `path` below `mount`, if it sets a limit.
-pub(crate) fn quota(mount: &Path, path: &str) -> Option<Quota> {
-    let file = mount.join(path.trim_start_matches('/')).join("cpu.max");
-    Quota::parse(path, &fs::read_to_string(file).ok()?)
-}
-
-/// The limits that the `cpu.max` of these cgroups below `mount` set, ascending by path.
-pub(crate) fn quotas<'a>(mount: &Path, paths: impl Iterator<Item = &'a String>) -> Vec<Quota> {
-    let mut paths: Vec<&String> = paths.collect();
-    paths.sort();
-    let quotas = paths.into_iter().filter_map(|path| quota(mount, path));
-    quotas.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,16 +101,6 @@ mod tests {
     }
 
     #[test]
-    fn cgroups_are_listed_with_their_paths() {
-        let root = tempfile::tempdir().unwrap();
-        fs::create_dir_all(root.path().join("a/b")).unwrap();
-        fs::write(root.path().join("a/cgroup.procs"), "").unwrap();
-        let mut paths: Vec<_> = list(root.path()).into_values().collect();
-        paths.sort();
-        assert_eq!(paths, ["/", "/a", "/a/b"]);
-    }
-
-    #[test]
     fn cgroups_without_a_weight_are_part_of_those_around_them() {
         let paths = ["/", "/a", "/a/b", "/a/b/c", "/d"].map(str::to_owned);
         let cgroups: HashMap<u64, String> = (1..).zip(paths).collect();
@@ -172,17 +112,5 @@ mod tests {
         assert_eq!(of(3), (None, 2, 0));
         assert_eq!(of(4), (Some(200), 4, 2));
         assert_eq!(of(5), (None, 0, 0));
-    }
-
-    #[test]
-    fn the_unified_mount_is_found_among_others() {
-        let root = tempfile::tempdir().unwrap();
-        fs::create_dir_all(root.path().join("proc/self")).unwrap();
-        let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\nc2 /sys/fs/cgroup/my\\040own cgroup2 rw 0 0\n";
-        fs::write(root.path().join("proc/self/mounts"), mounts).unwrap();
-        assert_eq!(
-            mount_point(root.path()).unwrap(),
-            Some("/sys/fs/cgroup/my own".into())
-        );
     }
 }

@@ -1,9 +1,11 @@
 //! By what dynamic budgets of the running scheduler are charged (`bpf/counter.bpf.h`).
 
-use crate::bpf::{from_bytes, intf};
-use crate::{Error, running};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use crate::bpf::intf;
+use crate::running::{FIXED, LIVE};
+use libbpf_rs::MapHandle;
 use serde::Serialize;
+use sidelane_kernel::Error;
+use sidelane_kernel::attached::{entry, map};
 use std::fmt;
 
 /// Maps of the running scheduler; the kernel keeps 15 bytes of a name.
@@ -53,10 +55,10 @@ impl Charges {
     /// Finds the running scheduler.
     pub(crate) fn open() -> Result<Charges, Error> {
         Ok(Charges {
-            fixed: running::map(running::FIXED, size_of::<intf::fixed_settings>())?,
-            live: running::map(running::LIVE, size_of::<intf::live_settings>())?,
-            rules: running::map(RULES, size_of::<intf::rule>())?,
-            ipc: running::map(IPC, size_of::<intf::budget_ipc>())?,
+            fixed: map(FIXED, size_of::<intf::fixed_settings>())?,
+            live: map(LIVE, size_of::<intf::live_settings>())?,
+            rules: map(RULES, size_of::<intf::rule>())?,
+            ipc: map(IPC, size_of::<intf::budget_ipc>())?,
         })
     }
 
@@ -89,14 +91,6 @@ impl Charges {
         };
         dynamic.into_iter().map(state).collect()
     }
-}
-
-/// An entry of an array map.
-fn entry<T: crate::bpf::Plain>(map: &MapHandle, key: u32) -> Result<Option<T>, Error> {
-    let bytes = map
-        .lookup(&key.to_ne_bytes(), MapFlags::ANY)
-        .map_err(|e| Error::Running(e.to_string()))?;
-    Ok(bytes.and_then(|bytes| from_bytes(&bytes)))
 }
 
 impl ChargeState {

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::bpf::BpfSkel;
-use crate::libbpf::load_error;
+use crate::error::load_error;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::{MapCore, MapFlags, MapMut};

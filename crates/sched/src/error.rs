@@ -1,7 +1,25 @@
-//! What can go wrong when the scheduler is configured, loaded or watched.
+//! What can go wrong when the scheduler is configured, loaded or watched, and what to do about machines on which it
+//! cannot run: the doctor says the same.
 
-use crate::remedy::{STOP_COOKIES, boot_a_kernel};
 use std::path::PathBuf;
+
+/// The oldest kernel that Sidelane is tested on. sched_ext itself is there since 6.12.
+pub const KERNEL_MIN: (u32, u32) = (6, 16);
+
+/// What to do about cookies.
+pub(crate) const STOP_COOKIES: &str = "stop these programs, or start them without core scheduling \
+    (cloud-hypervisor: --cpus core_scheduling=off)";
+
+/// What to do where the kernel is no good.
+pub(crate) fn boot_a_kernel() -> String {
+    format!("boot {}, built with CONFIG_SCHED_CLASS_EXT=y", kernels())
+}
+
+/// The kernels that Sidelane is tested on.
+pub(crate) fn kernels() -> String {
+    let (major, minor) = KERNEL_MIN;
+    format!("Linux {major}.{minor} or later")
+}
 
 /// An error of the scheduler's loader; each names the place and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -63,11 +81,9 @@ pub enum Error {
         /// The tasks that have a cookie.
         holders: String,
     },
-    /// Loading BPF needs privileges.
-    #[error(
-        "loading BPF programs needs root (CAP_SYS_ADMIN, or CAP_BPF with CAP_PERFMON); run as root"
-    )]
-    NotPrivileged,
+    /// No privilege, or no running scheduler that can be read.
+    #[error(transparent)]
+    Kernel(#[from] sidelane_kernel::Error),
     /// The kernel refused the scheduler.
     #[error("{details}\ncannot {step} the scheduler: {reason}; see 'sidelane doctor'")]
     Load {
@@ -87,34 +103,32 @@ pub enum Error {
     /// The lane signal cannot be kept or served.
     #[error("the lane signal: cannot go on: {0}")]
     Signal(String),
-    /// Metrics cannot be collected.
-    #[error("the metrics: {0}")]
-    Metrics(String),
-    /// No running scheduler to read counters from.
-    #[error("no Sidelane scheduler is attached; start one with 'sidelane run'")]
-    NotRunning,
-    /// The running scheduler's counters or settings cannot be reached.
-    #[error(
-        "cannot read or change the running scheduler: {0}; run as root, with the same version of sidelane as the scheduler's"
-    )]
-    Running(String),
 }
 
 fn prefix(origin: Option<&str>) -> String {
     origin.map_or(String::new(), |origin| format!("{origin}: "))
 }
 
+/// The error of a step of loading.
+pub(crate) fn load_error<E: std::fmt::Display>(step: &'static str) -> impl Fn(E) -> Error {
+    move |e| Error::Load {
+        step,
+        reason: format!("{e:#}"),
+        details: sidelane_kernel::warnings(),
+    }
+}
+
 impl Error {
     /// Is the machine (kernel, privilege) at fault rather than the input?
     pub fn is_machine(&self) -> bool {
-        matches!(
-            self,
+        match self {
+            Error::Kernel(error) => error.is_machine(),
             Error::NoSchedExt
-                | Error::NotPrivileged
-                | Error::TooLarge { .. }
-                | Error::OtherScheduler { .. }
-                | Error::CoreScheduling { .. }
-        )
+            | Error::TooLarge { .. }
+            | Error::OtherScheduler { .. }
+            | Error::CoreScheduling { .. } => true,
+            _ => false,
+        }
     }
 
     /// Is the configuration or a rule at fault?

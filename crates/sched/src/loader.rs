@@ -14,15 +14,15 @@ use crate::carried::Carried;
 use crate::cgroups;
 use crate::config::Config;
 use crate::counters::{self, Counters, NoCounters};
+use crate::error::load_error;
 use crate::layout::Layout;
-use crate::libbpf::load_error;
-use crate::pool_table::PoolTable;
+use crate::pool::PoolTable;
 use crate::resolve;
 use crate::signal;
-use crate::urgent::Urgent;
 use crate::{Error, ExitReason};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBuffer};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open};
+use sidelane_kernel::Urgent;
 use sidelane_topology::Topology;
 use size::Rooms;
 use std::ffi::CStr;
@@ -157,7 +157,7 @@ impl<'a> Scheduler<'a> {
         object: &'a mut MaybeUninit<OpenObject>,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Self, Error> {
-        let urgent = Urgent::new();
+        let urgent = Urgent::begin();
         let Found {
             topology,
             layout,

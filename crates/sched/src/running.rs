@@ -1,56 +1,18 @@
-//! The running scheduler, from another process: what can be found, and what can be changed.
-//!
-//! Its maps are found by name among the kernel's, so that nothing has to be pinned and the loader
-//! needs no socket.
+//! Settings of the running scheduler, from another process.
 
-use crate::Error;
 use crate::bpf::intf;
-use libbpf_rs::MapHandle;
-use libbpf_rs::query::MapInfoIter;
+use sidelane_kernel::Error;
+use sidelane_kernel::attached::{enable_seq, is_attached, map};
 use sidelane_policy::settings::speeds;
 use sidelane_policy::{Budget, Polarization};
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The maps of the settings that stay, and of those that may be changed; the kernel keeps 15 bytes of a name.
 pub(crate) const FIXED: &[u8] = b".rodata.sidelan";
 pub(crate) const LIVE: &[u8] = b".data.sidelane";
-
-/// Is a scheduler of ours attached?
-pub fn is_attached() -> bool {
-    std::fs::read_to_string("/sys/kernel/sched_ext/root/ops")
-        .is_ok_and(|name| name.trim().starts_with("sidelane"))
-}
-
-/// How many schedulers were attached since boot; 0 where the kernel does not tell.
-pub(crate) fn enable_seq() -> u64 {
-    let text = std::fs::read_to_string("/sys/kernel/sched_ext/enable_seq");
-    text.ok()
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(0)
-}
-
-/// The running scheduler's map of this name, whose values have this size.
-pub(crate) fn map(name: &[u8], value_size: usize) -> Result<MapHandle, Error> {
-    if !nix::unistd::geteuid().is_root() {
-        return Err(Error::NotPrivileged);
-    }
-    let named = || MapInfoIter::default().filter(|map| map.name.as_bytes() == name);
-    // the newest: who reads those of a scheduler that has ended keeps them alive
-    let found = named()
-        .filter(|map| map.value_size as usize == value_size)
-        .last();
-    match (found, named().next()) {
-        (Some(map), _) if is_attached() => {
-            MapHandle::from_map_id(map.id).map_err(|e| Error::Running(e.to_string()))
-        }
-        (None, Some(_)) => Err(Error::Running("its maps have another layout".to_owned())),
-        _ => Err(Error::NotRunning),
-    }
-}
 
 /// Settings of the running scheduler that may be changed while it runs.
 ///

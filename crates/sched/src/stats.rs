@@ -1,11 +1,12 @@
 //! Counters of the running scheduler, read from its map by whoever may.
 
+use crate::Class;
 use crate::bpf::{from_bytes, intf};
 use crate::charge::{ChargeState, Charges};
-use crate::pool_state::{PoolRates, PoolState, Pools};
-use crate::{Class, Error, running};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
+use sidelane_kernel::pools::{PoolRates, PoolState, Pools};
+use sidelane_kernel::{Error, attached};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -43,8 +44,8 @@ impl Reader {
     /// # Errors
     /// [`Error::NotPrivileged`], [`Error::NotRunning`], or [`Error::Running`].
     pub fn open() -> Result<Reader, Error> {
-        let map = running::map(MAP_NAME, size_of::<intf::counters>())?;
-        let objectives = running::map(OBJECTIVES, size_of::<intf::objective>())?;
+        let map = attached::map(MAP_NAME, size_of::<intf::counters>())?;
+        let objectives = attached::map(OBJECTIVES, size_of::<intf::objective>())?;
         let charges = Charges::open()?;
         let pools = Pools::open()?;
         Ok(Reader {
@@ -89,10 +90,7 @@ impl Reader {
     pub fn objectives(&self) -> Result<Vec<ObjectiveState>, Error> {
         let mut states = Vec::new();
         for rule in 0..self.objectives.max_entries() {
-            let bytes = (self.objectives)
-                .lookup(&rule.to_ne_bytes(), MapFlags::ANY)
-                .map_err(|e| Error::Running(e.to_string()))?;
-            let state = bytes.and_then(|bytes| from_bytes::<intf::objective>(&bytes));
+            let state = attached::entry::<intf::objective>(&self.objectives, rule)?;
             states.extend(
                 state
                     .filter(|state| state.windows > 0)
@@ -130,7 +128,7 @@ impl Reader {
     }
 
     fn per_cpu(&self) -> Result<Vec<intf::counters>, Error> {
-        if !running::is_attached() {
+        if !attached::is_attached() {
             return Err(Error::NotRunning);
         }
         let per_cpu = self

@@ -2,9 +2,9 @@
 
 use crate::charge::{ChargeState, Charges};
 use crate::error::Error;
-use crate::pool_state::{PoolState, Pools};
 use crate::running::Tuning;
 use serde::Serialize;
+use sidelane_kernel::pools::{PoolState, Pools};
 use sidelane_policy::settings::check_speeds;
 use sidelane_policy::{Borrow, Budget, Objective, Polarization};
 use std::fmt;
@@ -115,8 +115,11 @@ pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
     let budget = tuning.budget();
     let charges = Charges::open()?;
     let pools = Pools::open()?;
-    if let Some(change) = &changes.pool {
-        pools.set(&change.cgroup, change.cores)?;
+    if let Some(PoolChange { cgroup, cores }) = &changes.pool
+        && !pools.set(cgroup, *cores)?
+    {
+        let none = format!("there is no pool for cgroup {cgroup:?}");
+        return Err(Error::Tune(none));
     }
     let charges = charges.read()?;
     Ok(Tuned {

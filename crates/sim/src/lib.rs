@@ -23,7 +23,6 @@ mod sched_ext;
 mod scheduler;
 pub mod show;
 mod simulation;
-mod snapshot;
 mod statistics;
 mod summary;
 pub mod swarm;
@@ -39,7 +38,7 @@ pub use events::Events;
 pub use machine::{Beside, Core, Costs, Interference, Machine};
 pub use random::{Distribution, Stream};
 pub use record::{Record, Step};
-pub use recording::{RecordError, record};
+pub use recording::{RecordError, record, watch};
 pub use results::Replication;
 pub use run::{Outcome, Traced, run, trace};
 pub use scenario::{Configuration, Mistake, Run, Scenario};
@@ -50,7 +49,6 @@ pub use sidelane_policy::{
     Symbiosis, UseCounters,
 };
 pub use simulation::{Kind, Occurrence, Simulation};
-pub use snapshot::watch;
 pub use statistics::Estimate;
 pub use summary::{
     CONFIDENCE, ConfigurationSummary, LaneShares, LatencyPoint, Metric, Summary, WorkloadSummary,

@@ -1,7 +1,7 @@
 //! Tasks: what they are asked to be, and how far they are.
 
-use sidelane_metrics::histogram::LogHistogram;
 pub use sidelane_policy::Class;
+use sidelane_smt::histogram::LogHistogram;
 use std::fmt;
 
 /// A task of a simulation.

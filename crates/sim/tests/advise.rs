@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use sidelane_metrics::advise::{Advice, Confidence, Finding, advise};
-use sidelane_metrics::snapshot::{Charge, Class, Interval, RateSource};
 use sidelane_sim::{Scenario, watch};
+use sidelane_smt::advise::{Advice, Confidence, Finding, advise};
+use sidelane_smt::snapshot::{Charge, Class, Interval, RateSource};
 
 const MS: u64 = 1_000_000;
 

@@ -1,9 +1,9 @@
 //! Simulated runs as recordings.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use sidelane_metrics::recording::{Frame, intervals, open};
-use sidelane_metrics::report::{Options, report};
 use sidelane_sim::{Scenario, record, run};
+use sidelane_smt::recording::{Frame, intervals, open};
+use sidelane_smt::report::{Options, report};
 
 const TEXT: &str = r#"
 [machine]

@@ -3,7 +3,7 @@
 use crate::state::Sample;
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
-use sidelane_metrics::snapshot::{Class, CoreTotals, LaneState, LaneTotals};
+use sidelane_smt::snapshot::{Class, CoreTotals, LaneState, LaneTotals};
 
 const HEIGHTS: [&str; 9] = ["·", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 

@@ -1,7 +1,7 @@
 //! Rows of the table.
 
-use sidelane_metrics::latency::Quantile;
-use sidelane_metrics::snapshot::{Class, Interval, Usage, by_path};
+use sidelane_smt::latency::Quantile;
+use sidelane_smt::snapshot::{Class, Interval, Usage, by_path};
 use std::cmp::Ordering;
 
 /// A task or a cgroup.

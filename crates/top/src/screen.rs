@@ -10,7 +10,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, RenderDirection, Sparkline};
-use sidelane_metrics::snapshot::{Class, RateSource};
+use sidelane_smt::snapshot::{Class, RateSource};
 use sidelane_topology::printable;
 
 /// Draws everything.

@@ -1,8 +1,8 @@
 //! What is shown.
 
 use crate::rows::{Row, Sort, Table, rows};
-use sidelane_metrics::latency::Quantile;
-use sidelane_metrics::snapshot::{Class, Interval, LaneState};
+use sidelane_smt::latency::Quantile;
+use sidelane_smt::snapshot::{Class, Interval, LaneState};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Samples whose tail is kept for the sparkline.
@@ -53,7 +53,7 @@ impl State {
         }
         let tasks = &sample.interval.tasks;
         self.tail_critical = tasks.iter().any(|task| task.class.is_some());
-        let mut jobs = sidelane_metrics::histogram::LogHistogram::default();
+        let mut jobs = sidelane_smt::histogram::LogHistogram::default();
         for task in tasks {
             if !self.tail_critical || task.class == Some(Class::Critical) {
                 jobs.merge(&task.usage.jobs);

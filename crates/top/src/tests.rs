@@ -5,8 +5,8 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::Color;
-use sidelane_metrics::histogram::LogHistogram;
-use sidelane_metrics::snapshot::{
+use sidelane_smt::histogram::LogHistogram;
+use sidelane_smt::snapshot::{
     CgroupTotals, Class, CoreTotals, Interval, LaneState, LaneTotals, Rates, TaskTotals, Usage,
 };
 

@@ -8,8 +8,8 @@ mod screenshot;
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
-use sidelane_metrics::histogram::LogHistogram;
-use sidelane_metrics::snapshot::{
+use sidelane_smt::histogram::LogHistogram;
+use sidelane_smt::snapshot::{
     Class, CoreTotals, Interval, LaneState, LaneTotals, Rates, TaskTotals, Usage,
 };
 use sidelane_top::{Sample, State, draw};

@@ -12,7 +12,7 @@ use rand::SeedableRng;
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
-use sidelane_metrics::latency::Summary;
+use sidelane_smt::latency::Summary;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;

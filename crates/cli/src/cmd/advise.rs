@@ -4,9 +4,9 @@ use super::record::RateArgs;
 use super::{Format, seconds};
 use crate::exit::BadInput;
 use crate::interrupt;
-use sidelane_metrics::advise::{advise, text};
-use sidelane_metrics::recording::intervals;
-use sidelane_sched::metrics::live;
+use sidelane_collect::watch::watch;
+use sidelane_smt::advise::{advise, text};
+use sidelane_smt::recording::intervals;
 use sidelane_topology::printable;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -52,7 +52,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => {
             eprintln!("sidelane: watching for {} s", args.seconds);
             let length = Duration::from_secs_f64(args.seconds);
-            let intervals = live::watch(&args.rates.settings()?, length, interrupt::flag()?)?;
+            let intervals = watch(&args.rates.settings()?, length, interrupt::flag()?)?;
             (intervals, Vec::new())
         }
     };

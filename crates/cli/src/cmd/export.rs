@@ -2,8 +2,7 @@
 
 use super::record::RateArgs;
 use crate::interrupt;
-use sidelane_collect::export::Server;
-use sidelane_sched::metrics::live;
+use sidelane_collect::export::{self, Server};
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
@@ -35,7 +34,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag()?;
     let server = Server::listen(&args.listen)?;
     eprintln!("sidelane: metrics at http://{}/metrics", server.address());
-    live::export(&settings, &server, stop, &mut |text| {
+    export::export(&settings, &server, stop, &mut |text| {
         eprintln!("sidelane: {text}");
     })?;
     Ok(ExitCode::SUCCESS)

@@ -4,9 +4,9 @@ use super::seconds;
 use crate::exit::BadInput;
 use crate::interrupt;
 use sidelane_calibrate::Calibration;
-use sidelane_metrics::snapshot::{RateSource, Rates};
-use sidelane_sched::metrics::record::{Plan, record};
-use sidelane_sched::metrics::{SAMPLE_HZ, Settings};
+use sidelane_collect::collector::{SAMPLE_HZ, Settings};
+use sidelane_collect::record::{Plan, record};
+use sidelane_smt::snapshot::{RateSource, Rates};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -90,7 +90,7 @@ impl RateArgs {
                 Some(rates(RateSource::Calibrated, read.thread_perf))
             }
             (None, Some(speeds)) => {
-                if let Some(fault) = sidelane_metrics::thread_perf::fault(speeds) {
+                if let Some(fault) = sidelane_smt::thread_perf::fault(speeds) {
                     return Err(BadInput(format!("--thread-perf: {fault}")).into());
                 }
                 Some(rates(RateSource::Given, speeds.clone()))

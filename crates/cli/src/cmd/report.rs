@@ -2,7 +2,7 @@
 
 use super::{Format, write_file};
 use crate::exit::BadInput;
-use sidelane_metrics::report::{Comparison, Options, Report, report};
+use sidelane_smt::report::{Comparison, Options, Report, report};
 use sidelane_topology::printable;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

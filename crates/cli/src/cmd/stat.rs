@@ -4,10 +4,11 @@ use super::Format;
 use super::record::RateArgs;
 use crate::interrupt;
 use serde::Serialize;
-use sidelane_metrics::smt::SmtMetrics;
-use sidelane_metrics::snapshot::RateSource;
-use sidelane_sched::metrics::{Place, Watch as SmtWatch};
+use sidelane_collect::collector::Place;
+use sidelane_collect::watch::Watch as SmtWatch;
 use sidelane_sched::stats::{Rates, Reader, Watch};
+use sidelane_smt::metrics::SmtMetrics;
+use sidelane_smt::snapshot::RateSource;
 use std::process::ExitCode;
 use std::time::Duration;
 

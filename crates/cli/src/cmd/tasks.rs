@@ -3,7 +3,7 @@
 use super::Format;
 use super::record::RateArgs;
 use crate::interrupt;
-use sidelane_sched::monitor;
+use sidelane_collect::tasks;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = args.rates.settings()?;
     let length = Duration::from_secs_f64(args.seconds);
-    let seen = monitor::watch(&settings, length, interrupt::flag()?)?;
+    let seen = tasks::watch(&settings, length, interrupt::flag()?)?;
     args.format.print(|| seen.text(args.rows), &seen)?;
     Ok(ExitCode::SUCCESS)
 }

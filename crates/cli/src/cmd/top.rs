@@ -3,9 +3,9 @@
 use super::record::RateArgs;
 use super::seconds;
 use crate::interrupt;
-use sidelane_metrics::snapshot::Interval;
-use sidelane_sched::metrics::live::Lanes;
-use sidelane_sched::metrics::{Listener, Wanted, tell};
+use sidelane_collect::lanes::Lanes;
+use sidelane_collect::watch::{Listener, Wanted, tell};
+use sidelane_smt::snapshot::Interval;
 use sidelane_top::{Sample, Screen};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;

@@ -6,8 +6,8 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
-use sidelane_metrics::smt::SmtMetrics;
-use sidelane_metrics::snapshot::{CoreTotals, Interval, RateSource, Snapshot, Usage};
+use sidelane_smt::metrics::SmtMetrics;
+use sidelane_smt::snapshot::{CoreTotals, Interval, RateSource, Snapshot, Usage};
 use std::collections::BTreeSet;
 use std::fmt;
 

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use sidelane_metrics::snapshot::CgroupTotals;
-use sidelane_metrics::snapshot::{LaneTotals, Rates, delta};
+use sidelane_smt::snapshot::CgroupTotals;
+use sidelane_smt::snapshot::{LaneTotals, Rates, delta};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 

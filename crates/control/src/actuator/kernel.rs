@@ -1,6 +1,6 @@
 //! The files below `/sys/devices/system/cpu`.
 
-use crate::kernel_file::{read, write};
+use crate::files::{read, write};
 use crate::{Error, Result};
 use sidelane_topology::{CpuList, SmtControl};
 use std::collections::BTreeSet;

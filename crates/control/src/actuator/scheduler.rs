@@ -42,7 +42,7 @@ impl SchedulerCap {
                 tuning.set_smt_level(level);
                 Ok(())
             }
-            Err(sidelane_sched::Error::NotRunning) => Ok(()),
+            Err(sidelane_kernel::Error::NotRunning) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

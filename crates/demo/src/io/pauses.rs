@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::sys::{pin, precise_timers};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
-use sidelane_metrics::latency::Spread;
+use sidelane_smt::latency::Spread;
 use std::time::Duration;
 
 /// How long the thread sleeps each time.

@@ -2,7 +2,7 @@
 
 use super::{Document, Row, Work};
 use crate::reference;
-use sidelane_metrics::latency::Spread;
+use sidelane_smt::latency::Spread;
 use std::fmt::Write;
 
 /// The tables, for people.

@@ -4,7 +4,7 @@ use super::{IoPlan, LaneUse, Message, Pauses, Run, Setup, Work};
 use crate::error::{Error, Result};
 use crate::experiment::{Measured, collect};
 use serde::Serialize;
-use sidelane_metrics::latency::{Spread, Summary};
+use sidelane_smt::latency::{Spread, Summary};
 
 /// What is printed as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -8,7 +8,7 @@ use crate::redis::Redis;
 use crate::vm::{Duty, Vm, VmPlan};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use sidelane_metrics::latency::Summary;
+use sidelane_smt::latency::Summary;
 use std::path::Path;
 
 /// Who does I/O; stopped between runs.

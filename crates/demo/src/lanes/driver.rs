@@ -11,7 +11,7 @@ use crate::machine::{Cgroups, Machine};
 use crate::reference;
 use crate::scheduler::Scheduler;
 use crate::turns::take_turns;
-use sidelane_metrics::latency::Summary;
+use sidelane_smt::latency::Summary;
 use sidelane_topology::Topology;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

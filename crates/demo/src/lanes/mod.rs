@@ -15,7 +15,7 @@ pub use results::{Document, Row};
 
 use crate::experiment;
 use serde::{Deserialize, Serialize};
-use sidelane_metrics::latency::Summary;
+use sidelane_smt::latency::Summary;
 use std::fmt;
 
 /// How batch shares the machine with critical work.

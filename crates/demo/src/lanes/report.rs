@@ -2,7 +2,7 @@
 
 use super::{Document, Row};
 use crate::reference;
-use sidelane_metrics::latency::Spread;
+use sidelane_smt::latency::Spread;
 use std::fmt::Write;
 
 /// The table, for people.

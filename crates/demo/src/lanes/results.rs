@@ -9,7 +9,7 @@ use super::{LanesPlan, Message, Run, Setup};
 use crate::error::{Error, Result};
 use crate::experiment::{Measured, collect};
 use serde::Serialize;
-use sidelane_metrics::latency::Spread;
+use sidelane_smt::latency::Spread;
 
 /// What is printed as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -106,7 +106,7 @@ fn whole_core_per_s(runs: &[Run], repetition: u32) -> f64 {
 pub(super) mod tests {
     use super::*;
     use crate::lines::MachineFacts;
-    use sidelane_metrics::latency::Summary;
+    use sidelane_smt::latency::Summary;
 
     fn messages(plan: &LanesPlan) -> Vec<Message> {
         let mut messages = vec![Message::Machine(MachineFacts {

@@ -12,7 +12,7 @@ use crate::scheduler::Scheduler;
 use crate::sys::Guarded;
 use nix::sys::signal::Signal;
 use sidelane_control::{Actuator, SchedulerCap, Sysfs};
-use sidelane_metrics::latency::Summary;
+use sidelane_smt::latency::Summary;
 use sidelane_topology::Topology;
 use sidelane_topology::reserved::Reserved;
 use std::io::{BufRead, BufReader};

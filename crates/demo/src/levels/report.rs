@@ -2,7 +2,7 @@
 
 use super::{Cell, Document};
 use crate::reference;
-use sidelane_metrics::latency::Spread;
+use sidelane_smt::latency::Spread;
 use std::fmt::Write;
 
 /// The table, for people.

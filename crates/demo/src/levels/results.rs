@@ -4,7 +4,7 @@ use super::{Level, LevelsPlan, Message, PlateauRun, Run, Setup};
 use crate::error::{Error, Result};
 use crate::experiment::{Measured, collect};
 use serde::Serialize;
-use sidelane_metrics::latency::Spread;
+use sidelane_smt::latency::Spread;
 
 /// What is printed as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]

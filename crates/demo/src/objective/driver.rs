@@ -12,7 +12,7 @@ use crate::experiment::{Measure, Observer};
 use crate::machine::{Cgroups, Machine};
 use crate::reference;
 use crate::scheduler::Scheduler;
-use sidelane_metrics::latency::{Spread, Summary};
+use sidelane_smt::latency::{Spread, Summary};
 use sidelane_topology::Topology;
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -18,7 +18,7 @@ pub use svg::draw;
 
 use crate::experiment;
 use serde::{Deserialize, Serialize};
-use sidelane_metrics::latency::Summary;
+use sidelane_smt::latency::Summary;
 use std::fmt;
 
 /// What batch may do.

@@ -4,7 +4,7 @@ use super::{Finding, Message, ObjectivePlan, Run, Setup, Steps};
 use crate::error::{Error, Result};
 use crate::experiment::{Measured, collect};
 use serde::Serialize;
-use sidelane_metrics::latency::Spread;
+use sidelane_smt::latency::Spread;
 
 /// What is printed as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -129,7 +129,7 @@ pub(super) mod tests {
     use super::super::Sample;
     use super::*;
     use crate::lines::MachineFacts;
-    use sidelane_metrics::latency::Summary;
+    use sidelane_smt::latency::Summary;
 
     /// Two repetitions; objective 2 x 10 ms, p99 19 and 21 ms; batch twice of borrow-idle's.
     pub fn document() -> Result<Document> {

@@ -1,9 +1,8 @@
 //! The steps of the load as a drawing: latency, what batch does, and the budget, over time.
 
 use super::{Document, Steps};
-use crate::svg::{document as page, rule, text};
-use sidelane_metrics::latency::Summary;
-use std::fmt::Write;
+use sidelane_draw::{Anchor, Axis, BLUE, FRAME, GRID, INK, Svg, Ticks, VERMILION};
+use sidelane_smt::latency::Summary;
 
 /// Sizes, px.
 const WIDTH: f64 = 760.0;
@@ -20,48 +19,39 @@ type Point = (f64, f64);
 /// Draws the steps; none if the load was not stepped.
 pub fn draw(document: &Document) -> Option<String> {
     let steps = document.steps.as_ref()?;
-    let mut svg = text(
-        LEFT,
-        26.0,
-        "start",
-        "font-size=\"17\" font-weight=\"bold\"",
-        &title(document, steps),
-    );
-    let panels = [
-        ("latency, ms", latencies(steps), "circle"),
-        ("batch, MB/s", batch_rates(steps), "line"),
-        ("budget, ms", budgets(steps), "line"),
-    ];
-    let end_s = end_s(steps);
-    for ((name, points, kind), number) in panels.iter().zip(0u32..) {
-        let top = TOP + f64::from(number) * (PANEL + GAP);
-        let objective_ms = steps.objective_ns as f64 / 1e6;
-        let (marks, least) = match number {
-            0 => (percentiles(steps), objective_ms),
-            _ => (Vec::new(), 0.0),
-        };
-        let max = points.iter().map(|point| point.1).fold(least, f64::max);
-        let panel = Panel {
-            top,
-            end_s,
-            max: max.max(1e-3) * 1.05,
-        };
-        svg.push_str(&panel.axes(name, steps));
-        svg.push_str(&match *kind {
-            "circle" => panel.dots(points),
-            _ => panel.line(points, "stroke=\"#0072b2\" stroke-width=\"2\""),
-        });
-        if number == 0 {
-            svg.push_str(&panel.line(&marks, "stroke=\"#d55e00\" stroke-width=\"2.5\""));
-            let (y, dashed) = (
-                panel.y(objective_ms),
-                "stroke=\"#222\" stroke-dasharray=\"6 4\"",
-            );
-            svg.push_str(&rule((LEFT, y), (LEFT + WIDTH, y), dashed));
-        }
-    }
     let height = TOP + 3.0 * (PANEL + GAP);
-    Some(page(LEFT + WIDTH + 30.0, height, &svg))
+    let mut svg = Svg::new(LEFT + WIDTH + 30.0, height).coarse();
+    let bold = "font-size=\"17\" font-weight=\"bold\"";
+    svg.text((LEFT, 26.0), Anchor::Start, bold, &title(document, steps));
+    let panel = |number: u32, name: &str, points: &[Point], least: f64| {
+        let values = points.iter().map(|point| point.1);
+        Panel {
+            top: TOP + f64::from(number) * (PANEL + GAP),
+            end_s: end_s(steps),
+            values: Ticks::fit(&Axis::linear(name), values.chain([0.0, least]), true),
+        }
+    };
+    let objective_ms = steps.objective_ns as f64 / 1e6;
+    let requests = latencies(steps);
+    let latency = panel(0, "latency, ms", &requests, objective_ms);
+    latency.draw_axes(&mut svg, "latency, ms", steps);
+    latency.draw_dots(&mut svg, &requests);
+    latency.draw_line(&mut svg, &percentiles(steps), VERMILION, 2.5);
+    let (y, dashed) = (
+        latency.y(objective_ms),
+        format!("stroke=\"{INK}\" stroke-dasharray=\"6 4\""),
+    );
+    svg.line((LEFT, y), (LEFT + WIDTH, y), &dashed);
+    let others = [
+        ("batch, MB/s", batch_rates(steps)),
+        ("budget, ms", budgets(steps)),
+    ];
+    for ((name, points), number) in others.iter().zip(1..) {
+        let panel = panel(number, name, points, 0.0);
+        panel.draw_axes(&mut svg, name, steps);
+        panel.draw_line(&mut svg, points, BLUE, 2.0);
+    }
+    Some(svg.finish())
 }
 
 fn title(document: &Document, steps: &Steps) -> String {
@@ -130,10 +120,11 @@ fn budgets(steps: &Steps) -> Vec<Point> {
         .collect()
 }
 
+/// A panel's place and its axes.
 struct Panel {
     top: f64,
     end_s: f64,
-    max: f64,
+    values: Ticks,
 }
 
 impl Panel {
@@ -142,68 +133,46 @@ impl Panel {
     }
 
     fn y(&self, value: f64) -> f64 {
-        self.top + PANEL * (1.0 - (value / self.max).clamp(0.0, 1.0))
+        self.top + PANEL * (1.0 - self.values.part(value).clamp(0.0, 1.0))
     }
 
-    fn axes(&self, name: &str, steps: &Steps) -> String {
+    /// Its name, grid and tick labels, and when the load changed.
+    fn draw_axes(&self, svg: &mut Svg, name: &str, steps: &Steps) {
         let (bottom, right) = (self.top + PANEL, LEFT + WIDTH);
-        let mut svg = rule((LEFT, bottom), (right, bottom), "stroke=\"#444\"");
-        svg.push_str(&text(
-            LEFT,
-            self.top - 8.0,
-            "start",
-            "font-weight=\"bold\"",
-            name,
-        ));
-        // enough digits to tell the marks apart
-        let decimals = (1.0 - self.max.log10().floor()).clamp(0.0, 4.0) as usize;
-        for part in [0.0, 0.5, 1.0] {
-            let (value, grid) = (self.max * part / 1.05, "stroke=\"#ddd\"");
-            let y = self.y(value);
-            svg.push_str(&rule((LEFT, y), (right, y), grid));
-            svg.push_str(&text(
-                LEFT - 6.0,
-                y + 4.0,
-                "end",
-                "",
-                &format!("{value:.decimals$}"),
-            ));
+        let bold = "font-weight=\"bold\"";
+        svg.text((LEFT, self.top - 8.0), Anchor::Start, bold, name);
+        let grid = format!("stroke=\"{GRID}\"");
+        for (value, words) in &self.values.marks {
+            let y = self.y(*value);
+            svg.line((LEFT, y), (right, y), &grid);
+            svg.text((LEFT - 6.0, y + 4.0), Anchor::End, "", words);
         }
+        let frame = format!("stroke=\"{FRAME}\"");
+        svg.line((LEFT, bottom), (right, bottom), &frame);
         for (begin_ms, _) in &steps.loads {
             let at_s = *begin_ms as f64 / 1e3;
             let x = self.x(at_s);
-            svg.push_str(&rule((x, self.top), (x, bottom), "stroke=\"#999\""));
-            svg.push_str(&text(
-                x,
-                bottom + 16.0,
-                "middle",
-                "",
-                &format!("{at_s:.0} s"),
-            ));
+            svg.line((x, self.top), (x, bottom), &frame);
+            let place = (x, bottom + 16.0);
+            svg.text(place, Anchor::Middle, "", &format!("{at_s:.0} s"));
         }
-        svg
     }
 
-    fn dots(&self, points: &[Point]) -> String {
-        let mut svg = String::new();
+    fn draw_dots(&self, svg: &mut Svg, points: &[Point]) {
+        let style = format!("fill=\"{BLUE}\" fill-opacity=\"0.5\"");
         for (at_s, value) in points {
-            let _ = writeln!(
-                svg,
-                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"1.2\" fill=\"#0072b2\" fill-opacity=\"0.5\"/>",
-                self.x(*at_s),
-                self.y(*value)
-            );
+            svg.circle((self.x(*at_s), self.y(*value)), 1.2, &style);
         }
-        svg
     }
 
-    fn line(&self, points: &[Point], style: &str) -> String {
-        let at = |(at_s, value): &Point| format!("{:.1},{:.1}", self.x(*at_s), self.y(*value));
-        let points: Vec<String> = points.iter().map(at).collect();
-        format!(
-            "<polyline fill=\"none\" {style} points=\"{}\"/>\n",
-            points.join(" ")
-        )
+    fn draw_line(&self, svg: &mut Svg, points: &[Point], colour: &str, width: f64) {
+        let points = points
+            .iter()
+            .map(|(at_s, value)| (self.x(*at_s), self.y(*value)));
+        svg.polyline(
+            points,
+            &format!("stroke=\"{colour}\" stroke-width=\"{width}\""),
+        );
     }
 }
 

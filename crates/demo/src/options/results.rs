@@ -4,7 +4,7 @@ use super::{Message, OptionsPlan, Run, Setup};
 use crate::error::{Error, Result};
 use crate::experiment::{Measured, collect};
 use serde::Serialize;
-use sidelane_metrics::latency::Spread;
+use sidelane_smt::latency::Spread;
 
 /// What is printed as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -155,8 +155,8 @@ fn highest_load(loads: &[f64], qualities: &[f64], target: f64) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::lines::MachineFacts;
-    use sidelane_metrics::latency::Summary;
     use sidelane_options::load::Outcome;
+    use sidelane_smt::latency::Summary;
 
     #[test]
     fn the_load_at_a_quality() {

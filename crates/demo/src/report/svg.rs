@@ -4,8 +4,7 @@
 use super::machine_note;
 use crate::results::{ConfigurationResults, Results, WorkloadResults};
 use crate::setups::Configuration;
-use crate::svg::{document, rule, text};
-use std::fmt::Write;
+use sidelane_draw::{Anchor, BLUE, GREEN, Svg, VERMILION};
 
 /// Sizes, px.
 const PANEL_WIDTH: f64 = 430.0;
@@ -31,30 +30,25 @@ pub fn draw(results: &Results) -> String {
     let panels = results.workloads.len().max(1) as f64;
     let width = LEFT + panels * (PANEL_WIDTH + GAP);
     let height = TOP + PANEL_HEIGHT + BOTTOM;
-    let mut svg = String::new();
+    let mut svg = Svg::new(width, height).coarse();
     let emulated = if results.emulated_smt {
         " (emulated SMT)"
     } else {
         ""
     };
     let title = format!("Latency of critical work beside batch{emulated}");
-    svg.push_str(&text(
-        LEFT,
-        26.0,
-        "start",
-        "font-size=\"17\" font-weight=\"bold\"",
-        &title,
-    ));
+    let bold = "font-size=\"17\" font-weight=\"bold\"";
+    svg.text((LEFT, 26.0), Anchor::Start, bold, &title);
     for (line, note) in machine_note(results).lines().enumerate() {
         let y = 46.0 + 16.0 * line as f64;
-        svg.push_str(&text(LEFT, y, "start", "fill=\"#555\"", note));
+        svg.text((LEFT, y), Anchor::Start, "fill=\"#555\"", note);
     }
     for (index, workload) in results.workloads.iter().enumerate() {
         let left = LEFT + index as f64 * (PANEL_WIDTH + GAP);
-        svg.push_str(&Panel::new(left, workload).draw(workload));
+        Panel::new(left, workload).draw(&mut svg, workload);
     }
-    svg.push_str(&legend(results, height - 18.0));
-    document(width, height, &svg)
+    draw_legend(&mut svg, results, height - 18.0);
+    svg.finish()
 }
 
 /// A panel's place and its axes, both logarithmic.
@@ -114,108 +108,90 @@ impl Panel {
         TOP + part * PANEL_HEIGHT
     }
 
-    fn draw(&self, workload: &WorkloadResults) -> String {
-        let mut svg = self.axes();
+    fn draw(&self, svg: &mut Svg, workload: &WorkloadResults) {
+        self.draw_axes(svg);
         let name = format!("{}: latency, ms", workload.name);
-        let middle = self.left + PANEL_WIDTH / 2.0;
-        svg.push_str(&text(
-            middle,
-            TOP + PANEL_HEIGHT + 36.0,
-            "middle",
-            "",
-            &name,
-        ));
+        let place = (self.left + PANEL_WIDTH / 2.0, TOP + PANEL_HEIGHT + 36.0);
+        svg.text(place, Anchor::Middle, "", &name);
         for configuration in ORDER {
             let results = workload
                 .configurations
                 .iter()
                 .find(|c| c.name == configuration);
-            svg.push_str(&results.map_or(String::new(), |results| self.line(results)));
+            if let Some(results) = results {
+                svg.polyline(self.line(results), &style(configuration));
+            }
         }
-        svg
     }
 
     /// Grid, tick labels and the percentiles' lines.
-    fn axes(&self) -> String {
-        let mut svg = String::new();
+    fn draw_axes(&self, svg: &mut Svg) {
         let (right, bottom) = (self.left + PANEL_WIDTH, TOP + PANEL_HEIGHT);
         for ms in decades(self.ms.0, self.ms.1) {
             let x = self.x(ms);
-            svg.push_str(&rule((x, TOP), (x, bottom), "stroke=\"#ddd\""));
-            svg.push_str(&text(x, bottom + 16.0, "middle", "", &ms.to_string()));
+            svg.line((x, TOP), (x, bottom), "stroke=\"#ddd\"");
+            svg.text((x, bottom + 16.0), Anchor::Middle, "", &ms.to_string());
         }
         for share in decades(self.share_min, 1.0) {
             let y = self.y(share);
-            svg.push_str(&rule((self.left, y), (right, y), "stroke=\"#ddd\""));
-            svg.push_str(&text(
-                self.left - 6.0,
-                y + 4.0,
-                "end",
-                "",
-                &share.to_string(),
-            ));
+            svg.line((self.left, y), (right, y), "stroke=\"#ddd\"");
+            let words = share.to_string();
+            svg.text((self.left - 6.0, y + 4.0), Anchor::End, "", &words);
         }
         for (name, share) in GUIDES.into_iter().filter(|guide| guide.1 >= self.share_min) {
             let y = self.y(share);
             let dotted = "stroke=\"#999\" stroke-dasharray=\"1 3\"";
-            svg.push_str(&rule((self.left, y), (right, y), dotted));
-            svg.push_str(&text(right + 4.0, y + 4.0, "start", "fill=\"#777\"", name));
+            svg.line((self.left, y), (right, y), dotted);
+            let place = (right + 4.0, y + 4.0);
+            svg.text(place, Anchor::Start, "fill=\"#777\"", name);
         }
         let (x, y) = (self.left - 48.0, TOP + PANEL_HEIGHT / 2.0);
         let turned = format!("transform=\"rotate(-90 {x} {y})\"");
-        svg.push_str(&text(
-            x,
-            y,
-            "middle",
-            &turned,
-            "share of requests that are slower",
-        ));
-        svg
+        let name = "share of requests that are slower";
+        svg.text((x, y), Anchor::Middle, &turned, name);
     }
 
     /// The line of one configuration: falls by a step at each latency that occurred.
-    fn line(&self, results: &ConfigurationResults) -> String {
-        let mut points = format!("{:.1},{:.1}", self.left, self.y(1.0));
+    fn line(&self, results: &ConfigurationResults) -> Vec<(f64, f64)> {
+        let mut points = vec![(self.left, self.y(1.0))];
         let mut slower = 1.0;
         for step in results.histogram.cumulative() {
             let x = self.x(step.value as f64 / 1e6);
-            let _ = write!(points, " {x:.1},{:.1}", self.y(slower));
+            points.push((x, self.y(slower)));
             slower = 1.0 - step.at_most;
-            let _ = write!(points, " {x:.1},{:.1}", self.y(slower));
+            points.push((x, self.y(slower)));
         }
-        let style = style(results.name);
-        format!("<polyline fill=\"none\" {style} points=\"{points}\"/>\n")
+        points
     }
 }
 
-/// Colours that colour-blind eyes can tell apart; `alone` is dashed so that what it covers is seen.
-fn style(configuration: Configuration) -> &'static str {
-    match configuration {
-        Configuration::Alone => "stroke=\"#222\" stroke-width=\"1.5\" stroke-dasharray=\"6 4\"",
-        Configuration::Default => "stroke=\"#d55e00\" stroke-width=\"2\"",
-        Configuration::SmtOff => "stroke=\"#0072b2\" stroke-width=\"2\"",
-        Configuration::Sidelane => "stroke=\"#009e73\" stroke-width=\"3\"",
-    }
+/// `alone` is dashed so that what it covers is seen.
+fn style(configuration: Configuration) -> String {
+    let (colour, rest) = match configuration {
+        Configuration::Alone => ("#222", "stroke-width=\"1.5\" stroke-dasharray=\"6 4\""),
+        Configuration::Default => (VERMILION, "stroke-width=\"2\""),
+        Configuration::SmtOff => (BLUE, "stroke-width=\"2\""),
+        Configuration::Sidelane => (GREEN, "stroke-width=\"3\""),
+    };
+    format!("stroke=\"{colour}\" {rest}")
 }
 
-fn legend(results: &Results, y: f64) -> String {
+fn draw_legend(svg: &mut Svg, results: &Results, y: f64) {
     let shown = |name: &Configuration| {
         results
             .workloads
             .iter()
             .any(|w| w.configurations.iter().any(|c| c.name == *name))
     };
-    let mut svg = String::new();
     for (index, name) in Configuration::ALL
         .iter()
         .filter(|name| shown(name))
         .enumerate()
     {
         let x = LEFT + 120.0 * index as f64;
-        svg.push_str(&rule((x, y - 4.0), (x + 30.0, y - 4.0), style(*name)));
-        svg.push_str(&text(x + 36.0, y, "start", "", name.name()));
+        svg.line((x, y - 4.0), (x + 30.0, y - 4.0), &style(*name));
+        svg.text((x + 36.0, y), Anchor::Start, "", name.name());
     }
-    svg
 }
 
 /// The powers of ten from `low` to `high`, both powers of ten themselves.

@@ -6,7 +6,7 @@ use crate::message::TraceRun;
 use crate::reference;
 use crate::results::{ConfigurationResults, Results, WorkloadResults};
 use crate::setups::Workload;
-use sidelane_metrics::latency::{Spread, Summary};
+use sidelane_smt::latency::{Spread, Summary};
 use std::fmt::Write;
 
 /// Renders everything.

@@ -8,7 +8,7 @@ use super::shows::{Exporter, scrape};
 use super::support::*;
 use serde_json::Value;
 use sidelane_demo::tracefs::Recording;
-use sidelane_metrics::trace::{self, Kind};
+use sidelane_smt::trace::{self, Kind};
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use super::metrics::{FILE, Recorder, close, stop, task};
 use super::support::*;
-use sidelane_metrics::snapshot::Interval;
+use sidelane_smt::snapshot::Interval;
 use std::time::Duration;
 
 tests! {

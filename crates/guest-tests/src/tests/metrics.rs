@@ -1,8 +1,8 @@
 //! The collector of metrics, with and without the scheduler.
 
 use super::support::*;
-use sidelane_metrics::recording::{Frame, open};
-use sidelane_metrics::snapshot::{Class, Interval, TaskTotals, Usage};
+use sidelane_smt::recording::{Frame, open};
+use sidelane_smt::snapshot::{Class, Interval, TaskTotals, Usage};
 use std::fs;
 use std::process::{Child, Command};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::source::{Source, Unreadable};
-use crate::remedy::{KERNEL_MIN, boot_a_kernel, kernels};
+use crate::error::{KERNEL_MIN, boot_a_kernel, kernels};
 
 /// The first kernel that may stop for ever when it frees storage of tasks while a CPU goes offline, and the first that no longer
 /// does (`task_storage`).

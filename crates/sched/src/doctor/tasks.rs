@@ -3,7 +3,7 @@
 use super::Finding;
 use super::kernel;
 use super::source::{Source, Unreadable};
-use crate::remedy::STOP_COOKIES;
+use crate::error::STOP_COOKIES;
 use sidelane_topology::printable;
 use std::io;
 

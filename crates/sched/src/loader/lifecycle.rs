@@ -4,10 +4,9 @@ use super::{Event, Found, Outgrown, Scheduler};
 use crate::carried::Carried;
 use crate::config::Config;
 use crate::doctor;
-use crate::libbpf;
 use crate::resolve;
-use crate::task_storage::TaskStorage;
 use crate::{Error, ExitReason};
+use sidelane_kernel::TaskStorage;
 use std::fs;
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -56,7 +55,7 @@ pub fn run(
 ) -> Result<ExitReason, Error> {
     let mut config = read()?;
     check_machine()?;
-    libbpf::prepare();
+    sidelane_kernel::prepare();
     let mut carried = Carried::default();
     let mut storage = TaskStorage::default();
     let mut before = None;
@@ -94,7 +93,7 @@ fn check_machine() -> Result<(), Error> {
         return Err(Error::NoSchedExt);
     }
     if !nix::unistd::geteuid().is_root() {
-        return Err(Error::NotPrivileged);
+        return Err(sidelane_kernel::Error::NotPrivileged.into());
     }
     let state = fs::read_to_string(sched_ext.join("state")).unwrap_or_default();
     if state.trim() == "enabled" {

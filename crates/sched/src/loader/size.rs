@@ -2,8 +2,8 @@
 
 use crate::bpf::{OpenBpfMaps, intf};
 use crate::cgroups;
+use crate::error::load_error;
 use crate::layout::Layout;
-use crate::libbpf::load_error;
 use crate::{Config, Error};
 use std::path::Path;
 

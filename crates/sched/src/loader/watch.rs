@@ -4,7 +4,7 @@ use super::{Event, Outgrown, Scheduler, write};
 use crate::Error;
 use crate::bpf::{bytes_of, from_bytes, intf, zeroed};
 use crate::cgroups;
-use crate::libbpf::load_error;
+use crate::error::load_error;
 use libbpf_rs::{MapCore, MapFlags, RingBufferBuilder};
 use std::collections::HashMap;
 use std::path::Path;

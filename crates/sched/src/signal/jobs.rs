@@ -4,7 +4,7 @@
 //! threads only. Which program it is, the kernel tells: the process that connected.
 
 use crate::Error;
-use crate::bpf::{Plain, bytes_of, intf};
+use crate::bpf::{bytes_of, intf};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
@@ -90,9 +90,6 @@ impl Boards {
         }
     }
 }
-
-// SAFETY: integers only, without padding
-unsafe impl Plain for intf::job_board_key {}
 
 fn native((tgid, start): (u32, u32)) -> intf::job_board_key {
     intf::job_board_key { tgid, start }

@@ -5,11 +5,10 @@ use super::{fill_lines, socket_path};
 use crate::Error;
 use crate::bpf::lanes::{LanesSkel, LanesSkelBuilder};
 use crate::cgroups;
-use crate::libbpf;
+use crate::error::load_error;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapHandle, OpenObject};
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
+use sidelane_kernel::switch_everywhere;
 use sidelane_topology::Topology;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
@@ -44,9 +43,9 @@ pub fn mount_point(root: &Path) -> Result<PathBuf, Error> {
 /// What prevented it.
 pub fn run(groups: &Groups, stop: &AtomicBool, serving: &mut dyn FnMut()) -> Result<(), Error> {
     if !nix::unistd::geteuid().is_root() {
-        return Err(Error::NotPrivileged);
+        return Err(sidelane_kernel::Error::NotPrivileged.into());
     }
-    libbpf::prepare();
+    sidelane_kernel::prepare();
     let mut object = MaybeUninit::uninit();
     let tracer = Tracer::attach(groups, &mut object)?;
     serving();
@@ -70,7 +69,7 @@ impl<'a> Tracer<'a> {
         object: &'a mut MaybeUninit<OpenObject>,
     ) -> Result<Tracer<'a>, Error> {
         let topology = Topology::read(Path::new("/"))?;
-        let failed = libbpf::load_error;
+        let failed = load_error;
         let mut open = LanesSkelBuilder::default()
             .open(object)
             .map_err(failed("open the tracer of"))?;
@@ -99,21 +98,6 @@ impl<'a> Tracer<'a> {
             _skel: skel,
         })
     }
-}
-
-/// Makes every lane switch once: the tracer has not seen what began to run before it came.
-pub(crate) fn switch_everywhere(topology: &Topology) {
-    let cpus: Vec<u32> = topology.online().iter().collect();
-    let visit = move || {
-        for cpu in cpus {
-            let mut set = CpuSet::new();
-            // a lane that has gone offline runs nothing
-            let _ = set.set(cpu as usize);
-            let _ = sched_setaffinity(Pid::from_raw(0), &set);
-        }
-    };
-    // without it, lanes are seen from their next switch on
-    let _ = std::thread::spawn(visit).join();
 }
 
 /// The id of a cgroup: on 64-bit kernels, its inode number.

@@ -2,10 +2,10 @@
 //! percent they differ, as published and as it came out.
 
 use super::point::{Point, place};
-use crate::show::escaped;
 use crate::statistics::{Estimate, digits};
 use crate::summary::CONFIDENCE;
 use serde::{Deserialize, Serialize};
+use sidelane_draw::escaped;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

@@ -2,9 +2,9 @@
 
 use super::claims::{Expectation, Limit};
 use super::{Point, Report};
-use crate::show::{self, Axis, Bar, BarChart, BarSeries, Chart, Series};
 use crate::statistics::Estimate;
 use crate::summary::CONFIDENCE;
+use sidelane_draw::{self as draw, Axis, Bar, BarChart, BarSeries, Chart, Rule, Series};
 
 /// More bars in a picture are not read.
 const BARS_MAX: usize = 24;
@@ -67,9 +67,9 @@ impl Report {
                 let values = point.outcomes[index].values(workload, what)?;
                 let estimate = Estimate::of(&values, CONFIDENCE)?;
                 let width = estimate.half_width.unwrap_or(0.0);
-                Some(show::Point::new(x, estimate.mean).plus_minus(width))
+                Some(draw::Point::new(x, estimate.mean).plus_minus(width))
             });
-            let points: Vec<show::Point> = points.collect();
+            let points: Vec<draw::Point> = points.collect();
             if !points.is_empty() {
                 chart
                     .series
@@ -95,11 +95,11 @@ impl Report {
                         continue;
                     };
                     let name = format!("{} (published)", claim.configuration);
-                    let series = Series::new(name, vec![show::Point::new(x, value)]);
+                    let series = Series::new(name, vec![draw::Point::new(x, value)]);
                     chart.series.push(series.published(None));
                 }
                 Expectation::Trend(Limit::Above(y) | Limit::Below(y)) => {
-                    let rule = show::Rule {
+                    let rule = Rule {
                         y,
                         label: claim.published(),
                     };
@@ -140,7 +140,7 @@ impl Report {
                     bars,
                     ..BarSeries::default()
                 }],
-                rules: vec![show::Rule {
+                rules: vec![Rule {
                     y: 1.0,
                     label: "published".into(),
                 }],

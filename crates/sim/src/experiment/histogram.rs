@@ -2,8 +2,8 @@
 
 use super::point::{Point, place};
 use crate::run::Outcome;
-use crate::show::{self, Axis, Chart, Series, Style};
 use serde::Deserialize;
+use sidelane_draw::{self as draw, Axis, Chart, Series, Style};
 use std::collections::BTreeMap;
 
 const NS_PER_MS: f64 = 1e6;
@@ -72,7 +72,7 @@ impl Histogram {
             let Some(shares) = outcome.and_then(|outcome| self.shares(outcome)) else {
                 continue;
             };
-            let bin = |(n, share): (usize, f64)| show::Point::new(n as f64 * self.bin_ms, share);
+            let bin = |(n, share): (usize, f64)| draw::Point::new(n as f64 * self.bin_ms, share);
             let points = shares.into_iter().enumerate().map(bin).collect();
             chart.series.push(Series {
                 style: Style::Steps,

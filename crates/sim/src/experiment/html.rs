@@ -2,7 +2,7 @@
 
 use super::point::place;
 use super::{Finding, Report, Verdict};
-use crate::show::escaped;
+use sidelane_draw::escaped;
 use std::fmt::Write;
 
 const STYLE: &str = "

@@ -1,6 +1,6 @@
 //! Response by SMT level and load, as in Figure 3 of the source of the queueing model.
 
-use crate::show::{Axis, Chart, Point, Series};
+use sidelane_draw::{Axis, Chart, Point, Series};
 use sidelane_model::{Level, Machine, Options, SweepPoint};
 
 /// Responses above this are not of interest, in units of the service time.

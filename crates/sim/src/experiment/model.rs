@@ -1,8 +1,8 @@
 //! Experiments on the queueing model instead of the simulator: what it predicts for some machines.
 
 use super::levels::levels_chart;
-use crate::show::Chart;
 use serde::Deserialize;
+use sidelane_draw::Chart;
 use sidelane_model::{
     Crossover, Machine, Model, Options, Result, SweepPoint, ThreadPerf, Utilization, crossovers,
     evaluate, sweep,

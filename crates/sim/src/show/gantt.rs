@@ -1,12 +1,11 @@
 //! Who ran where: a timeline by lane, lanes grouped by core.
 
 use super::Trace;
-use super::detail::{Run, Shape, Wait, joined, shapes};
-use super::palette::{FAINT_INK, FRAME, GRID, INK, WAIT, of_class};
-use super::rows::{Row, rows};
-use super::svg::{Anchor, Area, Svg, cut, text_width, wrapped};
-use super::time_axis::{TimeAxis, time_text};
+use super::rows::{Row, Run, Shape, Wait, joined, rows, shapes};
 use crate::task::Class;
+use sidelane_draw::{
+    Anchor, Area, FAINT_INK, FRAME, GRID, INK, Svg, TimeAxis, cut, text_width, time_text, wrapped,
+};
 use std::ops::Range;
 
 /// Sizes, px.
@@ -24,6 +23,18 @@ const NOTE: f64 = 15.0;
 const THIN: f64 = 0.8;
 
 const TICKS: u64 = 9;
+
+/// A critical task that waits.
+const WAIT: &str = "#aa2200";
+
+/// Light enough for dark text on it; from a palette of Tol's that colour-blind eyes can tell apart.
+fn of_class(class: Class) -> &'static str {
+    match class {
+        Class::Critical => "#ee7733",
+        Class::Normal => "#88ccee",
+        Class::Batch => "#c8c8c8",
+    }
+}
 
 /// How many rectangles a picture has at most, unless there are more lanes than that.
 const RECTANGLES: usize = 20_000;

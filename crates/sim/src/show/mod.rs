@@ -1,42 +1,14 @@
-//! Pictures and traces: pure functions from values to text, the same on every machine.
+//! Pictures and traces of runs: pure functions from values to text, the same on every machine.
 //!
 //! - [`Trace::gantt`]: who ran where, as an SVG timeline by lane, for short runs.
 //! - [`Trace::write_perfetto`]: the same run for <https://ui.perfetto.dev>, of any length.
-//! - [`Chart`]: lines, steps and points with half-widths, beside published values, in SVG.
-//! - [`BarChart`]: bars in groups, in SVG.
-//!
-//! ```
-//! use sidelane_sim::show::{Axis, Chart, Point, Series};
-//!
-//! let mut chart = Chart::new("Tail latency", Axis::linear("load"), Axis::log("p99, ms"));
-//! let points = [(0.2, 3.1), (0.4, 4.8), (0.6, 9.9)].map(|(x, y)| Point::new(x, y));
-//! chart.series.push(Series::new("simulated", points.to_vec()));
-//! assert!(chart.draw().starts_with("<svg"));
-//! ```
 
-mod bars;
-mod chart;
-mod detail;
-mod frame;
 mod gantt;
-mod marker;
-mod palette;
 mod perfetto;
 mod rows;
-mod series;
-mod svg;
 #[cfg(test)]
 mod testing;
-mod ticks;
-mod time_axis;
 mod timeline;
-
-pub use bars::{Bar, BarChart, BarSeries};
-pub use chart::Chart;
-pub use frame::Rule;
-pub use series::{Point, Series, Spread, Style};
-pub(crate) use svg::escaped;
-pub use ticks::{Axis, Scale};
 
 use crate::machine::Machine;
 use crate::record::Record;

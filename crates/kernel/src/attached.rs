@@ -1,0 +1,81 @@
+//! The scheduler that is attached, from another process.
+//!
+//! Its maps are found by name among the kernel's, so that nothing has to be pinned and the loader
+//! needs no socket.
+
+use crate::{Plain, from_bytes};
+use libbpf_rs::query::MapInfoIter;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use std::os::unix::ffi::OsStrExt;
+
+/// Why the kernel does not answer; each names the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Loading BPF needs privileges.
+    #[error(
+        "loading BPF programs needs root (CAP_SYS_ADMIN, or CAP_BPF with CAP_PERFMON); run as root"
+    )]
+    NotPrivileged,
+    /// No running scheduler to read counters from.
+    #[error("no Sidelane scheduler is attached; start one with 'sidelane run'")]
+    NotRunning,
+    /// The running scheduler's counters or settings cannot be reached.
+    #[error(
+        "cannot read or change the running scheduler: {0}; run as root, with the same version of sidelane as the scheduler's"
+    )]
+    Running(String),
+}
+
+impl Error {
+    /// Is the machine (kernel, privilege) at fault rather than the input?
+    pub fn is_machine(&self) -> bool {
+        matches!(self, Error::NotPrivileged)
+    }
+}
+
+/// Is a scheduler of ours attached?
+pub fn is_attached() -> bool {
+    std::fs::read_to_string("/sys/kernel/sched_ext/root/ops")
+        .is_ok_and(|name| name.trim().starts_with("sidelane"))
+}
+
+/// How many schedulers were attached since boot; 0 where the kernel does not tell.
+pub fn enable_seq() -> u64 {
+    let text = std::fs::read_to_string("/sys/kernel/sched_ext/enable_seq");
+    text.ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// The running scheduler's map of this name, of which the kernel keeps 15 bytes, whose values have this size.
+///
+/// # Errors
+/// [`Error::NotPrivileged`], [`Error::NotRunning`], or [`Error::Running`].
+pub fn map(name: &[u8], value_size: usize) -> Result<MapHandle, Error> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Error::NotPrivileged);
+    }
+    let named = || MapInfoIter::default().filter(|map| map.name.as_bytes() == name);
+    // the newest: who reads those of a scheduler that has ended keeps them alive
+    let found = named()
+        .filter(|map| map.value_size as usize == value_size)
+        .last();
+    match (found, named().next()) {
+        (Some(map), _) if is_attached() => {
+            MapHandle::from_map_id(map.id).map_err(|e| Error::Running(e.to_string()))
+        }
+        (None, Some(_)) => Err(Error::Running("its maps have another layout".to_owned())),
+        _ => Err(Error::NotRunning),
+    }
+}
+
+/// An entry of an array map; none beyond its end.
+///
+/// # Errors
+/// [`Error::Running`].
+pub fn entry<T: Plain>(map: &MapHandle, key: u32) -> Result<Option<T>, Error> {
+    let bytes = map
+        .lookup(&key.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|e| Error::Running(e.to_string()))?;
+    Ok(bytes.and_then(|bytes| from_bytes(&bytes)))
+}
