@@ -52,16 +52,16 @@ test-kernels:
 
 test-shapes:
 	@scripts/setup test
-	cargo test --locked -p sidelane-cli --test guest -- --ignored shapes::
-	cargo test --locked -p sidelane-cli --test guest -- --ignored 2x4::protection::
+	cargo test --locked --workspace --test guest -- --ignored shapes::
+	cargo test --locked --workspace --test guest -- --ignored 2x4::protection::
 
 test-demos:
 	@scripts/setup test
-	cargo test --locked -p sidelane-cli --test guest -- --ignored demos::
+	cargo test --locked --workspace --test guest -- --ignored demos::
 
 test-vms:
 	@scripts/setup test
-	cargo test --locked -p sidelane-cli --test guest -- --ignored vms::
+	cargo test --locked --workspace --test guest -- --ignored vms::
 
 swarm: build
 	$(SIDELANE) sim --swarm $(or $(SEEDS),10000)

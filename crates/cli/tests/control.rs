@@ -1,5 +1,4 @@
 //! `sidelane control`: what it says where it cannot work.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

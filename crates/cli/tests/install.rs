@@ -1,5 +1,4 @@
 //! `scripts/install`: what it installs can be used, and goes again.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,7 +1,5 @@
 //! `sidelane model` as it is typed.
 
-#![allow(clippy::unwrap_used)]
-
 use std::process::{Command, Output};
 
 fn model(arguments: &str) -> Output {

@@ -1,5 +1,4 @@
 //! `sidelane report` on recordings made here.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use sidelane_smt::recording::{Frame, Header, Writer};
 use sidelane_smt::snapshot::{CoreTotals, Interval, LaneTotals, RateSource, Rates};

@@ -1,5 +1,4 @@
 //! `sidelane run --check` as a program: reads a configuration and attaches nothing.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::process::{Command, Output};
 

@@ -1,7 +1,5 @@
 //! `sidelane sim` and `sidelane reproduce` as they are typed.
 
-#![allow(clippy::unwrap_used)]
-
 use std::path::Path;
 use std::process::{Command, Output};
 

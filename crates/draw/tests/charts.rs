@@ -1,5 +1,4 @@
 //! Charts: what is drawn, and what is odd.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use roxmltree::Document;
 use sidelane_draw::*;

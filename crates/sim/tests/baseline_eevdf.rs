@@ -1,5 +1,4 @@
 //! The kernel's default scheduler, as the simulator has it.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use proptest::prelude::*;
 use sidelane_sim::*;

@@ -1,11 +1,8 @@
 //! Batch on the lanes that it may use.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod spinning;
-
+use crate::{go, spinners};
 use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};
-use spinning::{go, spinners};
 
 /// Two cores with so many lanes, which are this fast, as the scheduler knows; batch may use so many of each.
 fn simulation(thread_perf: &[f64], batch_lanes: u32) -> Simulation {

@@ -1,7 +1,5 @@
 //! Machines whose SMT level something sets while they run, and requests that wait beside the CPU.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use sidelane_sim::*;
 
 const LOW: f64 = 0.2;

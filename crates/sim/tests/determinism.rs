@@ -5,8 +5,6 @@
 //! does: if it was meant, take over the number that the failing test shows, and say why in the
 //! commit.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use rayon::prelude::*;
 use sidelane_sim::*;
 use sidelane_topology::{Numbering, Regular, Topology};

@@ -1,7 +1,5 @@
 //! Experiments: their files, their verdicts, and what is shown of them.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use sidelane_sim::experiment::{Experiment, Verdict, page};
 
 /// An M/M/1 queue whose mean response is known: 1 ms at half load is 2 ms.

@@ -1,5 +1,4 @@
 //! Kernel threads that are bound to a lane.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};

@@ -1,5 +1,4 @@
 //! Objectives: the budget follows the tail of the critical jobs.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;

@@ -2,8 +2,7 @@
 //!
 //! A grid of tasks that compute and wait, on idle and on full machines, some of them disturbed now
 //! and then by other ordinary work. The whole grid, worst points first:
-//! `cargo test --release -p sidelane-sim --test ordinary -- --ignored --nocapture`
-#![allow(clippy::unwrap_used, missing_docs)]
+//! `cargo test --release -p sidelane-sim --test sim -- --ignored --nocapture ordinary::`
 
 use rayon::prelude::*;
 use sidelane_sim::*;

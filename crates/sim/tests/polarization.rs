@@ -1,5 +1,4 @@
 //! Vertical polarization: normal and batch work on as few cores as it needs.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};

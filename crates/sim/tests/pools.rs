@@ -1,11 +1,8 @@
 //! Pools: groups of tasks may use so much of the cores, whether lanes are shared or not.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod spinning;
-
+use crate::{go, spinners};
 use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};
-use spinning::{go, spinners};
 
 const MS: u64 = 1_000_000;
 const CORES: u32 = 2;

@@ -1,5 +1,4 @@
 //! Fast old on hand-made schedules: nothing costs anything, two lanes of a core run at half speed.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use sidelane_sim::*;
 use sidelane_topology::{Builder, CoreSpec};

@@ -1,5 +1,4 @@
 //! Retention: lanes that are held for tasks that are soon back, and for how long.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};

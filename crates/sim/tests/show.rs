@@ -1,5 +1,4 @@
 //! Pictures and traces of runs: made by hand, and of the scheduler's own source.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use roxmltree::Document;
 use sidelane_sim::show::{TaskLabel, Trace};

@@ -1,5 +1,4 @@
 //! The scheduler's source drives a small machine.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};

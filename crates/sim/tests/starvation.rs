@@ -1,5 +1,4 @@
 //! The starvation bound: what is bound to a lane on which critical work never pauses.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use proptest::prelude::*;
 use sidelane_sim::*;

@@ -1,5 +1,4 @@
 //! Random scenarios, each from one number.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use sidelane_sim::swarm;
 

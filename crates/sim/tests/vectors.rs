@@ -1,5 +1,4 @@
 //! Slices that a task keeps, and steal barriers that change with load.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};

@@ -1,5 +1,4 @@
 //! What becomes of a critical task whose waker says that it is about to sleep.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use sidelane_sim::*;
 use sidelane_topology::{Builder, CoreSpec};

@@ -1,4 +1,4 @@
-//! The plan of the house in CONTRIBUTING.md, held against the sources.
+//! The plan of the house in CONTRIBUTING.md, held against the sources, and test files that no program has.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use sidelane_structure::{Modules, circles, members};
@@ -62,4 +62,30 @@ fn no_modules_form_a_circle() {
         found.len(),
         found.join("\n")
     );
+}
+
+/// Where a crate's tests are one program, a file that it does not name would not even be compiled.
+#[test]
+fn no_test_file_is_left_out() {
+    for member in members(workspace()).unwrap() {
+        let folder = workspace().join(&member.folder);
+        let Ok(main) = std::fs::read_to_string(folder.join("tests/main.rs")) else {
+            continue;
+        };
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        for entry in std::fs::read_dir(folder.join("tests")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let module = main.lines().any(|line| line == format!("mod {name};"));
+            let program = manifest.contains(&format!("[[test]]\nname = \"{name}\""));
+            assert!(
+                name == "main" || module || program,
+                "{}/tests/{name}.rs is in no test program: name it in main.rs",
+                member.folder
+            );
+        }
+    }
 }

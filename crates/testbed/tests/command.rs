@@ -1,10 +1,6 @@
 //! `sidelane testbed` as a user runs it: exit status, failures, and nothing left behind.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod common;
-
-use common::{sidelane, turn};
+use crate::{sidelane, turn};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};

@@ -1,19 +1,21 @@
-//! Boots machines and looks at them from inside.
+//! Boots machines and looks at them from inside; and quotas on real cgroups, this machine's and a guest's.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod common;
-
-use common::{run, shell, sidelane, spec, turn};
+use crate::{run, shell, sidelane, spec, turn};
+use sidelane_testbed::belongings::{Belongings, Process};
+use sidelane_testbed::quota::{LaneGroups, LaneThread, Shares};
 use sidelane_testbed::{Error, Job, Machine, exit_code, smt};
 use std::fs::File;
 use std::io::{Seek, Write};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[test]
 fn commands_streams_and_status() {
     let _turn = turn();
-    let mut machine = Machine::boot(&spec()).unwrap();
+    let mut spec = spec();
+    spec.add = vec![std::env::current_exe().unwrap()];
+    let mut machine = Machine::boot(&spec).unwrap();
     streams_are_separate_and_the_status_is_the_commands(&mut machine);
     arguments_and_environment_pass_unchanged(&mut machine);
     a_shell_can_wait_for_its_jobs(&mut machine);
@@ -21,6 +23,7 @@ fn commands_streams_and_status() {
     what_a_command_leaves_running_is_ended(&mut machine);
     the_guest_is_a_machine_that_programs_expect(&mut machine);
     siblings_are_visible_and_smt_can_be_switched(&mut machine);
+    a_quota_holds_where_cgroups_are_of_version_2_only(&mut machine);
     a_command_that_takes_too_long_times_out(&mut machine);
 }
 
@@ -139,6 +142,22 @@ fn siblings_are_visible_and_smt_can_be_switched(machine: &mut Machine) {
     );
 }
 
+fn a_quota_holds_where_cgroups_are_of_version_2_only(machine: &mut Machine) {
+    let me = std::env::current_exe().unwrap();
+    let switch = "/sys/fs/cgroup/cgroup.subtree_control";
+    let test = format!(
+        "{} --exact machine::a_quota_holds_on_this_machine",
+        me.display()
+    );
+    let passed = |text: String| assert!(text.contains("1 passed"), "{text}");
+    passed(shell(machine, &test));
+    // Where nobody handed the controller down it is switched on, and off again afterwards.
+    passed(shell(
+        machine,
+        &format!("echo -cpu > {switch}; {test}; ! grep -w cpu {switch}"),
+    ));
+}
+
 fn a_command_that_takes_too_long_times_out(machine: &mut Machine) {
     let start = Instant::now();
     let job = Job::new(["sleep", "1000"]).timeout(Duration::from_secs(2));
@@ -199,4 +218,53 @@ fn what_cannot_be_booted_is_refused_before_booting() {
     assert!(text(|s| s.kernel = "/etc/passwd".into()).contains("no x86 kernel image"));
     assert!(text(|s| s.add.push("/no/such".into())).contains("/no/such"));
     assert!(sidelane().exists());
+}
+
+/// Run time so far, s.
+fn run_time_s(pid: u32) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+    text.split_whitespace()
+        .next()
+        .unwrap()
+        .parse::<f64>()
+        .unwrap()
+        / 1e9
+}
+
+/// A busy process gets the share of a CPU that its quota and that of its core allow, and nothing stays of their
+/// groups.
+#[test]
+fn a_quota_holds_on_this_machine() {
+    let name = format!("sidelane-test-{}", std::process::id());
+    let place = LaneGroups::find(Path::new("/"), &name).unwrap();
+    let mut busy = Command::new("sh")
+        .args(["-c", "while :; do :; done"])
+        .spawn()
+        .unwrap();
+    let mut belongings = Belongings {
+        process: Process::of(busy.id()),
+        ..Belongings::default()
+    };
+    let lanes = [LaneThread {
+        tid: busy.id() as i32,
+        core: 0,
+    }];
+    let shares = Shares {
+        lane: 0.6,
+        core: 0.5,
+    };
+    place.belongings(&lanes, shares, &mut belongings);
+    assert_eq!(belongings.cgroups.len(), 3);
+    let applied = place.apply(busy.id(), &lanes, shares);
+    let (start, before) = (Instant::now(), run_time_s(busy.id()));
+    std::thread::sleep(Duration::from_secs(2));
+    let share = (run_time_s(busy.id()) - before) / start.elapsed().as_secs_f64();
+    let collect = std::thread::spawn(move || busy.wait());
+    let left = belongings.remove();
+    collect.join().unwrap().unwrap();
+    applied.unwrap();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(belongings.cgroups.iter().all(|group| !group.exists()));
+    // Never more; less where others want the CPU too.
+    assert!((0.15..0.36).contains(&share), "0.6 of 0.5 gave {share}");
 }

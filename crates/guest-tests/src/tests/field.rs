@@ -10,11 +10,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 tests! {
-    a_storm_of_affinities_forks_and_execs_in_all_classes,
-    a_real_time_hog_takes_its_own_lane_only,
+    storms_a_real_time_hog_and_a_lock_that_batch_holds,
     tasks_are_stopped_frozen_throttled_and_traced_while_cgroups_come_and_go,
     a_flood_of_hotplug_under_the_scheduler_and_the_daemon,
-    critical_work_gets_a_lock_that_batch_holds,
     an_isolated_partition_comes_and_goes_under_the_scheduler,
 }
 
@@ -94,17 +92,24 @@ fn wander(index: usize, turn: u64) {
     }
 }
 
+/// Under one scheduler, for it takes seconds to attach here.
+fn storms_a_real_time_hog_and_a_lock_that_batch_holds() {
+    let scheduler = Scheduler::attach(&[&NAMED[..], &RULES].concat());
+    a_storm_of_affinities_forks_and_execs_in_all_classes();
+    assert!(attached(), "ejected");
+    a_real_time_hog_takes_its_own_lane_only();
+    assert!(attached(), "ejected");
+    critical_work_gets_a_lock_that_batch_holds();
+    assert!(scheduler.stop().success(), "ejected");
+}
+
 fn a_storm_of_affinities_forks_and_execs_in_all_classes() {
-    let scheduler = Scheduler::attach(&NAMED);
     let storm = Threads::start(&[CLASSES, CLASSES].concat(), wander);
     storm.eventually_each(120);
-    drop(storm);
-    assert!(scheduler.stop().success(), "ejected");
 }
 
 /// The kernel serves real-time tasks first: what is bound to the hog's lane may have to wait for it, all else may not.
 fn a_real_time_hog_takes_its_own_lane_only() {
-    let scheduler = Scheduler::attach(&RULES);
     let bound = |policy| Traits {
         cpus: vec![nr_cpus() - 1],
         policy,
@@ -117,7 +122,6 @@ fn a_real_time_hog_takes_its_own_lane_only() {
     eventually_all_run(&others, 8_000_000);
     drop(hog);
     eventually_all_run(&beside, 8_000_000);
-    assert!(scheduler.stop().success(), "ejected");
 }
 
 /// Stops or continues each.
@@ -208,7 +212,6 @@ fn a_flood_of_hotplug_under_the_scheduler_and_the_daemon() {
 /// Critical work that waits for a lock waits for the batch task that holds it, and that one for critical hogs: until
 /// the starvation bound lends it a lane.
 fn critical_work_gets_a_lock_that_batch_holds() {
-    let scheduler = Scheduler::attach(&[&NAMED[..], &RULES].concat());
     let _hogs: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("critical")).collect();
     let lock = Mutex::new(0_u64);
     let lock = Arc::new(lock);
@@ -221,8 +224,6 @@ fn critical_work_gets_a_lock_that_batch_holds() {
         std::thread::sleep(Duration::from_millis(1));
     });
     contenders.eventually_each(20);
-    drop(contenders);
-    assert!(scheduler.stop().success(), "ejected");
 }
 
 /// Tasks in the partition and outside go on, whether it was there first or the scheduler.

@@ -7,8 +7,7 @@ tests! {
     attaches_refuses_a_second_scheduler_and_detaches,
     core_scheduling_keeps_it_from_starting,
     attaches_with_all_mechanisms_at_once,
-    short_processes_come_and_go_and_a_killed_loader_leaves_the_default_scheduler,
-    lanes_go_offline_and_smt_goes_off_under_load,
+    short_processes_loaders_and_lanes_come_and_go,
     a_malformed_configuration_changes_nothing,
     a_hangup_has_the_configuration_read_again,
 }
@@ -134,9 +133,15 @@ fn attaches_with_all_mechanisms_at_once() {
     assert!(scheduler.stop().success(), "ejected");
 }
 
-fn short_processes_come_and_go_and_a_killed_loader_leaves_the_default_scheduler() {
+/// Attached twice in all, for it takes seconds here.
+fn short_processes_loaders_and_lanes_come_and_go() {
     let scheduler = Scheduler::attach(&RULES);
     five_hundred_short_processes_come_and_go();
+    a_killed_loader_leaves_the_default_scheduler(scheduler);
+    lanes_go_offline_and_smt_goes_off_under_load(Scheduler::attach(&RULES));
+}
+
+fn a_killed_loader_leaves_the_default_scheduler(scheduler: Scheduler) {
     let load = load_every_lane();
     progresses(&load);
     signal(scheduler.pid(), "KILL");
@@ -147,12 +152,9 @@ fn short_processes_come_and_go_and_a_killed_loader_leaves_the_default_scheduler(
         0,
         "something stayed pinned"
     );
-    drop(scheduler);
-    drop(Scheduler::attach(&RULES));
 }
 
-fn lanes_go_offline_and_smt_goes_off_under_load() {
-    let mut scheduler = Scheduler::attach(&RULES);
+fn lanes_go_offline_and_smt_goes_off_under_load(mut scheduler: Scheduler) {
     let load = load_every_lane();
     let all = online();
     for cpu in 1..nr_cpus() {

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 tests! {
     densities_and_times_with_the_kernel_s_scheduler,
-    densities_and_times_with_the_scheduler,
+    densities_times_and_jobs_with_the_scheduler,
     looking_now_and_then_estimates_the_same,
-    classes_and_jobs_of_the_scheduler_make_throughput,
     more_short_tasks_than_are_listed,
     lanes_that_go_and_come_are_told,
     a_command_is_recorded_and_its_status_handed_on,
@@ -251,8 +250,10 @@ fn densities_and_times_with_the_kernel_s_scheduler() {
     densities_and_times_are_as_expected();
 }
 
-fn densities_and_times_with_the_scheduler() {
-    let scheduler = Scheduler::attach(&[]);
+/// Under one scheduler, for it takes seconds to attach here.
+fn densities_times_and_jobs_with_the_scheduler() {
+    let scheduler = Scheduler::attach(&["--critical", "cgroup:/critical"]);
+    classes_and_jobs_of_the_scheduler_make_throughput();
     densities_and_times_are_as_expected();
     stat_has_the_metrics_too();
     assert!(scheduler.stop().success());
@@ -294,7 +295,6 @@ fn looking_now_and_then_estimates_the_same() {
 }
 
 fn classes_and_jobs_of_the_scheduler_make_throughput() {
-    let scheduler = Scheduler::attach(&["--critical", "cgroup:/critical"]);
     let recorder = Recorder::start();
     let script = "i=0; while [ $i -lt 20 ]; do i=$((i+1)); sleep 0.05; done";
     let critical = Load::spawn(
@@ -315,7 +315,6 @@ fn classes_and_jobs_of_the_scheduler_make_throughput() {
     let text = String::from_utf8_lossy(&report.stdout);
     println!("{text}");
     assert!(text.contains("jobs of critical tasks") && text.contains("/critical"));
-    assert!(scheduler.stop().success());
 }
 
 fn stat_has_the_metrics_too() {

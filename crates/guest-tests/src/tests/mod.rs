@@ -29,11 +29,9 @@ mod polarization;
 mod pools;
 mod promote;
 mod protection;
-mod retain;
 mod rules;
 mod shapes;
 mod shows;
-mod spread;
 mod support;
 mod terminal;
 mod vms;
@@ -56,11 +54,9 @@ pub fn all() -> Vec<Test> {
         pools::TESTS,
         promote::TESTS,
         protection::TESTS,
-        retain::TESTS,
         rules::TESTS,
         shapes::TESTS,
         shows::TESTS,
-        spread::TESTS,
         terminal::TESTS,
         vms::TESTS,
     ];

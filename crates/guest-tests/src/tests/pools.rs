@@ -6,10 +6,8 @@ use std::time::{Duration, Instant};
 
 tests! {
     weights_of_cgroups_count_whatever_the_number_of_their_tasks,
-    a_quota_of_a_cgroup_holds_from_when_it_is_set_until_it_is_lifted,
-    a_pool_is_tuned_and_stays_so_when_lanes_go,
-    a_container_deep_below_is_a_pool_and_has_its_whole_name,
-    more_quotas_than_there_is_room_for_hold_after_it_is_attached_again,
+    quotas_of_cgroups_hold_also_more_than_there_is_room_for,
+    pools_are_tuned_and_stay_so_when_lanes_go,
 }
 
 const SMT: &str = "/sys/devices/system/cpu/smt/control";
@@ -49,14 +47,21 @@ fn weights_of_cgroups_count_whatever_the_number_of_their_tasks() {
     assert!(scheduler.stop().success(), "ejected");
 }
 
-fn a_quota_of_a_cgroup_holds_from_when_it_is_set_until_it_is_lifted() {
+/// Under one scheduler, for it takes seconds to attach here.
+fn quotas_of_cgroups_hold_also_more_than_there_is_room_for() {
     let root = "/sys/fs/cgroup/cgroup.subtree_control";
     fs::write(root, "+cpu").unwrap();
     let path = "/tmp/quotas.toml";
     fs::write(path, "[scheduler]\ncgroup_quotas = true\n").unwrap();
-    let scheduler = Scheduler::attach(&["--config", path]);
+    let mut scheduler = Scheduler::attach(&["--config", path]);
+    a_quota_of_a_cgroup_holds_from_when_it_is_set_until_it_is_lifted();
+    more_quotas_than_there_is_room_for_hold_after_it_is_attached_again(&mut scheduler);
+    assert!(scheduler.stop().success(), "ejected");
+}
+
+fn a_quota_of_a_cgroup_holds_from_when_it_is_set_until_it_is_lifted() {
     let limit = |text: &str| fs::write(cgroup("capped").join("cpu.max"), text).unwrap();
-    let loads = [(); 3].map(|()| Load::spin_in("capped"));
+    let _loads = [(); 3].map(|()| Load::spin_in("capped"));
     let lanes = || busy_lanes("2")[1];
     for (text, range) in [
         ("max 100000", 2.5..3.2),
@@ -79,41 +84,6 @@ fn a_quota_of_a_cgroup_holds_from_when_it_is_set_until_it_is_lifted() {
         "{pool}"
     );
     assert!(pool["throttled"].as_f64().unwrap() > 0.5, "{pool}");
-    drop(loads);
-    assert!(scheduler.stop().success(), "ejected");
-}
-
-fn a_pool_is_tuned_and_stays_so_when_lanes_go() {
-    let path = "/tmp/tuned.toml";
-    let pool = "[[pool]]\ncgroup = \"/tuned\"\ncapacity_cores = 0.3\ncharge = \"raw\"\n";
-    fs::write(path, pool).unwrap();
-    let mut scheduler = Scheduler::attach(&["--config", path]);
-    let critical = Load::critical_jobs(2_000, "0.01");
-    let loads = [(); 2].map(|()| Load::spin_in("tuned"));
-    let lanes = || rates("2")["pools"][0]["lanes"].as_f64().unwrap();
-    let before = lanes();
-    assert!((0.2..0.42).contains(&before), "{before}");
-    let tuned = sidelane(&["tune", "--pool", "/tuned", "--cores", "1"]);
-    let said = String::from_utf8_lossy(&tuned.stdout).into_owned();
-    assert!(said.contains("# pool /tuned: capacity_cores 1,"), "{said}");
-    let after = lanes();
-    assert!((0.8..1.15).contains(&after), "{after}");
-    assert!(
-        !sidelane(&["tune", "--pool", "/none", "--cores", "1"])
-            .status
-            .success()
-    );
-    println!("of 0.3 lanes {before:.2}, of 1 {after:.2}");
-    drop((critical, loads)); // to attach again takes long enough
-    for smt in ["off", "on"] {
-        fs::write(SMT, smt).unwrap();
-        scheduler.await_line("attaching again");
-        eventually("attached again", attached);
-    }
-    let said = sidelane(&["tune"]).stdout;
-    let said = String::from_utf8_lossy(&said);
-    assert!(said.contains("# pool /tuned: capacity_cores 1,"), "{said}");
-    assert!(scheduler.stop().success(), "ejected");
 }
 
 /// As Kubernetes names the cgroups of containers, and longer.
@@ -123,42 +93,66 @@ const CONTAINER: &str = "kubepods.slice/kubepods-burstable.slice/\
     kubepods-burstable-pod0f1e2d3c_4b5a_6978_8796_a5b4c3d2e1f0.slice/\
     cri-containerd-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.scope";
 
-fn a_container_deep_below_is_a_pool_and_has_its_whole_name() {
-    let path = "/tmp/container.toml";
+/// The cgroups of pools, one of them deep below.
+const POOLS: [&str; 2] = ["tuned", CONTAINER];
+
+/// Lanes busy with work of a cgroup's pool.
+fn lanes_of(pool: &str) -> f64 {
+    let rates = rates("2");
+    let name = format!("/{pool}");
+    let mut pools = rates["pools"].as_array().unwrap().iter();
+    let found = pools.find(|found| found["cgroup"] == *name);
+    found.unwrap_or_else(|| panic!("{name}: {rates}"))["lanes"]
+        .as_f64()
+        .unwrap()
+}
+
+fn pools_are_tuned_and_stay_so_when_lanes_go() {
+    let path = "/tmp/tuned.toml";
     let pool = |name: &str, lanes: &str| {
         format!("[[pool]]\ncgroup = \"/{name}\"\ncapacity_cores = {lanes}\ncharge = \"raw\"\n")
     };
     // the pod's other containers have a name that begins alike
     let other = format!("{POD}/cri-containerd-0123456789abcdef");
-    fs::write(path, pool(CONTAINER, "0.3") + &pool(&other, "2")).unwrap();
-    let scheduler = Scheduler::attach(&["--config", path]);
-    let _loads = [(); 2].map(|()| Load::spin_in(CONTAINER));
-    let lanes = || {
-        let pool = rates("2")["pools"][0].clone();
-        assert_eq!(pool["cgroup"], format!("/{CONTAINER}"), "{pool}");
-        pool["lanes"].as_f64().unwrap()
-    };
-    let before = lanes();
-    assert!((0.2..0.42).contains(&before), "{before}");
-    let cgroup = format!("/{CONTAINER}");
-    let tuned = sidelane(&["tune", "--pool", &cgroup, "--cores", "1"]);
-    let said = String::from_utf8_lossy(&tuned.stdout).into_owned();
-    assert!(
-        said.contains(&format!("# pool {cgroup}: capacity_cores 1,")),
-        "{said}"
-    );
-    let after = lanes();
-    assert!((0.8..1.15).contains(&after), "{after}");
-    println!("of 0.3 lanes {before:.2}, of 1 {after:.2}");
+    let text = POOLS.map(|name| pool(name, "0.3")).concat() + &pool(&other, "2");
+    fs::write(path, text).unwrap();
+    let mut scheduler = Scheduler::attach(&["--config", path]);
+    POOLS.into_iter().for_each(is_tuned);
+    let none = ["tune", "--pool", "/none", "--cores", "1"];
+    assert!(!sidelane(&none).status.success());
+    // without load, for to attach again takes long enough
+    for smt in ["off", "on"] {
+        fs::write(SMT, smt).unwrap();
+        scheduler.await_line("attaching again");
+        eventually("attached again", attached);
+    }
+    let said = sidelane(&["tune"]).stdout;
+    let said = String::from_utf8_lossy(&said);
+    for pool in POOLS {
+        let tuned = format!("# pool /{pool}: capacity_cores 1,");
+        assert!(said.contains(&tuned), "{said}");
+    }
     assert!(scheduler.stop().success(), "ejected");
 }
 
-fn more_quotas_than_there_is_room_for_hold_after_it_is_attached_again() {
-    fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu").unwrap();
-    let path = "/tmp/many-quotas.toml";
-    fs::write(path, "[scheduler]\ncgroup_quotas = true\n").unwrap();
+/// A pool of 0.3 lanes gets these, and a whole one once that is set.
+fn is_tuned(pool: &'static str) {
+    let _critical = Load::critical_jobs(2_000, "0.01");
+    let _loads = [(); 2].map(|()| Load::spin_in(pool));
+    let before = lanes_of(pool);
+    assert!((0.2..0.42).contains(&before), "{before}");
+    let name = format!("/{pool}");
+    let tuned = sidelane(&["tune", "--pool", &name, "--cores", "1"]);
+    let said = String::from_utf8_lossy(&tuned.stdout).into_owned();
+    let tuned = format!("# pool {name}: capacity_cores 1,");
+    assert!(said.contains(&tuned), "{said}");
+    let after = lanes_of(pool);
+    assert!((0.8..1.15).contains(&after), "{after}");
+    println!("{name}: of 0.3 lanes {before:.2}, of 1 {after:.2}");
+}
+
+fn more_quotas_than_there_is_room_for_hold_after_it_is_attached_again(scheduler: &mut Scheduler) {
     fs::write(cgroup("many").join("cgroup.subtree_control"), "+cpu").unwrap();
-    let mut scheduler = Scheduler::attach(&["--config", path]);
     // those before it in the order of their paths fill the table
     for number in 0..300 {
         let name = format!("many/{number:03}");
@@ -181,5 +175,4 @@ fn more_quotas_than_there_is_room_for_hold_after_it_is_attached_again() {
     for number in 0..300 {
         fs::remove_dir(cgroup(&format!("many/{number:03}"))).unwrap();
     }
-    assert!(scheduler.stop().success(), "ejected");
 }

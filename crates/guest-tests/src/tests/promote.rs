@@ -1,11 +1,11 @@
-//! Fast old: critical work moves to a core that falls free.
+//! Fast old: critical work moves to a core that falls free. Spreading: normal work does, too.
 
 use super::support::*;
 use std::fs;
 use std::time::Duration;
 
 tests! {
-    critical_work_moves_to_a_core_that_falls_free_and_a_trace_tells,
+    work_moves_to_a_core_that_falls_free_and_a_trace_tells,
 }
 
 const TRACING: &str = "/sys/kernel/tracing";
@@ -16,11 +16,33 @@ fn core_of(load: &Load) -> usize {
 }
 
 /// Under one scheduler, for it takes seconds to attach here.
-fn critical_work_moves_to_a_core_that_falls_free_and_a_trace_tells() {
+fn work_moves_to_a_core_that_falls_free_and_a_trace_tells() {
     let scheduler = Scheduler::attach(&RULES);
+    normal_work_that_shares_a_core_moves_to_an_idle_one();
     one_of_two_gets_the_core_that_falls_free();
     promotions_and_evictions_are_traced_where_that_is_wanted();
     assert!(scheduler.stop().success(), "ejected");
+}
+
+fn normal_work_that_shares_a_core_moves_to_an_idle_one() {
+    let first = first_core();
+    let bound = Traits {
+        cpus: first.clone(),
+        ..Traits::default()
+    };
+    let loads = [(); 2].map(|()| Load::spin(&bound));
+    let elsewhere = || {
+        loads
+            .iter()
+            .filter(|load| !first.contains(&load.cpu()))
+            .count()
+    };
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(elsewhere(), 0, "they may use the first core only");
+    for load in &loads {
+        load.allow(&(0..nr_cpus()).collect::<Vec<_>>());
+    }
+    eventually("one of them has moved", || elsewhere() == 1);
 }
 
 fn one_of_two_gets_the_core_that_falls_free() {

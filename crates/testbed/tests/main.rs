@@ -1,7 +1,8 @@
-//! What the tests that boot share.
+//! The test bed's tests: one program, in which each file is a module. Most boot a machine.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
-// Each test program uses a part of it.
-#![allow(dead_code)]
+mod command;
+mod machine;
 
 use sidelane_testbed::{Job, Machine, Spec};
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The `sidelane` program: `$SIDELANE_BIN`, else beside the folder of this test's program, where
 /// `cargo build` and `cargo test --workspace` put it.
-pub fn sidelane() -> PathBuf {
+fn sidelane() -> PathBuf {
     if let Some(path) = std::env::var_os("SIDELANE_BIN") {
         return path.into();
     }
@@ -29,18 +30,18 @@ pub fn sidelane() -> PathBuf {
 }
 
 /// One machine at a time: several would starve each other of this host's CPUs.
-pub fn turn() -> MutexGuard<'static, ()> {
+fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The default machine.
-pub fn spec() -> Spec {
+fn spec() -> Spec {
     Spec::new(sidelane()).expect("a specification")
 }
 
 /// Runs a command; its status, standard output and standard error.
-pub fn run(machine: &mut Machine, job: Job) -> (ExitStatus, Vec<u8>, Vec<u8>) {
+fn run(machine: &mut Machine, job: Job) -> (ExitStatus, Vec<u8>, Vec<u8>) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let status = machine
         .run(job, &mut out, &mut err)
@@ -49,7 +50,7 @@ pub fn run(machine: &mut Machine, job: Job) -> (ExitStatus, Vec<u8>, Vec<u8>) {
 }
 
 /// The standard output of a shell script that must succeed.
-pub fn shell(machine: &mut Machine, script: &str) -> String {
+fn shell(machine: &mut Machine, script: &str) -> String {
     let (status, out, err) = run(machine, Job::new(["sh", "-ec", script]));
     let (out, err) = (String::from_utf8_lossy(&out), String::from_utf8_lossy(&err));
     assert!(status.success(), "{script}: {status}\n{out}\n{err}");

@@ -1,5 +1,32 @@
-//! Tasks that never sleep, for several tests.
+//! The simulator's tests: one program, in which each file is a module.
 #![allow(clippy::unwrap_used, missing_docs)]
+
+mod advise;
+mod analytic;
+mod baseline_eevdf;
+mod batch_lanes;
+mod budget;
+mod capacity;
+mod control;
+mod costs;
+mod determinism;
+mod experiments;
+mod kthreads;
+mod model;
+mod objective;
+mod ordinary;
+mod pair;
+mod polarization;
+mod pools;
+mod promote;
+mod retain;
+mod show;
+mod smoke;
+mod spread;
+mod starvation;
+mod swarm;
+mod vectors;
+mod waker;
 
 use sidelane_sim::*;
 
