@@ -3,6 +3,7 @@
 //! Servers and compressors are the same processes throughout. Before each configuration, and after the last, the
 //! speed of a whole core is measured anew.
 
+use crate::arguments::{between, within};
 use crate::arrivals::Phase;
 use crate::batch::{self, Batch};
 use crate::compute::{ComputeServer, Outcome, units_of};
@@ -11,7 +12,7 @@ use crate::experiment::{Experiment, Requests, Site, Turn};
 use crate::figures::Facts;
 use crate::machine::{Cgroups, Machine, SmtSwitch};
 use crate::message::{Calibration, Finding, Run, TraceRun};
-use crate::plan::{Plan, REFERENCE_MS, SETTLE_MS};
+use crate::plan::Plan;
 use crate::redis::{self, Redis};
 use crate::reference::{self, Mix};
 use crate::report;
@@ -28,6 +29,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Length of the measurement of a core's speed before each configuration, ms.
+const REFERENCE_MS: u64 = 930;
+/// Pause after each change of the configuration, ms.
+const SETTLE_MS: u64 = 150;
+/// The longest run, s.
+const RUN_S_MAX: f64 = 86_400.0;
 /// Where the kernel's tracer is controlled.
 const TRACING: &str = "/sys/kernel/tracing";
 
@@ -61,11 +68,33 @@ impl Experiment for Plan {
     }
 
     fn validate(&self) -> Result<()> {
-        self.check()
+        let wrong = |problem: &str| Err(Error::BadPlan(problem.into()));
+        if self.workloads.is_empty() {
+            return wrong("--workloads must name at least one of compute, redis");
+        }
+        if !self.configurations.contains(&Configuration::Alone) {
+            return wrong("--configurations must contain alone: the others are compared with it");
+        }
+        within("--load", self.load, between(0.0, 1.0))?;
+        within("--redis-load", self.redis_load, between(0.0, 1.0))?;
+        within("--mean-ms", self.mean_demand_ms, 0.01..=1000.0)?;
+        let s = |ms: u64| ms as f64 / 1000.0;
+        within("--seconds", s(self.compute_ms), 0.1..=RUN_S_MAX)?;
+        within("--redis-seconds", s(self.redis_ms), 0.1..=RUN_S_MAX)?;
+        within("--trace-seconds", s(self.trace_ms), 0.0..=RUN_S_MAX)?;
+        within("--workers", self.workers.unwrap_or(1) as f64, 1.0..)
     }
 
+    /// How long measuring takes at least, seconds: the sum of the parts that have a given length.
     fn seconds(&self, _lanes: usize) -> f64 {
-        self.seconds_needed()
+        let run_ms = |workload: &Workload| match workload {
+            Workload::Compute => self.compute_ms,
+            Workload::Redis => self.redis_ms,
+        };
+        let runs_ms: u64 = self.workloads.iter().map(run_ms).sum();
+        let configuration_ms = runs_ms + REFERENCE_MS + 3 * SETTLE_MS;
+        let count = u64::from(self.repetitions) * self.configurations.len() as u64;
+        (count * configuration_ms + 2 * self.trace_ms) as f64 / 1000.0
     }
 
     fn learn(&mut self, thread_perf: &[f64], _is_emulated: bool) {

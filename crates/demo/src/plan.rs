@@ -1,17 +1,9 @@
 //! The plain demonstration's plan: how long, how often, and under which load.
 
-use crate::arguments::{between, seconds_as_ms, within};
-use crate::error::{Error, Result};
+use crate::arguments::seconds_as_ms;
 use crate::setups::{Configuration, Workload};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-
-/// Length of the measurement of a core's speed before each configuration, ms.
-pub(crate) const REFERENCE_MS: u64 = 930;
-/// Pause after each change of the configuration, ms.
-pub(crate) const SETTLE_MS: u64 = 150;
-/// The longest run, s.
-const RUN_S_MAX: f64 = 86_400.0;
 
 /// What is measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, clap::Args)]
@@ -74,41 +66,12 @@ impl Plan {
     pub(crate) fn mean_demand_s(&self) -> f64 {
         self.mean_demand_ms / 1000.0
     }
-
-    pub(crate) fn check(&self) -> Result<()> {
-        let wrong = |problem: &str| Err(Error::BadPlan(problem.into()));
-        if self.workloads.is_empty() {
-            return wrong("--workloads must name at least one of compute, redis");
-        }
-        if !self.configurations.contains(&Configuration::Alone) {
-            return wrong("--configurations must contain alone: the others are compared with it");
-        }
-        within("--load", self.load, between(0.0, 1.0))?;
-        within("--redis-load", self.redis_load, between(0.0, 1.0))?;
-        within("--mean-ms", self.mean_demand_ms, 0.01..=1000.0)?;
-        let s = |ms: u64| ms as f64 / 1000.0;
-        within("--seconds", s(self.compute_ms), 0.1..=RUN_S_MAX)?;
-        within("--redis-seconds", s(self.redis_ms), 0.1..=RUN_S_MAX)?;
-        within("--trace-seconds", s(self.trace_ms), 0.0..=RUN_S_MAX)?;
-        within("--workers", self.workers.unwrap_or(1) as f64, 1.0..)
-    }
-
-    /// How long measuring takes at least, seconds: the sum of the parts that have a given length.
-    pub(crate) fn seconds_needed(&self) -> f64 {
-        let run_ms = |workload: &Workload| match workload {
-            Workload::Compute => self.compute_ms,
-            Workload::Redis => self.redis_ms,
-        };
-        let runs_ms: u64 = self.workloads.iter().map(run_ms).sum();
-        let configuration_ms = runs_ms + REFERENCE_MS + 3 * SETTLE_MS;
-        let count = u64::from(self.repetitions) * self.configurations.len() as u64;
-        (count * configuration_ms + 2 * self.trace_ms) as f64 / 1000.0
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Experiment;
     use crate::experiment::testing::{plan, plans_make_sense};
     use std::collections::HashSet;
 
@@ -126,7 +89,7 @@ mod tests {
     #[test]
     fn the_default_plan_fits_its_time() {
         // Second calls of `make demo` have 300 s, boot, calibration and switching included.
-        let needed_s = plan::<Plan>("").seconds_needed();
+        let needed_s = plan::<Plan>("").seconds(2);
         assert!(needed_s < 250.0, "{needed_s}");
     }
 

@@ -5,6 +5,7 @@ use super::pauses::{self, Pauses};
 use super::results;
 use super::sides::{self, IoSide};
 use super::{EMULATED_HOLD_MIN_MS, Found, IoPlan, Run, SETTLE_MS, Setup, Work};
+use crate::arguments::{within, within_ms};
 use crate::batch::{self, Batch};
 use crate::clock::now_ns;
 use crate::error::{Error, Result};
@@ -62,7 +63,28 @@ impl Experiment for IoPlan {
     }
 
     fn validate(&self) -> Result<()> {
-        self.check()
+        let wrong = |problem: &str| Err(Error::BadPlan(problem.into()));
+        if self.only.is_some_and(|only| only >= self.repetitions) {
+            return wrong("there is no such repetition");
+        }
+        within("--connections", self.connections.into(), 1.0..=1000.0)?;
+        if let Some(players) = self.players {
+            within("--players", players.into(), 1.0..=128.0)?;
+            if self.ping_pong && players % 2 == 1 {
+                return wrong("--players: give an even number for ping-pong");
+            }
+        }
+        within("--turns", self.turns.into(), 1.0..)?;
+        within("--wait-us", self.wait_us.into(), 1.0..=1e6)?;
+        within(
+            "--computing",
+            self.computing.unwrap_or(1).into(),
+            1.0..=1000.0,
+        )?;
+        if let Some(ms) = self.hold_min_ms {
+            within("--hold-min-ms", ms, 0.05..=3.0)?;
+        }
+        within_ms("--seconds", self.run_ms, 100)
     }
 
     fn seconds(&self, lanes: usize) -> f64 {
@@ -174,8 +196,7 @@ impl Experiment for IoPlan {
     }
 
     fn document(&self, facts: Facts, runs: Vec<Run>) -> Result<Self::Document> {
-        let count = self.turns(facts.lanes()).len();
-        results::document(self, facts, runs, count)
+        results::document(self, facts, runs)
     }
 
     fn render(document: &Self::Document) -> String {

@@ -15,8 +15,7 @@ pub use kernel::LaneUse;
 pub use pauses::Pauses;
 pub use results::{Figures, Row};
 
-use crate::arguments::{seconds_as_ms, within, within_ms};
-use crate::error::{Error, Result};
+use crate::arguments::seconds_as_ms;
 use crate::figures;
 use crate::setups::setups;
 use serde::{Deserialize, Serialize};
@@ -199,31 +198,6 @@ impl IoPlan {
     /// How many processes compute in a run.
     fn computing_count(&self, lanes: usize) -> usize {
         self.computing.map_or(lanes, |count| count as usize)
-    }
-
-    fn check(&self) -> Result<()> {
-        let wrong = |problem: &str| Err(Error::BadPlan(problem.into()));
-        if self.only.is_some_and(|only| only >= self.repetitions) {
-            return wrong("there is no such repetition");
-        }
-        within("--connections", self.connections.into(), 1.0..=1000.0)?;
-        if let Some(players) = self.players {
-            within("--players", players.into(), 1.0..=128.0)?;
-            if self.ping_pong && players % 2 == 1 {
-                return wrong("--players: give an even number for ping-pong");
-            }
-        }
-        within("--turns", self.turns.into(), 1.0..)?;
-        within("--wait-us", self.wait_us.into(), 1.0..=1e6)?;
-        within(
-            "--computing",
-            self.computing.unwrap_or(1).into(),
-            1.0..=1000.0,
-        )?;
-        if let Some(ms) = self.hold_min_ms {
-            within("--hold-min-ms", ms, 0.05..=3.0)?;
-        }
-        within_ms("--seconds", self.run_ms, 100)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Found, IoPlan, Pauses, Run, Setup, Work};
 use crate::error::Result;
+use crate::experiment::Experiment;
 use crate::figures::{self, Document, Facts, HIDDEN, Runs, Spreads, ms, spread_of};
 use crate::table::{Table, spread};
 use serde::Serialize;
@@ -115,17 +116,12 @@ pub struct PauseSpreads {
     pub filled_us: Spread,
 }
 
-/// Figures of all runs, of which there are so many.
+/// Figures of all runs.
 ///
 /// # Errors
 /// Runs are missing, or one did nothing that can be measured.
-pub(super) fn document(
-    plan: &IoPlan,
-    facts: Facts,
-    runs: Vec<Run>,
-    count: usize,
-) -> Result<Document<Figures>> {
-    let runs = Runs::complete(runs, count)?;
+pub(super) fn document(plan: &IoPlan, facts: Facts, runs: Vec<Run>) -> Result<Document<Figures>> {
+    let runs = Runs::complete(runs, plan.turns(facts.lanes()).len())?;
     let columns: Vec<Column> = work().into_iter().chain(ratios()).collect();
     let rows = runs.rows(&plan.work().setups(), &columns);
     let row = |work: figures::Row<Setup>| {
@@ -217,8 +213,8 @@ fn work_in_words(document: &Document<Figures>) -> String {
 mod tests {
     use super::super::LaneUse;
     use super::*;
+    use crate::experiment::Turn;
     use crate::experiment::testing::{facts, fits, plan};
-    use crate::experiment::{Experiment, Turn};
 
     fn runs(plan: &IoPlan) -> Vec<Run> {
         let run = |turn: Turn<Setup>| {

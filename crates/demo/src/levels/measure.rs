@@ -1,7 +1,8 @@
 //! The measuring part, and the SMT level: set and restored, or set by `sidelane control` at work.
 
 use super::results;
-use super::{Found, Level, LevelsPlan, Plateau, Run, Setup, all_setups};
+use super::{Found, INTERVALS, Level, LevelsPlan, Plateau, Run, Setup};
+use crate::arguments::{between, demands_ms, within, within_ms};
 use crate::compute::ComputeServer;
 use crate::error::{During, Error, Result};
 use crate::experiment::{Experiment, Requests, Site, Turn};
@@ -44,12 +45,34 @@ impl Experiment for LevelsPlan {
         self.repetitions
     }
 
+    /// Each level and control, with both schedulers.
     fn setups(&self, lanes: usize) -> Vec<Setup> {
-        all_setups(lanes)
+        let levels = || (1..=lanes).map(Level::Fixed).chain([Level::Controlled]);
+        let of = |sidelane| levels().map(move |level| Setup { sidelane, level });
+        of(false).chain(of(true)).collect()
     }
 
     fn validate(&self) -> Result<()> {
-        self.check()
+        if self.loads.is_empty() {
+            return Err(Error::BadPlan("--loads: at least one is needed".into()));
+        }
+        for load in &self.loads {
+            within("--loads", *load, between(0.0, 2.0))?;
+        }
+        within("--mean-ms", self.mean_demand_ms, demands_ms())?;
+        within_ms("--seconds", self.run_ms, self.settle_ms.saturating_add(1))?;
+        let (window_s, settle_s) = (
+            INTERVALS * self.interval_s(),
+            self.settle_ms as f64 / 1000.0,
+        );
+        match settle_s < window_s {
+            false => Ok(()),
+            true => Err(Error::BadPlan(format!(
+                "{settle_s} s of each plateau do not count, but the controller looks back {window_s} s, for requests of \
+                 {} ms; give a longer --settle",
+                self.mean_demand_ms
+            ))),
+        }
     }
 
     fn seconds(&self, lanes: usize) -> f64 {

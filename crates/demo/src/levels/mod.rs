@@ -9,9 +9,8 @@ mod results;
 
 pub use results::{Cell, Figures, Row};
 
-use crate::arguments::{between, demands_ms, seconds_as_ms, within, within_ms};
+use crate::arguments::seconds_as_ms;
 use crate::arrivals::Phase;
-use crate::error::{Error, Result};
 use crate::figures;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -133,46 +132,17 @@ impl LevelsPlan {
         };
         (0..).zip(&self.loads).map(phase).collect()
     }
-
-    fn check(&self) -> Result<()> {
-        if self.loads.is_empty() {
-            return Err(Error::BadPlan("--loads: at least one is needed".into()));
-        }
-        for load in &self.loads {
-            within("--loads", *load, between(0.0, 2.0))?;
-        }
-        within("--mean-ms", self.mean_demand_ms, demands_ms())?;
-        within_ms("--seconds", self.run_ms, self.settle_ms.saturating_add(1))?;
-        let (window_s, settle_s) = (
-            INTERVALS * self.interval_s(),
-            self.settle_ms as f64 / 1000.0,
-        );
-        match settle_s < window_s {
-            false => Ok(()),
-            true => Err(Error::BadPlan(format!(
-                "{settle_s} s of each plateau do not count, but the controller looks back {window_s} s, for requests of \
-                 {} ms; give a longer --settle",
-                self.mean_demand_ms
-            ))),
-        }
-    }
-}
-
-/// Each level and control, on a machine with so many lanes a core, with both schedulers.
-fn all_setups(lanes: usize) -> Vec<Setup> {
-    let levels = || (1..=lanes).map(Level::Fixed).chain([Level::Controlled]);
-    let of = |sidelane| levels().map(move |level| Setup { sidelane, level });
-    of(false).chain(of(true)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Experiment;
     use crate::experiment::testing::{plan, plans_make_sense};
 
     #[test]
     fn each_level_and_control_with_both_schedulers() {
-        let setups = all_setups(4);
+        let setups = plan::<LevelsPlan>("").setups(4);
         assert_eq!(setups.len(), 10);
         assert_eq!(setups[0].to_string(), "default, level 1");
         assert_eq!(setups[9].to_string(), "sidelane, controlled (cap)");
@@ -185,7 +155,7 @@ mod tests {
         let long = "--interval 2 --window 12 --dwell 4 --published";
         assert_eq!(arguments("--mean-ms 100 --control --published"), long);
         let mut plan: LevelsPlan = plan("");
-        crate::experiment::Experiment::learn(&mut plan, &[1.0, 0.6], true);
+        plan.learn(&[1.0, 0.6], true);
         assert!(
             plan.control_arguments()
                 .join(" ")

@@ -1,7 +1,8 @@
 //! Figures of what was found, and their table.
 
-use super::{Found, Level, LevelsPlan, Plateau, Run, Setup, all_setups};
+use super::{Found, Level, LevelsPlan, Plateau, Run, Setup};
 use crate::error::Result;
+use crate::experiment::Experiment;
 use crate::figures::{Document, Facts, Runs, ms, spread_of};
 use crate::table::Table;
 use serde::Serialize;
@@ -55,7 +56,7 @@ pub(super) fn document(
     runs: Vec<Run>,
 ) -> Result<Document<Figures>> {
     let lanes = facts.lanes();
-    let runs = Runs::complete(runs, all_setups(lanes).len() * plan.repetitions as usize)?;
+    let runs = Runs::complete(runs, plan.turns(lanes).len())?;
     let row = |setup: Setup| {
         let cells = (0..plan.loads.len()).map(|at| cell(&runs, setup, at, lanes));
         Some(Row {
@@ -64,7 +65,7 @@ pub(super) fn document(
             cells: cells.collect::<Option<_>>()?,
         })
     };
-    let rows: Option<Vec<Row>> = all_setups(lanes).into_iter().map(row).collect();
+    let rows: Option<Vec<Row>> = plan.setups(lanes).into_iter().map(row).collect();
     facts.document(rows.map(|rows| Figures {
         loads: plan.loads.clone(),
         rows,
@@ -159,8 +160,8 @@ fn against_better_level(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Turn;
     use crate::experiment::testing::{facts, fits, plan};
-    use crate::experiment::{Experiment, Turn};
 
     /// 2 lanes, 2 repetitions, one plateau; means 10 and 20 at level 1, 30 and 40 at level 2, control
     /// 11 and 18.

@@ -2,11 +2,12 @@
 
 use super::results::{self, Document};
 use super::{Finding, Found, ObjectivePlan, STEP, Sample, Setup, Steps, draw, median_ns};
+use crate::arguments::{between, demands_ms, within, within_ms};
 use crate::arrivals::Phase;
 use crate::batch::{self, Batch, bytes_read_by};
 use crate::compute::ComputeServer;
 use crate::error::{During, Error, Result};
-use crate::experiment::{Experiment, Requests, Site, Turn};
+use crate::experiment::{Experiment, Requests, Site, Turn, turns};
 use crate::figures::Facts;
 use crate::machine::Cgroups;
 use crate::scheduler::Scheduler;
@@ -15,6 +16,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use sidelane_metrics::latency::Summary;
 use std::io::{BufRead, BufReader};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::thread::JoinHandle;
@@ -50,20 +52,54 @@ impl Experiment for ObjectivePlan {
         self.repetitions
     }
 
+    /// All setups, in the order of the report.
     fn setups(&self, _lanes: usize) -> Vec<Setup> {
-        self.all_setups()
+        let objectives = self.factors.iter().copied().map(Setup::Objective);
+        [Setup::Alone, Setup::BorrowIdle]
+            .into_iter()
+            .chain(objectives)
+            .collect()
     }
 
+    /// What is measured, one after the other: the server alone, each objective, the server alone. An objective
+    /// has all its repetitions together, as it takes time to settle.
     fn turns(&self, _lanes: usize) -> Vec<Turn<Setup>> {
-        self.blocks()
+        let first = self.first_alone();
+        let objectives = self.factors.iter().map(|factor| Setup::Objective(*factor));
+        let mut blocks = turns(&[Setup::Alone], 0..first);
+        blocks.extend(objectives.flat_map(|setup| turns(&[setup], 0..self.repetitions)));
+        blocks.extend(turns(&[Setup::Alone], first..self.repetitions));
+        blocks
     }
 
     fn validate(&self) -> Result<()> {
-        self.check()
+        if self.factors.is_empty() || !self.factors.is_sorted_by(|a, b| a < b) {
+            let problem = "--factors: give one or more, in rising order";
+            return Err(Error::BadPlan(problem.into()));
+        }
+        for factor in &self.factors {
+            within(
+                "--factors",
+                *factor,
+                (Bound::Excluded(1.0), Bound::Included(100.0)),
+            )?;
+        }
+        // it is stepped up
+        within("--load", self.load, between(0.0, 1.0 / STEP))?;
+        within("--mean-ms", self.mean_demand_ms, demands_ms())?;
+        within_ms("--seconds", self.run_ms, 100)?;
+        within_ms("--settle", self.settle_ms, 0)?;
+        within_ms("--step-seconds", self.step_ms, 0)
     }
 
     fn seconds(&self, _lanes: usize) -> f64 {
-        self.seconds_needed()
+        let runs = self.run_count() as u64;
+        let steps = u64::from(self.step_ms > 0);
+        let settles = self.settle_ms * (self.factors.len() as u64 + steps);
+        let all_ms = runs * self.run_ms + settles + 3 * self.step_ms;
+        // an objective's block, and both of the server alone, begin and end
+        let blocks = self.factors.len() as f64 + 2.0;
+        all_ms as f64 / 1000.0 + 1.5 * runs as f64 + 5.0 * blocks
     }
 
     fn programs(&self) -> Result<Vec<PathBuf>> {

@@ -11,14 +11,12 @@ mod svg;
 pub use results::{Document, Figures, Row};
 pub use svg::draw;
 
-use crate::arguments::{between, demands_ms, seconds_as_ms, within, within_ms};
-use crate::error::{Error, Result};
+use crate::arguments::seconds_as_ms;
 use crate::experiment::{Turn, turns};
 use crate::figures;
 use serde::{Deserialize, Serialize};
 use sidelane_metrics::latency::{Spread, Summary};
 use std::fmt;
-use std::ops::Bound;
 use std::path::PathBuf;
 
 /// The load of the steps' middle, as a multiple of the others.
@@ -129,29 +127,9 @@ pub struct Sample {
 }
 
 impl ObjectivePlan {
-    /// All setups, in the order of the report.
-    fn all_setups(&self) -> Vec<Setup> {
-        let objectives = self.factors.iter().copied().map(Setup::Objective);
-        [Setup::Alone, Setup::BorrowIdle]
-            .into_iter()
-            .chain(objectives)
-            .collect()
-    }
-
     /// Repetitions of the server alone before all objectives, which are made from these; the others come last.
     fn first_alone(&self) -> u32 {
         self.repetitions.div_ceil(2)
-    }
-
-    /// What is measured, one after the other: the server alone, each objective, the server alone. An objective
-    /// has all its repetitions together, as it takes time to settle.
-    fn blocks(&self) -> Vec<Turn<Setup>> {
-        let first = self.first_alone();
-        let objectives = self.factors.iter().map(|factor| Setup::Objective(*factor));
-        let mut blocks = turns(&[Setup::Alone], 0..first);
-        blocks.extend(objectives.flat_map(|setup| turns(&[setup], 0..self.repetitions)));
-        blocks.extend(turns(&[Setup::Alone], first..self.repetitions));
-        blocks
     }
 
     /// The runs of a turn: an objective and borrow-idle take turns at being first.
@@ -175,36 +153,6 @@ impl ObjectivePlan {
         let middle = self.factors.get(self.factors.len() / 2);
         middle.copied().unwrap_or(1.5)
     }
-
-    fn check(&self) -> Result<()> {
-        if self.factors.is_empty() || !self.factors.is_sorted_by(|a, b| a < b) {
-            let problem = "--factors: give one or more, in rising order";
-            return Err(Error::BadPlan(problem.into()));
-        }
-        for factor in &self.factors {
-            within(
-                "--factors",
-                *factor,
-                (Bound::Excluded(1.0), Bound::Included(100.0)),
-            )?;
-        }
-        // it is stepped up
-        within("--load", self.load, between(0.0, 1.0 / STEP))?;
-        within("--mean-ms", self.mean_demand_ms, demands_ms())?;
-        within_ms("--seconds", self.run_ms, 100)?;
-        within_ms("--settle", self.settle_ms, 0)?;
-        within_ms("--step-seconds", self.step_ms, 0)
-    }
-
-    fn seconds_needed(&self) -> f64 {
-        let runs = self.run_count() as u64;
-        let steps = u64::from(self.step_ms > 0);
-        let settles = self.settle_ms * (self.factors.len() as u64 + steps);
-        let all_ms = runs * self.run_ms + settles + 3 * self.step_ms;
-        // an objective's block, and both of the server alone, begin and end
-        let blocks = self.factors.len() as f64 + 2.0;
-        all_ms as f64 / 1000.0 + 1.5 * runs as f64 + 5.0 * blocks
-    }
 }
 
 /// The middle one of 99th percentiles, ns; 0 if there are none.
@@ -215,14 +163,15 @@ fn median_ns(p99_ns: &[f64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Experiment;
     use crate::experiment::testing::{plan, plans_make_sense};
 
     #[test]
     fn each_setup_has_all_repetitions() {
         let plan: ObjectivePlan = plan("--repetitions 3");
-        assert_eq!(plan.all_setups().len(), 5);
-        assert_eq!(plan.all_setups()[2].to_string(), "slo 1.2 x alone");
-        let blocks = plan.blocks();
+        assert_eq!(plan.setups(2).len(), 5);
+        assert_eq!(plan.setups(2)[2].to_string(), "slo 1.2 x alone");
+        let blocks = plan.turns(2);
         let last = Turn {
             setup: Setup::Alone,
             repetition: 2,
@@ -230,7 +179,7 @@ mod tests {
         assert_eq!((blocks.len(), blocks[11]), (12, last));
         let runs: Vec<_> = blocks.into_iter().flat_map(ObjectivePlan::runs).collect();
         assert_eq!(runs.len(), plan.run_count());
-        for setup in plan.all_setups() {
+        for setup in plan.setups(2) {
             let own = runs.iter().filter(|turn| turn.setup == setup);
             let all: Vec<u32> = own.map(|turn| turn.repetition).collect();
             match setup {

@@ -2,6 +2,7 @@
 
 use super::{Finding, Found, ObjectivePlan, Run, Setup, Steps, median_ns};
 use crate::error::{Error, Result};
+use crate::experiment::Experiment;
 use crate::figures::{self, Facts, Runs, ms, spread_of};
 use crate::table::{Table, range, spread};
 use serde::Serialize;
@@ -71,7 +72,7 @@ pub(super) fn document(
     let first: Vec<f64> = first.map(|run| run.found.latency.p99_ns as f64).collect();
     let alone_p99_ms = ms(median_ns(&first));
     let rows = plan
-        .all_setups()
+        .setups(facts.lanes())
         .into_iter()
         .map(|setup| row(&runs, setup, alone_p99_ms));
     let rows: Option<Vec<Row>> = rows.collect();
@@ -186,7 +187,7 @@ pub(super) mod tests {
             requests: (0..300).map(|n| (n * 10_000_000, 5_000_000 + n)).collect(),
             samples: (1..6).map(sample).collect(),
         });
-        let runs = plan.blocks().into_iter().flat_map(ObjectivePlan::runs);
+        let runs = plan.turns(2).into_iter().flat_map(ObjectivePlan::runs);
         runs.map(found).chain([steps]).collect()
     }
 
