@@ -43,6 +43,33 @@ pub fn schedule(rate_per_s: f64, run_ns: u64, seed: u64) -> Vec<Arrival> {
     }
 }
 
+/// A time of constant load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Phase {
+    /// A number to which the rate is in proportion.
+    pub load: f64,
+    /// Length, ms.
+    pub run_ms: u64,
+    /// Start of the random numbers.
+    pub seed: u64,
+}
+
+/// Requests of phases, one after the other; the rate is `rate_per_load` at a load of 1.
+pub fn in_phases(rate_per_load: f64, phases: &[Phase]) -> Vec<Arrival> {
+    let mut begin_ns = 0;
+    let mut all = Vec::new();
+    for Phase { load, run_ms, seed } in phases {
+        let run_ns = run_ms * 1_000_000;
+        let part = schedule(rate_per_load * load, run_ns, *seed).into_iter();
+        all.extend(part.map(|arrival| Arrival {
+            at_ns: arrival.at_ns + begin_ns,
+            ..arrival
+        }));
+        begin_ns += run_ns;
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,5 +137,18 @@ mod tests {
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(schedule(rate, 1_000_000_000, 1).is_empty());
         }
+    }
+
+    #[test]
+    fn phases_follow_each_other() {
+        let phase = |load, run_ms, seed| Phase { load, run_ms, seed };
+        let all = in_phases(100.0, &[phase(0.5, 1000, 1), phase(2.0, 2000, 2)]);
+        let first = schedule(50.0, 1_000_000_000, 1);
+        let second = schedule(200.0, 2_000_000_000, 2);
+        assert_eq!(all.len(), first.len() + second.len());
+        assert_eq!(all[..first.len()], first);
+        let later = all.get(first.len()).unwrap();
+        assert_eq!(later.at_ns, second[0].at_ns + 1_000_000_000);
+        assert!(all.is_sorted_by_key(|arrival| arrival.at_ns));
     }
 }

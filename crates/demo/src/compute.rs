@@ -18,6 +18,7 @@ use nix::sys::socket::{
 };
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How long the answers that are still due after the last request may take, ms.
 const DRAIN_PATIENCE_MS: u16 = 30_000;
@@ -67,16 +68,16 @@ impl ComputeServer {
     }
 
     /// Sends the requests of a schedule, each with its demand × `mean_units`; blocks until all are
-    /// answered. `keep_on` is asked before each request.
+    /// answered. `stop` is looked at before each request.
     pub fn run(
         &mut self,
         schedule: &[Arrival],
         mean_units: f64,
-        keep_on: &(dyn Fn() -> bool + Sync),
+        stop: &AtomicBool,
     ) -> Result<Outcome> {
         let connection = &self.connection;
         // A thread of its own, so that it carries a name in traces.
-        let generator = || generate(connection, schedule, mean_units, keep_on);
+        let generator = || generate(connection, schedule, mean_units, stop);
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("generator".into());
             let thread = thread
@@ -119,7 +120,7 @@ fn generate(
     connection: &OwnedFd,
     schedule: &[Arrival],
     mean_units: f64,
-    keep_on: &(dyn Fn() -> bool + Sync),
+    stop: &AtomicBool,
 ) -> Result<Outcome> {
     precise_timers()?;
     // A little ahead, so that the first request is not late.
@@ -129,7 +130,7 @@ fn generate(
     for (id, arrival) in schedule.iter().enumerate() {
         let intended_ns = start_ns + arrival.at_ns;
         sleep_until_ns(intended_ns)?;
-        if !keep_on() {
+        if stop.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
         sent_ns.push(now_ns()?);
@@ -229,7 +230,7 @@ mod tests {
     fn against_server(schedule: &[Arrival], mean_units: f64, workers: usize) -> Outcome {
         let (client, server) = connection_pair().unwrap();
         let server = std::thread::spawn(move || crate::server::serve(server.as_raw_fd(), workers));
-        let outcome = generate(&client, schedule, mean_units, &|| true).unwrap();
+        let outcome = generate(&client, schedule, mean_units, &AtomicBool::new(false)).unwrap();
         drop(client);
         server.join().unwrap().unwrap();
         outcome
@@ -271,7 +272,7 @@ mod tests {
             at_ns: 0,
             demand: 1.0,
         }];
-        assert!(generate(&client, &schedule, 1.0, &|| true).is_err());
+        assert!(generate(&client, &schedule, 1.0, &AtomicBool::new(false)).is_err());
     }
 
     #[test]
@@ -281,7 +282,7 @@ mod tests {
             at_ns: 0,
             demand: 1.0,
         }];
-        let outcome = generate(&client, &schedule, 1.0, &|| false);
+        let outcome = generate(&client, &schedule, 1.0, &AtomicBool::new(true));
         assert!(matches!(outcome, Err(Error::Interrupted)));
     }
 

@@ -1,78 +1,48 @@
-//! The measuring part: runs on the machine that is measured, all in one boot.
+//! The plain demonstration's measuring part, all in one boot.
 //!
-//! Each repetition goes through all configurations, in an order that rotates. Servers and compressors are
-//! the same processes throughout. Before each configuration, and after the last, the speed of a whole core
-//! is measured anew.
+//! Servers and compressors are the same processes throughout. Before each configuration, and after the last, the
+//! speed of a whole core is measured anew.
 
-use crate::batch::Batch;
+use crate::arguments::{between, within};
+use crate::arrivals::Phase;
+use crate::batch::{self, Batch};
 use crate::compute::{ComputeServer, Outcome, units_of};
-use crate::error::{During, Error, Result};
-use crate::experiment::{Measure, Observer};
-use crate::lines::MachineFacts;
+use crate::error::{Error, Result};
+use crate::experiment::{Experiment, Requests, Site, Turn};
+use crate::figures::Facts;
 use crate::machine::{Cgroups, Machine, SmtSwitch};
-use crate::message::{Calibration, Message, Run, TraceRun};
+use crate::message::{Calibration, Finding, Run, TraceRun};
 use crate::plan::Plan;
-use crate::redis::Redis;
-use crate::reference::Mix;
+use crate::redis::{self, Redis};
+use crate::reference::{self, Mix};
+use crate::report;
+use crate::results::Results;
 use crate::scheduler::Scheduler;
 use crate::setups::{Configuration, Workload};
-use crate::sys::cpu_time_ns;
+use crate::sys::{cpu_time_ns, find_program};
 use crate::tracefs::Recording;
-use crate::{arrivals, reference};
 use sidelane_smt::histogram::LogHistogram;
 use sidelane_smt::latency::Summary;
 use sidelane_smt::trace::{self, Class};
 use sidelane_topology::Topology;
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The parent of the classes' cgroups.
-const CGROUP_PARENT: &str = "sidelane-demo";
+/// Length of the measurement of a core's speed before each configuration, ms.
+const REFERENCE_MS: u64 = 930;
+/// Pause after each change of the configuration, ms.
+const SETTLE_MS: u64 = 150;
+/// The longest run, s.
+const RUN_S_MAX: f64 = 86_400.0;
 /// Where the kernel's tracer is controlled.
 const TRACING: &str = "/sys/kernel/tracing";
 
-/// Measures everything in the plan on this machine, as [`Experiment::measure`] says.
-///
-impl Measure for Plan {
-    fn measure(
-        &self,
-        sidelane: &Path,
-        stop: &AtomicBool,
-        observer: &mut dyn Observer<Message>,
-    ) -> Result<()> {
-        let mut driver = Driver::set_up(self, sidelane, stop, observer)?;
-        for repetition in 0..self.repetitions {
-            if repetition > 0 {
-                driver.calibrate_demand()?;
-            }
-            for configuration in self.order(repetition) {
-                driver.take_reference()?;
-                driver.measure_configuration(configuration, repetition)?;
-            }
-        }
-        driver.take_reference()?;
-        if let Some(trace_ms) = self.trace_ms {
-            for configuration in [Configuration::Default, Configuration::Sidelane] {
-                if self.configurations.contains(&configuration) {
-                    driver.trace_configuration(configuration, trace_ms)?;
-                }
-            }
-        }
-        driver.observer.message(Message::Done)
-    }
-}
-
-/// Everything that is alive while measuring. Fields go in this order: processes before cgroups.
-struct Driver<'a> {
-    plan: &'a Plan,
-    sidelane: PathBuf,
-    stop: &'a AtomicBool,
-    observer: &'a mut dyn Observer<Message>,
-    machine: Machine,
+/// What is alive while measuring: processes before cgroups.
+pub struct Rig {
     calibration: Calibration,
+    /// The repetition for which requests are as long as they are now.
+    calibrated: u32,
     compute: ComputeServer,
     redis: Option<Redis>,
     batch: Batch,
@@ -80,145 +50,216 @@ struct Driver<'a> {
     cgroups: Cgroups,
 }
 
-impl<'a> Driver<'a> {
-    /// Checks the machine, starts the servers and the compressors, and calibrates.
-    fn set_up(
-        plan: &'a Plan,
-        sidelane: &Path,
-        stop: &'a AtomicBool,
-        observer: &'a mut dyn Observer<Message>,
-    ) -> Result<Driver<'a>> {
+impl Experiment for Plan {
+    const COMMAND: &'static [&'static str] = &["demo"];
+    // measured for option pricing (FOF)
+    const THREAD_PERF: &'static [f64] = &[1.0, 0.63];
+    type Setup = Configuration;
+    type Finding = Finding;
+    type Rig = Rig;
+    type Document = report::Document;
+
+    fn repetitions(&self) -> u32 {
+        self.repetitions
+    }
+
+    fn setups(&self, _lanes: usize) -> Vec<Configuration> {
+        self.configurations.clone()
+    }
+
+    fn validate(&self) -> Result<()> {
+        let wrong = |problem: &str| Err(Error::BadPlan(problem.into()));
+        if self.workloads.is_empty() {
+            return wrong("--workloads must name at least one of compute, redis");
+        }
+        if !self.configurations.contains(&Configuration::Alone) {
+            return wrong("--configurations must contain alone: the others are compared with it");
+        }
+        within("--load", self.load, between(0.0, 1.0))?;
+        within("--redis-load", self.redis_load, between(0.0, 1.0))?;
+        within("--mean-ms", self.mean_demand_ms, 0.01..=1000.0)?;
+        let s = |ms: u64| ms as f64 / 1000.0;
+        within("--seconds", s(self.compute_ms), 0.1..=RUN_S_MAX)?;
+        within("--redis-seconds", s(self.redis_ms), 0.1..=RUN_S_MAX)?;
+        within("--trace-seconds", s(self.trace_ms), 0.0..=RUN_S_MAX)?;
+        within("--workers", self.workers.unwrap_or(1) as f64, 1.0..)
+    }
+
+    /// How long measuring takes at least, seconds: the sum of the parts that have a given length.
+    fn seconds(&self, _lanes: usize) -> f64 {
+        let run_ms = |workload: &Workload| match workload {
+            Workload::Compute => self.compute_ms,
+            Workload::Redis => self.redis_ms,
+        };
+        let runs_ms: u64 = self.workloads.iter().map(run_ms).sum();
+        let configuration_ms = runs_ms + REFERENCE_MS + 3 * SETTLE_MS;
+        let count = u64::from(self.repetitions) * self.configurations.len() as u64;
+        (count * configuration_ms + 2 * self.trace_ms) as f64 / 1000.0
+    }
+
+    fn learn(&mut self, thread_perf: &[f64], _is_emulated: bool) {
+        self.thread_perf = thread_perf.to_vec();
+    }
+
+    fn programs(&self) -> Result<Vec<PathBuf>> {
+        let mut programs = vec![find_program("gzip").ok_or(batch::MISSING)?];
+        if self.workloads.contains(&Workload::Redis) {
+            programs.push(find_program("redis-server").ok_or(redis::MISSING)?);
+        }
+        Ok(programs)
+    }
+
+    fn check_native(&self) -> Result<()> {
+        if !nix::unistd::geteuid().is_root() {
+            let problem = "--native needs root: for cgroups, SMT control, tracing";
+            return Err(Error::Unsupported(problem.into()));
+        }
         let machine = Machine::of(&Topology::read(Path::new("/"))?);
-        let smt = SmtSwitch::new(Path::new("/sys"), &machine);
-        if plan.configurations.contains(&Configuration::SmtOff) {
+        match self
+            .configurations
+            .iter()
+            .all(|c| *c == Configuration::Alone)
+        {
+            true => Ok(()),
+            false => {
+                machine.check_smt("nothing to show; leave out --native to use the emulated machine")
+            }
+        }
+    }
+
+    /// Checks the machine, starts the servers and the compressors, and calibrates.
+    fn set_up(&self, site: &mut Site<'_, Finding>) -> Result<Rig> {
+        let smt = SmtSwitch::new(Path::new("/sys"), &site.machine);
+        if self.configurations.contains(&Configuration::SmtOff) {
             smt.check()?;
         }
-        observer.message(Message::Machine(facts(&machine)?))?;
-        observer.progress("starting servers and batch, calibrating");
-        let cgroups = Cgroups::enter(CGROUP_PARENT)?;
-        let workers = plan.compute.workers.unwrap_or(machine.lane_count());
-        let compute = ComputeServer::start(sidelane, workers)?;
+        let lanes = site.machine.lane_count();
+        let cgroups = site.cgroups()?;
+        let compute = ComputeServer::start(site.sidelane, self.workers.unwrap_or(lanes))?;
         cgroups.add("critical", compute.pid())?;
-        let batch = Batch::start(machine.lane_count(), plan.seed)?;
+        let batch = Batch::start(lanes, self.seed)?;
         batch.pids().try_for_each(|pid| cgroups.add("batch", pid))?;
         let mut redis = None;
-        if plan.workloads.contains(&Workload::Redis) {
+        if self.workloads.contains(&Workload::Redis) {
             let started = Redis::start()?;
             cgroups.add("critical", started.pid())?;
             redis = Some(started);
         }
-        let calibration = calibrate(plan, &machine, &batch, redis.as_mut())?;
-        observer.message(Message::Calibration(calibration))?;
+        let calibration = calibrate(self, &site.machine, &batch, redis.as_mut())?;
+        site.found(Finding::Calibration(calibration))?;
         if let Some(redis) = &redis {
             redis.pause()?;
         }
-        let sidelane = sidelane.to_owned();
-        let driver = Driver {
-            plan,
-            sidelane,
-            stop,
-            observer,
-            machine,
+        Ok(Rig {
             calibration,
+            calibrated: 0,
             compute,
             redis,
             batch,
             smt,
             cgroups,
-        };
-        Ok(driver)
+        })
     }
 
-    /// Fails when somebody asked to stop.
-    fn go_on(&self) -> Result<()> {
-        if self.stop.load(Ordering::Relaxed) {
-            Err(Error::Interrupted)
-        } else {
-            Ok(())
-        }
-    }
-
-    fn settle(&self) -> Result<()> {
-        std::thread::sleep(Duration::from_millis(self.plan.settle_ms));
-        self.go_on()
-    }
-
-    /// Makes requests as long again as the plan says: over minutes a host's speed may double, and the load
-    /// with it.
-    fn calibrate_demand(&mut self) -> Result<()> {
-        self.go_on()?;
-        let mix = mix_of(self.plan);
-        let speed = reference::steady_mixed_speed(&self.machine, &self.batch, mix)?;
-        self.calibration.units_per_core_s = speed;
-        self.calibration.mean_units = self.calibration.units_per_core_s * mean_demand_s(self.plan);
-        Ok(())
-    }
-
-    fn take_reference(&mut self) -> Result<()> {
-        self.go_on()?;
-        let length = Duration::from_millis(self.plan.reference_ms);
-        let reference = reference::measure(&self.machine, &self.batch, length, mix_of(self.plan))?;
-        self.observer.message(Message::Reference(reference))
-    }
-
-    /// Sets the configuration up, measures all workloads under it, and takes it down.
-    fn measure_configuration(
-        &mut self,
-        configuration: Configuration,
-        repetition: u32,
+    fn measure(
+        &self,
+        rig: &mut Rig,
+        turn: Turn<Configuration>,
+        site: &mut Site<'_, Finding>,
     ) -> Result<()> {
-        self.with_configuration(configuration, |driver| {
-            for workload in driver.plan.workloads.clone() {
-                let of = driver.plan.repetitions;
-                let number = repetition + 1;
-                driver.observer.progress(&format!(
-                    "repetition {number}/{of}: {workload}, {configuration}"
-                ));
-                let run = driver.run_workload(workload, configuration, repetition)?;
-                driver.observer.message(Message::Run(run))?;
+        if rig.calibrated != turn.repetition {
+            rig.calibrate_demand(self, site)?;
+            rig.calibrated = turn.repetition;
+        }
+        rig.take_reference(self, site)?;
+        rig.under(self, turn.setup, site, |rig, site| {
+            for workload in &self.workloads {
+                let run = rig.run_workload(self, *workload, turn, site)?;
+                site.found(Finding::Run(run))?;
             }
             Ok(())
         })
     }
 
+    fn finish(&self, rig: &mut Rig, site: &mut Site<'_, Finding>) -> Result<()> {
+        rig.take_reference(self, site)?;
+        let traced = [Configuration::Default, Configuration::Sidelane];
+        let traced = traced.iter().filter(|c| self.configurations.contains(c));
+        for configuration in traced.filter(|_| self.trace_ms > 0) {
+            rig.trace(self, *configuration, site)?;
+        }
+        Ok(())
+    }
+
+    fn document(&self, facts: Facts, findings: Vec<Finding>) -> Result<report::Document> {
+        Ok(report::Document::new(Results::new(facts, &findings)?))
+    }
+
+    fn render(document: &report::Document) -> String {
+        report::render(&document.results)
+    }
+
+    fn drawing(&self, document: &report::Document) -> Option<(&Path, String)> {
+        Some((&self.svg, report::draw(&document.results)))
+    }
+}
+
+impl Rig {
+    /// Makes requests as long again as the plan says: over minutes a host's speed may double, and the load
+    /// with it.
+    fn calibrate_demand(&mut self, plan: &Plan, site: &Site<'_, Finding>) -> Result<()> {
+        let speed = reference::steady_mixed_speed(&site.machine, &self.batch, mix_of(plan))?;
+        self.calibration.units_per_core_s = speed;
+        self.calibration.mean_units = speed * plan.mean_demand_s();
+        Ok(())
+    }
+
+    fn take_reference(&mut self, plan: &Plan, site: &mut Site<'_, Finding>) -> Result<()> {
+        site.go_on()?;
+        let length = Duration::from_millis(REFERENCE_MS);
+        let reference = reference::measure(&site.machine, &self.batch, length, mix_of(plan))?;
+        site.found(Finding::Reference(reference))
+    }
+
     /// Does something under a configuration and puts the machine back.
-    fn with_configuration(
+    fn under<'a>(
         &mut self,
+        plan: &Plan,
         configuration: Configuration,
-        action: impl FnOnce(&mut Self) -> Result<()>,
+        site: &mut Site<'a, Finding>,
+        action: impl FnOnce(&mut Self, &mut Site<'a, Finding>) -> Result<()>,
     ) -> Result<()> {
         self.smt.set(configuration != Configuration::SmtOff)?;
         let scheduler = match configuration {
-            Configuration::Sidelane => Some(self.attach()?),
+            Configuration::Sidelane => Some(self.attach(plan, site.sidelane)?),
             _ => None,
         };
         if configuration.has_batch() {
-            self.batch.resume(self.machine.lane_count())?;
+            self.batch.resume(site.machine.lane_count())?;
         }
-        self.settle()?;
-        action(self)?;
+        let settle = Duration::from_millis(SETTLE_MS);
+        site.sleep(settle)?;
+        action(self, site)?;
         self.batch.stop()?;
-        if let Some(scheduler) = scheduler {
-            scheduler.detach()?;
-        }
+        scheduler.map_or(Ok(()), Scheduler::detach)?;
         self.smt.set(true)?;
-        self.settle()
+        site.sleep(settle)
     }
 
-    fn attach(&self) -> Result<Scheduler> {
+    fn attach(&self, plan: &Plan, sidelane: &Path) -> Result<Scheduler> {
         let (critical, batch) = (self.cgroups.path("critical"), self.cgroups.path("batch"));
-        let thread_perf = &self.plan.thread_perf;
-        Scheduler::attach_calibrated(&self.sidelane, &critical, &batch, thread_perf)
+        Scheduler::attach_calibrated(sidelane, &critical, &batch, &plan.thread_perf)
     }
 
     /// One run of one workload.
     fn run_workload(
         &mut self,
+        plan: &Plan,
         workload: Workload,
-        configuration: Configuration,
-        repetition: u32,
+        turn: Turn<Configuration>,
+        site: &Site<'_, Finding>,
     ) -> Result<Run> {
-        let seed = self.plan.run_seed(workload, repetition);
+        let seed = plan.run_seed(workload, turn.repetition);
         let server = match (workload, &self.redis) {
             (Workload::Redis, Some(redis)) => redis.pid(),
             _ => self.compute.pid(),
@@ -226,8 +267,8 @@ impl<'a> Driver<'a> {
         let server_before_ns = cpu_time_ns(server)?;
         let bytes_before = self.batch.work_done()?;
         let (outcome, units) = match workload {
-            Workload::Compute => self.run_compute(self.plan.compute.run_ms, seed)?,
-            Workload::Redis => (self.run_redis(seed)?, 0),
+            Workload::Compute => self.run_compute(plan, plan.compute_ms, seed, site)?,
+            Workload::Redis => (self.run_redis(plan.redis_ms, seed, site)?, 0),
         };
         let batch_bytes = self.batch.work_done()? - bytes_before;
         let server_lane_ns = cpu_time_ns(server)? - server_before_ns;
@@ -240,8 +281,8 @@ impl<'a> Driver<'a> {
         } = outcome;
         Ok(Run {
             workload,
-            configuration,
-            repetition,
+            configuration: turn.setup,
+            repetition: turn.repetition,
             elapsed_ns,
             histogram: LogHistogram::of(latency_ns.iter().copied()),
             latency: Summary::of(&mut latency_ns),
@@ -255,52 +296,48 @@ impl<'a> Driver<'a> {
     }
 
     /// Latencies of the computing server, and the units of work that it was given.
-    fn run_compute(&mut self, run_ms: u64, seed: u64) -> Result<(Outcome, u64)> {
-        let calibration = &self.calibration;
-        let schedule = arrivals::schedule(calibration.compute_rate_per_s, run_ms * 1_000_000, seed);
-        let units = schedule
-            .iter()
-            .map(|a| units_of(a, calibration.mean_units))
-            .sum();
-        let stop = self.stop;
-        let keep_on = move || !stop.load(Ordering::Relaxed);
-        Ok((
-            self.compute
-                .run(&schedule, calibration.mean_units, &keep_on)?,
-            units,
-        ))
+    fn run_compute(
+        &mut self,
+        plan: &Plan,
+        run_ms: u64,
+        seed: u64,
+        site: &Site<'_, Finding>,
+    ) -> Result<(Outcome, u64)> {
+        let speed = self.calibration.units_per_core_s;
+        let load = plan.load;
+        let phase = Phase { load, run_ms, seed };
+        let requests = Requests::new(&site.machine, speed, plan.mean_demand_ms, &[phase]);
+        let units = requests.schedule.iter();
+        let units = units.map(|a| units_of(a, requests.mean_units)).sum();
+        Ok((requests.send(&mut self.compute, site.stop)?, units))
     }
 
-    fn run_redis(&mut self, seed: u64) -> Result<Outcome> {
-        let stop = self.stop;
-        let keep_on = move || !stop.load(Ordering::Relaxed);
+    fn run_redis(&mut self, run_ms: u64, seed: u64, site: &Site<'_, Finding>) -> Result<Outcome> {
         let rate_per_s = self.calibration.redis_rate_per_s;
-        let run_ns = self.plan.redis.run_ms * 1_000_000;
-        let redis = self
-            .redis
-            .as_mut()
-            .ok_or(Error::Incomplete("redis was not started".into()))?;
+        let redis = self.redis.as_mut();
+        let redis = redis.ok_or(Error::Incomplete("redis was not started".into()))?;
         redis.resume()?;
-        let outcome = redis.run(rate_per_s, run_ns, seed, &keep_on)?;
+        let outcome = redis.run(rate_per_s, run_ms * 1_000_000, seed, site.stop)?;
         redis.pause()?;
         Ok(outcome)
     }
 
     /// Traces a run of the computing server and analyses it.
-    fn trace_configuration(&mut self, configuration: Configuration, trace_ms: u64) -> Result<()> {
-        self.with_configuration(configuration, |driver| {
-            driver
-                .observer
-                .progress(&format!("tracing scheduling events: {configuration}"));
-            let classes = driver.classes()?;
+    fn trace(
+        &mut self,
+        plan: &Plan,
+        configuration: Configuration,
+        site: &mut Site<'_, Finding>,
+    ) -> Result<()> {
+        self.under(plan, configuration, site, |rig, site| {
+            site.progress(&format!("tracing scheduling events: {configuration}"));
+            let classes = rig.classes()?;
             let recording = Recording::begin(Path::new(TRACING))?;
-            let seed = driver
-                .plan
-                .run_seed(Workload::Compute, driver.plan.repetitions);
-            driver.run_compute(trace_ms, seed)?;
+            let seed = plan.run_seed(Workload::Compute, plan.repetitions);
+            rig.run_compute(plan, plan.trace_ms, seed, site)?;
             let parsed = trace::parse(&recording.end()?)?;
-            let analysis = trace::analyse(&parsed.events, &driver.machine.cores, &classes)?;
-            driver.observer.message(Message::Trace(TraceRun {
+            let analysis = trace::analyse(&parsed.events, &site.machine.cores, &classes)?;
+            site.found(Finding::Trace(TraceRun {
                 configuration,
                 events: parsed.events.len() as u64,
                 lost: parsed.lost,
@@ -324,29 +361,12 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// The kernel, and the lanes of each core.
-pub(crate) fn facts(machine: &Machine) -> Result<MachineFacts> {
-    let path = "/proc/sys/kernel/osrelease";
-    let kernel = fs::read_to_string(path)
-        .during(|| path.into())?
-        .trim()
-        .to_owned();
-    Ok(MachineFacts {
-        kernel,
-        cores: machine.cores.clone(),
-    })
-}
-
 /// What one core does all along: the computing server's requests, and batch between them.
 fn mix_of(plan: &Plan) -> Mix {
     Mix {
-        load: plan.compute.load,
+        load: plan.load,
         seed: plan.seed,
     }
-}
-
-fn mean_demand_s(plan: &Plan) -> f64 {
-    plan.compute.mean_demand_ms / 1000.0
 }
 
 /// Finds how many units of work make the mean demand, and the rates that make the loads asked for.
@@ -357,17 +377,17 @@ fn calibrate(
     redis: Option<&mut Redis>,
 ) -> Result<Calibration> {
     let units_per_core_s = reference::steady_mixed_speed(machine, batch, mix_of(plan))?;
-    let mean_s = mean_demand_s(plan);
+    let mean_s = plan.mean_demand_s();
     let redis_service_ns = redis.map_or(Ok(0.0), |redis| redis.calibrate(plan.seed))?;
     let redis_rate_per_s = if redis_service_ns > 0.0 {
-        plan.redis.load * 1e9 / redis_service_ns
+        plan.redis_load * 1e9 / redis_service_ns
     } else {
         0.0
     };
     Ok(Calibration {
         units_per_core_s,
         mean_units: units_per_core_s * mean_s,
-        compute_rate_per_s: plan.compute.load * machine.cores.len() as f64 / mean_s,
+        compute_rate_per_s: plan.load * machine.cores.len() as f64 / mean_s,
         redis_service_ns,
         redis_rate_per_s,
     })

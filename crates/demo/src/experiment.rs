@@ -1,36 +1,55 @@
-//! What all experiments share: a plan is measured on this machine, or on an emulated one that is booted
-//! for it, and what is found is told in messages.
-//!
-//! [`emulated`] and [`native`] are the reporting side; [`in_guest`] is the measuring part in the emulated
-//! machine, where messages are lines on standard output and progress goes to standard error.
+//! An experiment is its setups, its measure and its columns: [`Experiment`]. All else is here, or in
+//! [`crate::place`]: the order of the turns, progress, Ctrl-C, and what is told of the machine.
 
+use crate::arguments::within;
+use crate::arrivals::{self, Phase};
+use crate::compute::{ComputeServer, Outcome};
 use crate::error::{During, Error, Result};
-use crate::lines::{Lines, MachineFacts, from_line, to_line};
+use crate::figures::{Facts, Run};
+use crate::lines::MachineFacts;
+use crate::machine::{Cgroups, Machine};
+use crate::reference;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sidelane_smt::latency::Spread;
-use sidelane_testbed::{Job, Machine, Spec};
-use std::fmt::Debug;
-use std::io::Write;
+use sidelane_topology::Topology;
+use std::fmt::{Debug, Display};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-/// The controllers of cgroups that cost something.
-const CONTROLLERS: [&str; 7] = ["memory", "io", "pids", "cpuset", "misc", "rdma", "dmem"];
+/// How often a pause looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
 
-/// How often a part is measured until its machine lives.
-const TRIES: u32 = 3;
-
-/// A plan that can be measured.
-pub trait Experiment: Serialize + DeserializeOwned {
-    /// What the measuring part tells.
-    type Message: Serialize + DeserializeOwned + Debug;
-
+/// An experiment. The value is its plan: what the measuring part is told, and what the command line says.
+pub trait Experiment: clap::Args + Serialize + DeserializeOwned {
     /// The words after `sidelane` that measure it.
     const COMMAND: &'static [&'static str];
-
     /// The controllers of cgroups that it needs beside `cpu`; the emulated machine has no others.
     const CONTROLLERS: &'static [&'static str] = &[];
+    /// Speed of an emulated lane when 1, 2, ... lanes of its core run, where nothing else is asked for.
+    const THREAD_PERF: &'static [f64] = &[1.0, 0.5];
+
+    /// What is compared.
+    type Setup: Copy + PartialEq + Display;
+    /// What measuring finds.
+    type Finding: Serialize + DeserializeOwned + Debug;
+    /// What is alive while measuring: processes, then the cgroups in which they are.
+    type Rig;
+    /// What is printed as JSON.
+    type Document: Serialize;
+
+    /// How often each setup is measured.
+    fn repetitions(&self) -> u32;
+
+    /// What is compared on a machine with so many lanes a core, in the order of the report.
+    fn setups(&self, lanes: usize) -> Vec<Self::Setup>;
+
+    /// What is measured, one after the other. The order of the setups rotates by one with each repetition, so
+    /// that a machine whose speed drifts favours none of them.
+    fn turns(&self, lanes: usize) -> Vec<Turn<Self::Setup>> {
+        turns(&self.setups(lanes), 0..self.repetitions())
+    }
 
     /// Refuses what makes no sense.
     ///
@@ -41,7 +60,10 @@ pub trait Experiment: Serialize + DeserializeOwned {
     /// About how long it takes on a machine with so many lanes a core, s.
     fn seconds(&self, lanes: usize) -> f64;
 
-    /// The programs that the emulated machine needs.
+    /// Learns the speeds of the lanes (empty: not known), and whether they are emulated.
+    fn learn(&mut self, _thread_perf: &[f64], _is_emulated: bool) {}
+
+    /// The programs that it needs.
     ///
     /// # Errors
     /// One is not installed.
@@ -64,7 +86,7 @@ pub trait Experiment: Serialize + DeserializeOwned {
     ///
     /// # Errors
     /// [`Error::StoodStill`].
-    fn check(_messages: &[Self::Message]) -> Result<()> {
+    fn check(_findings: &[Self::Finding]) -> Result<()> {
         Ok(())
     }
 
@@ -73,240 +95,332 @@ pub trait Experiment: Serialize + DeserializeOwned {
     /// # Errors
     /// It has not what is needed, or the privilege is missing.
     fn check_native(&self) -> Result<()> {
-        Ok(())
+        self.programs().map(drop)
     }
-}
 
-/// An experiment with its measuring part.
-pub trait Measure: Experiment {
-    /// Measures everything on this machine. `sidelane` is the path of the program itself, which is the
-    /// servers and the scheduler, too. Raising `stop` ends it with [`Error::Interrupted`].
+    /// Starts what is alive all along.
+    ///
+    /// # Errors
+    /// Whatever fails; [`Error::Unsupported`]: the machine has not what is needed.
+    fn set_up(&self, site: &mut Site<'_, Self::Finding>) -> Result<Self::Rig>;
+
+    /// Sets the machine up, measures, and puts it back; the site is told what is found.
     ///
     /// # Errors
     /// Whatever fails.
     fn measure(
         &self,
-        sidelane: &Path,
-        stop: &AtomicBool,
-        observer: &mut dyn Observer<Self::Message>,
+        rig: &mut Self::Rig,
+        turn: Turn<Self::Setup>,
+        site: &mut Site<'_, Self::Finding>,
     ) -> Result<()>;
-}
 
-/// Who hears of what is measured.
-pub trait Observer<M> {
-    /// A result.
+    /// What is left to do after the last turn.
     ///
     /// # Errors
-    /// It cannot be passed on.
-    fn message(&mut self, message: M) -> Result<()>;
-    /// What is being done now, for people.
-    fn progress(&mut self, text: &str);
+    /// Whatever fails.
+    fn finish(&self, _rig: &mut Self::Rig, _site: &mut Site<'_, Self::Finding>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Makes figures of what was found.
+    ///
+    /// # Errors
+    /// [`Error::Incomplete`].
+    fn document(&self, facts: Facts, findings: Vec<Self::Finding>) -> Result<Self::Document>;
+
+    /// The page for people: its tables have the columns.
+    fn render(document: &Self::Document) -> String;
+
+    /// A drawing, and where it goes.
+    fn drawing(&self, _document: &Self::Document) -> Option<(&Path, String)> {
+        None
+    }
 }
 
-/// What the measuring part tells, where runs are all there is to tell.
+/// One setup in one repetition (from 0).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn<S> {
+    /// Which.
+    pub setup: S,
+    /// From 0.
+    pub repetition: u32,
+}
+
+impl<S> Turn<S> {
+    /// The run in which this was found.
+    pub fn run<R>(self, found: R) -> Run<S, R> {
+        Run {
+            setup: self.setup,
+            repetition: self.repetition,
+            found,
+        }
+    }
+}
+
+/// Setups in turn, in an order that rotates with each of the repetitions.
+pub fn turns<S: Copy>(setups: &[S], repetitions: std::ops::Range<u32>) -> Vec<Turn<S>> {
+    let of = |repetition: u32| {
+        let from = repetition as usize % setups.len().max(1);
+        let rotated = setups.iter().cycle().skip(from).take(setups.len());
+        rotated.map(move |&setup| Turn { setup, repetition })
+    };
+    repetitions.flat_map(of).collect()
+}
+
+/// What the measuring part tells.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Message<R> {
+pub enum Message<F> {
     /// First of all: the machine.
     Machine(MachineFacts),
     /// The speed of a core, measured in between; units of work a second.
     Speed(f64),
-    /// A run.
-    Run(R),
+    /// What was found.
+    Found(F),
     /// Last of all.
     Done,
 }
 
-/// What the results of every experiment begin with.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Measured {
-    /// Release of the kernel.
-    pub kernel: String,
-    /// Lanes of each core, CPU numbers.
-    pub cores: Vec<Vec<u32>>,
-    /// Speed of a core over the whole measurement, units of work a second.
-    pub units_per_core_s: Spread,
+/// Hears of what is measured.
+pub trait Observer<F> {
+    /// A result.
+    ///
+    /// # Errors
+    /// It cannot be passed on.
+    fn message(&mut self, message: Message<F>) -> Result<()>;
+    /// What is being done now, for people.
+    fn progress(&mut self, text: &str);
 }
 
-impl Measured {
-    /// Lanes of a core.
-    pub fn lanes(&self) -> usize {
-        self.cores.iter().map(Vec::len).max().unwrap_or(1)
-    }
-
-    /// The machine in words.
-    pub(crate) fn heading(&self, emulated_smt: bool) -> String {
-        let smt = match emulated_smt {
-            true => ", emulated SMT",
-            false => "",
-        };
-        let Measured { kernel, cores, .. } = self;
-        format!("Linux {kernel}, lanes of the cores: {cores:?}{smt}")
-    }
+/// Where an experiment is measured: the machine, and the way to tell what is found.
+pub struct Site<'a, F> {
+    /// The program itself, which is the servers and the scheduler, too.
+    pub sidelane: &'a Path,
+    /// What sysfs says.
+    pub topology: Topology,
+    /// Its cores.
+    pub machine: Machine,
+    /// Raised by Ctrl-C.
+    pub stop: &'a AtomicBool,
+    name: String,
+    observer: &'a mut dyn Observer<F>,
 }
 
-/// The machine, and all runs.
-///
-/// # Errors
-/// The machine or its speed is missing.
-pub fn collect<R: Clone>(messages: &[Message<R>]) -> Result<(Measured, Vec<R>)> {
-    let incomplete = |what: &str| Error::Incomplete(what.into());
-    let (mut machine, mut speeds, mut runs) = (None, Vec::new(), Vec::new());
-    for message in messages {
-        match message {
-            Message::Machine(facts) => machine = Some(facts.clone()),
-            Message::Speed(speed) => speeds.push(*speed),
-            Message::Run(run) => runs.push(run.clone()),
-            Message::Done => {}
+impl<F> Site<'_, F> {
+    /// Tells what was found.
+    ///
+    /// # Errors
+    /// It cannot be passed on.
+    pub fn found(&mut self, finding: F) -> Result<()> {
+        self.observer.message(Message::Found(finding))
+    }
+
+    /// Tells what is being done now.
+    pub fn progress(&mut self, text: &str) {
+        self.observer.progress(text);
+    }
+
+    /// Fails when it is asked to stop.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn go_on(&self) -> Result<()> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(Error::Interrupted),
+            false => Ok(()),
         }
     }
-    let MachineFacts { kernel, cores } = machine.ok_or_else(|| incomplete("no machine"))?;
-    let measured = Measured {
-        kernel,
-        cores,
-        units_per_core_s: Spread::of(&speeds).ok_or_else(|| incomplete("no speed"))?,
-    };
-    Ok((measured, runs))
-}
 
-/// Measures on an emulated machine: boots it as `spec` says, with the programs that the experiment
-/// needs, and hands what the guest says on standard error to `tell`, as it comes. Where the experiment has
-/// parts, one machine after the other.
-///
-/// # Errors
-/// A bad plan, a missing program, or a machine that failed.
-pub fn emulated<E: Experiment>(
-    plan: &E,
-    spec: Spec,
-    tell: &mut dyn Write,
-) -> Result<Vec<E::Message>> {
-    plan.validate()?;
-    let parts = plan.parts();
-    if parts.is_empty() {
-        return booted(plan, spec, tell);
-    }
-    let mut messages = Vec::new();
-    for part in &parts {
-        let measured = retried(|| {
-            let measured = booted(part, spec.clone(), tell)?;
-            E::check(&measured).map(|()| measured)
-        });
-        messages.extend(measured?);
-    }
-    Ok(messages)
-}
-
-/// What `part` measured, at the first try whose machine lived, and that can be used.
-fn retried<M>(mut part: impl FnMut() -> Result<M>) -> Result<M> {
-    for _ in 1..TRIES {
-        match part() {
-            Err(
-                error @ (Error::Testbed(sidelane_testbed::Error::Machine { .. })
-                | Error::StoodStill(_)),
-            ) => {
-                eprintln!("sidelane: {error}\nsidelane: measuring this part anew");
+    /// Sleeps, unless it is asked to stop.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn sleep(&self, length: Duration) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            self.go_on()?;
+            match length.saturating_sub(start.elapsed()) {
+                Duration::ZERO => return Ok(()),
+                left => std::thread::sleep(LOOK.min(left)),
             }
-            other => return other,
         }
     }
-    part()
-}
 
-fn booted<E: Experiment>(
-    plan: &E,
-    mut spec: Spec,
-    tell: &mut dyn Write,
-) -> Result<Vec<E::Message>> {
-    spec.add.extend(plan.programs()?);
-    spec.modules.extend(plan.modules());
-    // Host CPUs that fall asleep come back slowly, which would make `alone` look slow.
-    spec.keep_host_awake = true;
-    // Accounting that no configuration uses costs emulated instructions at each switch and wake-up.
-    let unused = CONTROLLERS
-        .iter()
-        .filter(|name| !E::CONTROLLERS.contains(name));
-    let unused: Vec<&str> = unused.copied().collect();
-    spec.kernel_args.push("psi=0".into());
-    spec.kernel_args
-        .push(format!("cgroup_disable={}", unused.join(",")));
-    let text = serde_json::to_string(plan).map_err(|source| Error::Message {
-        text: "the plan".into(),
-        source,
-    })?;
-    let words = ["sidelane"].iter().chain(E::COMMAND).copied();
-    let job = Job::new(words.chain(["--in-guest", text.as_str()]));
-    let mut machine = Machine::boot(&spec)?;
-    let _ = writeln!(tell, "booted in {:.1} s", machine.boot_time().as_secs_f64());
-    let mut lines = Lines::default();
-    let status = machine.run(job, &mut lines, tell)?;
-    if !status.success() {
-        return Err(Error::Guest(status));
+    /// Takes and tells the speed of a core, from which demands are made; units of work a second.
+    ///
+    /// # Errors
+    /// Whatever fails.
+    pub fn speed(&mut self) -> Result<f64> {
+        let units_per_core_s = reference::steady_compute_speed(&self.machine)?;
+        self.observer.message(Message::Speed(units_per_core_s))?;
+        Ok(units_per_core_s)
     }
-    machine.power_off()?;
-    lines.finish()
+
+    /// Makes the cgroups of the classes, and moves in.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn cgroups(&self) -> Result<Cgroups> {
+        Cgroups::enter(&self.name)
+    }
+
+    /// The same with those of two pools.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn pools(&self) -> Result<Cgroups> {
+        Cgroups::enter_pools(&self.name)
+    }
+
+    /// Starts the computing server, a worker for each lane, as critical.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn critical_server(&self, cgroups: &Cgroups) -> Result<ComputeServer> {
+        let server = ComputeServer::start(self.sidelane, self.machine.lane_count())?;
+        cgroups.add("critical", server.pid())?;
+        Ok(server)
+    }
 }
 
-/// The measuring part in the guest; `plan` is the text that [`emulated`] passed.
-///
-/// # Errors
-/// Whatever fails.
-pub fn in_guest<E: Measure>(plan: &str, sidelane: &Path, stop: &AtomicBool) -> Result<()> {
-    let plan: E = from_line(plan)?;
-    plan.validate()?;
-    plan.measure(sidelane, stop, &mut Printer)
+/// What requests the computing server is sent.
+#[derive(Debug, Clone)]
+pub struct Requests {
+    /// Moments and demands.
+    pub schedule: Vec<arrivals::Arrival>,
+    /// Mean demand, units of work.
+    pub mean_units: f64,
 }
 
-/// Measures on this machine, as root.
+impl Requests {
+    /// Of phases of constant load, each a share of all cores; their demands are so many ms of a core of that speed.
+    pub fn new(
+        machine: &Machine,
+        units_per_core_s: f64,
+        mean_demand_ms: f64,
+        phases: &[Phase],
+    ) -> Requests {
+        let rate_per_load = machine.cores.len() as f64 * 1000.0 / mean_demand_ms;
+        Requests {
+            schedule: arrivals::in_phases(rate_per_load, phases),
+            mean_units: units_per_core_s * mean_demand_ms / 1000.0,
+        }
+    }
+
+    /// Sends them.
+    ///
+    /// # Errors
+    /// The server fails, or it is asked to stop.
+    pub fn send(&self, server: &mut ComputeServer, stop: &AtomicBool) -> Result<Outcome> {
+        server.run(&self.schedule, self.mean_units, stop)
+    }
+}
+
+/// Refuses a plan that makes no sense.
 ///
 /// # Errors
-/// Whatever fails.
-pub fn native<E: Measure>(
+/// [`Error::BadPlan`].
+pub fn validate<E: Experiment>(plan: &E) -> Result<()> {
+    within("--repetitions", plan.repetitions().into(), 1.0..)?;
+    plan.validate()
+}
+
+/// Measures everything on this machine.
+///
+/// # Errors
+/// Whatever fails; [`Error::Interrupted`] when `stop` is raised.
+pub fn measure<E: Experiment>(
     plan: &E,
     sidelane: &Path,
     stop: &AtomicBool,
-    tell: &mut dyn Write,
-) -> Result<Vec<E::Message>> {
-    plan.validate()?;
-    plan.check_native()?;
-    let mut collector = Collector {
-        messages: Vec::new(),
-        tell,
+    observer: &mut dyn Observer<E::Finding>,
+) -> Result<()> {
+    let topology = Topology::read(Path::new("/"))?;
+    let machine = Machine::of(&topology);
+    let facts = facts(&machine)?;
+    observer.message(Message::Machine(facts))?;
+    let words = ["sidelane"].iter().chain(E::COMMAND).copied();
+    let mut site = Site {
+        sidelane,
+        topology,
+        machine,
+        stop,
+        name: words.collect::<Vec<_>>().join("-"),
+        observer,
     };
-    plan.measure(sidelane, stop, &mut collector)?;
-    Ok(collector.messages)
+    site.progress("starting, calibrating");
+    let mut rig = plan.set_up(&mut site)?;
+    let of = plan.repetitions();
+    for turn in plan.turns(site.machine.lanes_max()) {
+        site.go_on()?;
+        let Turn { setup, repetition } = &turn;
+        site.progress(&format!("repetition {}/{of}: {setup}", repetition + 1));
+        plan.measure(&mut rig, turn, &mut site)?;
+    }
+    plan.finish(&mut rig, &mut site)?;
+    site.observer.message(Message::Done)
 }
 
-/// Keeps messages and passes progress on.
-struct Collector<'a, M> {
-    messages: Vec<M>,
-    tell: &'a mut dyn Write,
+/// The kernel, and the lanes of each core.
+fn facts(machine: &Machine) -> Result<MachineFacts> {
+    let path = "/proc/sys/kernel/osrelease";
+    let kernel = fs::read_to_string(path).during(|| path.into())?;
+    Ok(MachineFacts {
+        kernel: kernel.trim().to_owned(),
+        cores: machine.cores.clone(),
+    })
 }
 
-impl<M> Observer<M> for Collector<'_, M> {
-    fn message(&mut self, message: M) -> Result<()> {
-        self.messages.push(message);
-        Ok(())
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// The plan that these words on the command line make.
+    pub fn plan<E: Experiment>(words: &str) -> E {
+        let command = E::augment_args(clap::Command::new("demo"));
+        let words = ["demo"].into_iter().chain(words.split_whitespace());
+        E::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap()
     }
 
-    fn progress(&mut self, text: &str) {
-        let _ = writeln!(self.tell, "{text}");
-    }
-}
-
-/// Writes messages on standard output and progress on standard error.
-struct Printer;
-
-impl<M: Serialize + Debug> Observer<M> for Printer {
-    fn message(&mut self, message: M) -> Result<()> {
-        let mut stdout = std::io::stdout().lock();
-        stdout
-            .write_all(to_line(&message)?.as_bytes())
-            .and_then(|()| stdout.flush())
-            .during(|| "writing a message".into())
+    /// The plan is one as it is without words. Each of these lines of words makes one that is refused; the message
+    /// names the argument, which is the first word.
+    pub fn plans_make_sense<E: Experiment>(refused: &[&str]) {
+        assert!(validate(&plan::<E>("")).is_ok());
+        for words in ["--repetitions 0"].iter().chain(refused) {
+            let message = validate(&plan::<E>(words)).unwrap_err().to_string();
+            let argument = words.split_whitespace().next().unwrap();
+            assert!(message.contains(argument), "{words}: {message}");
+        }
     }
 
-    fn progress(&mut self, text: &str) {
-        eprintln!("{text}");
+    /// What the driver says of an emulated machine with so many cores of two lanes.
+    pub fn facts(cores: u32) -> Facts {
+        Facts {
+            machine: MachineFacts {
+                kernel: "7.0".into(),
+                cores: (0..cores)
+                    .map(|core| vec![2 * core, 2 * core + 1])
+                    .collect(),
+            },
+            speeds: vec![1e6],
+            emulated: Some(vec![1.0, 0.5]),
+        }
+    }
+
+    /// A page that fits, with these lines' beginnings.
+    pub fn fits<'a>(page: &str, beginnings: impl IntoIterator<Item = &'a str>) {
+        let too_wide = page
+            .lines()
+            .find(|line| line.chars().count() > crate::table::WIDTH);
+        assert_eq!(too_wide, None);
+        assert!(page.contains("emulated SMT"), "{page}");
+        for beginning in beginnings {
+            assert!(
+                page.contains(&format!("\n{beginning}")),
+                "{beginning}: {page}"
+            );
+        }
     }
 }
 
@@ -314,93 +428,20 @@ impl<M: Serialize + Debug> Observer<M> for Printer {
 mod tests {
     use super::*;
 
-    /// Tells each of its numbers as a run.
-    #[derive(Serialize, Deserialize)]
-    struct Numbers(Vec<u32>);
-
-    impl Experiment for Numbers {
-        type Message = Message<u32>;
-        const COMMAND: &'static [&'static str] = &["demo", "numbers"];
-
-        fn validate(&self) -> Result<()> {
-            match self.0.is_empty() {
-                true => Err(Error::BadPlan("no numbers".into())),
-                false => Ok(()),
-            }
-        }
-
-        fn seconds(&self, _lanes: usize) -> f64 {
-            0.0
-        }
-    }
-
-    impl Measure for Numbers {
-        fn measure(
-            &self,
-            _sidelane: &Path,
-            _stop: &AtomicBool,
-            observer: &mut dyn Observer<Message<u32>>,
-        ) -> Result<()> {
-            observer.progress("counting");
-            observer.message(Message::Machine(MachineFacts {
-                kernel: "7.0".into(),
-                cores: vec![vec![0, 2], vec![1]],
-            }))?;
-            observer.message(Message::Speed(1e6))?;
-            for number in &self.0 {
-                observer.message(Message::Run(*number))?;
-            }
-            observer.message(Message::Done)
-        }
-    }
-
     #[test]
-    fn what_is_measured_here_is_collected() {
-        let (mut told, stop) = (Vec::new(), AtomicBool::new(false));
-        let mut measure = |numbers: &[u32]| {
-            let plan = Numbers(numbers.to_vec());
-            native(&plan, Path::new("sidelane"), &stop, &mut told)
-        };
-        let messages = measure(&[3, 4]).unwrap();
-        assert!(matches!(measure(&[]), Err(Error::BadPlan(_))));
-        assert_eq!(told, b"counting\n");
-        let (measured, runs) = collect(&messages).unwrap();
-        assert_eq!((runs, measured.lanes()), (vec![3, 4], 2));
-        assert!(collect(&messages[1..]).is_err(), "no machine");
-        let no_speed = [messages[0].clone(), Message::Done];
-        assert!(collect(&no_speed).is_err());
-    }
-
-    #[test]
-    fn a_part_is_tried_anew_only_if_its_machine_died() {
-        let died = || {
-            Error::Testbed(sidelane_testbed::Error::Machine {
-                reason: "it ended".into(),
-                console: String::new(),
+    fn each_setup_comes_at_each_place() {
+        let setups = ['a', 'b', 'c'];
+        let all = turns(&setups, 0..4);
+        assert_eq!(all.len(), 12);
+        let of = |repetition: usize| -> String {
+            let own = all.iter().skip(3 * repetition).take(3);
+            own.map(|turn| {
+                assert_eq!(turn.repetition as usize, repetition);
+                turn.setup
             })
+            .collect()
         };
-        let tries = |fails: u32, error: &dyn Fn() -> Error| {
-            let mut tried = 0;
-            let result = retried(|| {
-                tried += 1;
-                if tried > fails { Ok(()) } else { Err(error()) }
-            });
-            (result.is_ok(), tried)
-        };
-        assert_eq!(tries(0, &died), (true, 1));
-        assert_eq!(tries(2, &died), (true, 3));
-        assert_eq!(tries(9, &died), (false, TRIES));
-        assert_eq!(tries(1, &|| Error::StoodStill("all".into())), (true, 2));
-        assert_eq!(
-            tries(1, &|| Error::Incomplete("no runs".into())),
-            (false, 1)
-        );
-    }
-
-    #[test]
-    fn a_plan_that_is_none_is_not_measured_in_the_guest() {
-        let stop = AtomicBool::new(false);
-        let refused = |plan| in_guest::<Numbers>(plan, Path::new("sidelane"), &stop).is_err();
-        assert!(refused("[]") && refused("five"));
+        assert_eq!([of(0), of(1), of(2), of(3)], ["abc", "bca", "cab", "abc"]);
+        assert!(turns::<char>(&[], 0..3).is_empty());
     }
 }

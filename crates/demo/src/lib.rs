@@ -1,9 +1,11 @@
-//! The demonstration: a server beside batch work, under several schedulers.
+//! The demonstrations: servers, batch and pools measured under several setups of a machine.
 //!
-//! Two parts. The measuring part ([`driver`]) runs on the machine that is measured and tells what it finds
-//! as [`message`]s. The reporting part runs where the user is: [`experiment`] boots the emulated machine
-//! and collects the messages, [`results`] makes figures of them, [`report`] renders these.
+//! [`experiment`] says what a demonstration is, and measures it; it runs on the machine that is measured.
+//! [`place`] is that machine: this one, or an emulated one. [`figures`] and [`table`] make a document and tables of
+//! what is found. The demonstrations are [`plan::Plan`], the plain one, and one module each: [`io`], [`lanes`],
+//! [`levels`], [`objective`], [`options`], [`pools`].
 
+mod arguments;
 pub mod arrivals;
 pub mod batch;
 pub mod clock;
@@ -11,6 +13,7 @@ pub mod compute;
 pub mod driver;
 mod error;
 pub mod experiment;
+pub mod figures;
 pub mod io;
 pub mod lanes;
 pub mod levels;
@@ -20,6 +23,7 @@ pub mod message;
 pub mod multiply;
 pub mod objective;
 pub mod options;
+pub mod place;
 pub mod plan;
 pub mod pools;
 pub mod redis;
@@ -31,9 +35,9 @@ pub mod scheduler;
 pub mod server;
 pub mod setups;
 pub mod sys;
+pub mod table;
 pub mod text;
 pub mod tracefs;
-mod turns;
 pub mod vm;
 
 pub use error::{Error, Result};

@@ -44,9 +44,20 @@ impl Machine {
             .collect()
     }
 
-    /// Whether some core has more than one lane.
-    pub fn has_smt(&self) -> bool {
-        self.cores.iter().any(|lanes| lanes.len() > 1)
+    /// Lanes of the widest core.
+    pub fn lanes_max(&self) -> usize {
+        self.cores.iter().map(Vec::len).max().unwrap_or(1)
+    }
+
+    /// Refuses a machine on which no core has more than one lane; `what` it lacks therefore.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`].
+    pub fn check_smt(&self, what: &str) -> Result<()> {
+        let problem = || format!("no core has more than one lane online: {what}");
+        (self.lanes_max() > 1)
+            .then_some(())
+            .ok_or_else(|| Error::Unsupported(problem()))
     }
 }
 
@@ -270,13 +281,10 @@ mod tests {
         assert_eq!(machine().lane_count(), 6);
         assert_eq!(machine().first_lanes(), [0, 1, 2]);
         assert_eq!(machine().lanes(), [0, 4, 8, 1, 5, 2]);
-        assert!(machine().has_smt());
-        assert!(
-            !Machine {
-                cores: vec![vec![0], vec![1]]
-            }
-            .has_smt()
-        );
+        assert_eq!(machine().lanes_max(), 3);
+        assert!(machine().check_smt("no lane").is_ok());
+        let cores = vec![vec![0], vec![1]];
+        assert!(Machine { cores }.check_smt("no lane").is_err());
     }
 
     #[test]

@@ -1,18 +1,15 @@
-//! What the measuring part tells the part that reports.
+//! What the plain demonstration finds.
 
-use crate::lines::MachineFacts;
 use crate::setups::{Configuration, Workload};
 use serde::{Deserialize, Serialize};
 use sidelane_smt::histogram::LogHistogram;
 use sidelane_smt::latency::Summary;
 use sidelane_smt::trace::Analysis;
 
-/// One message.
+/// What measuring finds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Message {
-    /// First of all: the machine.
-    Machine(MachineFacts),
+pub enum Finding {
     /// What the machine can do, measured once, when nothing else runs on it.
     Calibration(Calibration),
     /// What the machine can do now.
@@ -21,8 +18,6 @@ pub enum Message {
     Run(Run),
     /// A traced run.
     Trace(TraceRun),
-    /// Last of all.
-    Done,
 }
 
 /// What the work was made of at the start. Rates stay; units of work a second are measured again before each

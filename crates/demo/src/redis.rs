@@ -23,6 +23,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Different keys.
@@ -111,21 +112,21 @@ impl Redis {
         Ok((self.cpu_time_ns()? - before_ns) as f64 / CALIBRATION_COMMANDS as f64)
     }
 
-    /// Sends commands at `rate_per_s` for `run_ns`; blocks until all are answered. `keep_on` is asked
+    /// Sends commands at `rate_per_s` for `run_ns`; blocks until all are answered. `stop` is looked at
     /// before each.
     pub fn run(
         &mut self,
         rate_per_s: f64,
         run_ns: u64,
         seed: u64,
-        keep_on: &(dyn Fn() -> bool + Sync),
+        stop: &AtomicBool,
     ) -> Result<Outcome> {
         let schedule = arrivals::schedule(rate_per_s, run_ns, seed);
         let commands = commands(&schedule, seed);
         let streams = (0..CONNECTIONS)
             .map(|_| self.connect())
             .collect::<Result<Vec<_>>>()?;
-        let client = move || Client::new(streams)?.run(&schedule, &commands, keep_on);
+        let client = move || Client::new(streams)?.run(&schedule, &commands, stop);
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("redis-client".into());
             let thread = thread
@@ -286,7 +287,7 @@ impl Client {
         mut self,
         schedule: &[Arrival],
         commands: &[Vec<u8>],
-        keep_on: &(dyn Fn() -> bool + Sync),
+        stop: &AtomicBool,
     ) -> Result<Outcome> {
         let start_ns = now_ns()? + 2_000_000;
         let mut outcome = Outcome {
@@ -296,7 +297,7 @@ impl Client {
         for (id, (arrival, command)) in schedule.iter().zip(commands).enumerate() {
             let intended_ns = start_ns + arrival.at_ns;
             self.read_until(intended_ns, start_ns, schedule, &mut outcome)?;
-            if !keep_on() {
+            if stop.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
             outcome.late_ns.push(now_ns()?.saturating_sub(intended_ns));
@@ -458,7 +459,7 @@ mod tests {
         let commands = commands(&schedule, 1);
         let outcome = Client::new(streams)
             .unwrap()
-            .run(&schedule, &commands, &|| true)
+            .run(&schedule, &commands, &AtomicBool::new(false))
             .unwrap();
         let (first, second) = outcome.latency_ns.split_at(CONNECTIONS);
         assert!(first.iter().all(|&ns| ns >= 5_000_000), "{first:?}");
@@ -470,7 +471,9 @@ mod tests {
         let mut redis = Redis::start().unwrap();
         let service_ns = redis.calibrate(1).unwrap();
         assert!(service_ns > 1000.0, "{service_ns}");
-        let outcome = redis.run(500.0, 300_000_000, 1, &|| true).unwrap();
+        let outcome = redis
+            .run(500.0, 300_000_000, 1, &AtomicBool::new(false))
+            .unwrap();
         assert!(outcome.latency_ns.len() > 80);
         assert!(outcome.latency_ns.iter().all(|&ns| ns > 0));
         redis.pause().unwrap();

@@ -1,4 +1,4 @@
-//! From messages to figures: medians over repetitions, ratios, batch shares.
+//! From findings to figures: medians over repetitions, ratios, batch shares.
 //!
 //! The **batch share** of a run is the batch work done, as a share of what the machine could have done
 //! in the capacity that the critical work left:
@@ -17,8 +17,9 @@
 //! references met slow moments. Nothing else (the kernel, the load generator) is taken off the capacity.
 
 use crate::error::{Error, Result};
+use crate::figures::{Facts, ms};
 use crate::lines::MachineFacts;
-use crate::message::{Calibration, Message, Reference, Run, TraceRun};
+use crate::message::{Calibration, Finding, Reference, Run, TraceRun};
 use crate::setups::{Configuration, Workload};
 use serde::Serialize;
 use sidelane_smt::histogram::LogHistogram;
@@ -164,38 +165,31 @@ struct Measured<'a> {
 }
 
 impl Results {
-    /// Makes figures of a complete set of messages. `thread_perf` is what was asked of the emulation;
-    /// none on real SMT.
-    pub fn new(messages: &[Message], thread_perf: Option<&[f64]>) -> Result<Results> {
-        if messages.last() != Some(&Message::Done) {
-            return Err(incomplete("the measuring part did not come to its end"));
-        }
-        let machine = messages.iter().find_map(|message| match message {
-            Message::Machine(machine) => Some(machine.clone()),
+    /// Makes figures of all findings.
+    ///
+    /// # Errors
+    /// [`Error::Incomplete`].
+    pub fn new(facts: Facts, findings: &[Finding]) -> Result<Results> {
+        let calibration = findings.iter().find_map(|finding| match finding {
+            Finding::Calibration(calibration) => Some(*calibration),
             _ => None,
         });
-        let machine = machine.ok_or_else(|| incomplete("no description of the machine"))?;
-        let calibration = messages.iter().find_map(|message| match message {
-            Message::Calibration(calibration) => Some(*calibration),
-            _ => None,
-        });
-        let calibration = calibration.ok_or_else(|| incomplete("no calibration"))?;
-        let measured = pair_with_references(messages)?;
-        let cores = machine.cores.len() as f64;
+        let measured = pair_with_references(findings)?;
+        let cores = facts.machine.cores.len() as f64;
         let runs = measured.iter().map(|run| one_run(run, &measured, cores));
         let runs: Vec<RunResults> = runs.collect::<Result<_>>()?;
-        let traces = messages.iter().filter_map(|message| match message {
-            Message::Trace(trace) => Some(trace.clone()),
+        let traces = findings.iter().filter_map(|finding| match finding {
+            Finding::Trace(trace) => Some(trace.clone()),
             _ => None,
         });
-        let references = all_references(messages);
+        let references = all_references(findings);
         Ok(Results {
-            emulated_smt: thread_perf.is_some(),
-            thread_perf: thread_perf.unwrap_or_default().to_vec(),
-            workloads: all_workloads(&runs, messages)?,
+            emulated_smt: facts.emulated.is_some(),
+            thread_perf: facts.emulated.unwrap_or_default(),
+            workloads: all_workloads(&runs, findings)?,
             traces: traces.collect(),
-            machine,
-            calibration,
+            machine: facts.machine,
+            calibration: calibration.ok_or_else(|| incomplete("no calibration"))?,
             reference: reference_spread(&references)?,
             runs,
             references,
@@ -209,14 +203,14 @@ fn incomplete(text: &str) -> Error {
 
 /// Gives each run the mean of the references of its repetition: from the last one before the
 /// repetition's first run to the first one after its last run.
-fn pair_with_references(messages: &[Message]) -> Result<Vec<Measured<'_>>> {
+fn pair_with_references(findings: &[Finding]) -> Result<Vec<Measured<'_>>> {
     let mut references: Vec<Reference> = Vec::new();
     // Each run with the number of references before it.
     let mut runs: Vec<(&Run, usize)> = Vec::new();
-    for message in messages {
-        match message {
-            Message::Reference(reference) => references.push(*reference),
-            Message::Run(run) => runs.push((run, references.len())),
+    for finding in findings {
+        match finding {
+            Finding::Reference(reference) => references.push(*reference),
+            Finding::Run(run) => runs.push((run, references.len())),
             _ => {}
         }
     }
@@ -245,9 +239,9 @@ fn mean(references: &[Reference]) -> Option<Reference> {
     })
 }
 
-fn all_references(messages: &[Message]) -> Vec<Reference> {
-    let references = messages.iter().filter_map(|message| match message {
-        Message::Reference(reference) => Some(*reference),
+fn all_references(findings: &[Finding]) -> Vec<Reference> {
+    let references = findings.iter().filter_map(|finding| match finding {
+        Finding::Reference(reference) => Some(*reference),
         _ => None,
     });
     references.collect()
@@ -267,16 +261,16 @@ fn reference_spread(references: &[Reference]) -> Result<ReferenceSpread> {
     }
 }
 
-fn all_workloads(runs: &[RunResults], messages: &[Message]) -> Result<Vec<WorkloadResults>> {
+fn all_workloads(runs: &[RunResults], findings: &[Finding]) -> Result<Vec<WorkloadResults>> {
     let mut workloads = Vec::new();
-    for name in Workload::ALL {
+    for &name in Workload::ALL {
         let mut configurations = Vec::new();
-        for configuration in Configuration::ALL {
+        for &configuration in Configuration::ALL {
             let of_both =
                 |run: &&RunResults| run.workload == name && run.configuration == configuration;
             let runs: Vec<&RunResults> = runs.iter().filter(of_both).collect();
             if !runs.is_empty() {
-                let histogram = merged_histogram(messages, name, configuration);
+                let histogram = merged_histogram(findings, name, configuration);
                 configurations.push(one_configuration(configuration, &runs, histogram)?);
             }
         }
@@ -293,13 +287,13 @@ fn all_workloads(runs: &[RunResults], messages: &[Message]) -> Result<Vec<Worklo
 
 /// The latencies of all runs of a workload under a configuration.
 fn merged_histogram(
-    messages: &[Message],
+    findings: &[Finding],
     workload: Workload,
     configuration: Configuration,
 ) -> LogHistogram {
     let mut histogram = LogHistogram::default();
-    for message in messages {
-        if let Message::Run(run) = message
+    for finding in findings {
+        if let Finding::Run(run) = finding
             && (run.workload, run.configuration) == (workload, configuration)
         {
             histogram.merge(&run.histogram);
@@ -400,8 +394,4 @@ fn compare_with_alone(configurations: &mut [ConfigurationResults]) -> Result<()>
         };
     }
     Ok(())
-}
-
-fn ms(ns: u64) -> f64 {
-    ns as f64 / 1e6
 }

@@ -1,52 +1,69 @@
-//! What is compared: configurations of the machine, and critical workloads.
+//! What is compared: setups, each with a name, in the order of the report.
+
+/// A type of setups: the name of each in tables, and `ALL` of them. In JSON they have their names in kebab case.
+macro_rules! setups {
+    ($(#[$about:meta])* pub enum $Setup:ident { $($(#[$doc:meta])* $Name:ident = $name:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+        )]
+        #[serde(rename_all = "kebab-case")]
+        pub enum $Setup {
+            $($(#[$doc])* $Name,)+
+        }
+
+        impl $Setup {
+            /// All of them, in the order of the report.
+            pub const ALL: &'static [$Setup] = &[$($Setup::$Name,)+];
+
+            /// The name in tables.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($Setup::$Name => $name,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $Setup {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+pub(crate) use setups;
 
 use crate::error::{Error, Result};
-use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::str::FromStr;
 
-/// How the machine is set up while the critical work is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Configuration {
-    /// No batch, the kernel's default scheduler: what the others are compared with.
-    Alone,
-    /// Batch as `SCHED_IDLE`, the kernel's default scheduler.
-    Default,
-    /// As `default`, with all lanes but the first of each core switched off.
-    SmtOff,
-    /// Batch beside the critical work, scheduled by Sidelane.
-    Sidelane,
+setups! {
+    /// How the machine is set up while the critical work is measured.
+    pub enum Configuration {
+        /// No batch, the kernel's default scheduler: what the others are compared with.
+        Alone = "alone",
+        /// Batch as `SCHED_IDLE`, the kernel's default scheduler.
+        Default = "default",
+        /// As `default`, with all lanes but the first of each core switched off.
+        SmtOff = "smt-off",
+        /// Batch beside the critical work, scheduled by Sidelane.
+        Sidelane = "sidelane",
+    }
+}
+
+setups! {
+    /// A critical workload.
+    pub enum Workload {
+        /// A server whose requests are milliseconds of real computation.
+        Compute = "compute",
+        /// redis-server with short and longer commands.
+        Redis = "redis",
+    }
 }
 
 impl Configuration {
-    /// All of them, in the order of the report.
-    pub const ALL: [Configuration; 4] = [
-        Configuration::Alone,
-        Configuration::Default,
-        Configuration::SmtOff,
-        Configuration::Sidelane,
-    ];
-
-    /// The name in flags, tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Configuration::Alone => "alone",
-            Configuration::Default => "default",
-            Configuration::SmtOff => "smt-off",
-            Configuration::Sidelane => "sidelane",
-        }
-    }
-
     /// Whether batch runs.
     pub fn has_batch(self) -> bool {
         self != Configuration::Alone
-    }
-}
-
-impl fmt::Display for Configuration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 
@@ -54,40 +71,7 @@ impl FromStr for Configuration {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Configuration::ALL.into_iter().find(|c| c.name() == text).ok_or_else(|| {
-            Error::BadPlan(format!(
-                "no configuration is called {text:?}; there are alone, default, smt-off, sidelane"
-            ))
-        })
-    }
-}
-
-/// A critical workload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Workload {
-    /// A server whose requests are milliseconds of real computation.
-    Compute,
-    /// redis-server with short and longer commands.
-    Redis,
-}
-
-impl Workload {
-    /// Both.
-    pub const ALL: [Workload; 2] = [Workload::Compute, Workload::Redis];
-
-    /// The name in flags, tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Workload::Compute => "compute",
-            Workload::Redis => "redis",
-        }
-    }
-}
-
-impl fmt::Display for Workload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        named(Configuration::ALL, "configuration", text)
     }
 }
 
@@ -95,13 +79,16 @@ impl FromStr for Workload {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Workload::ALL
-            .into_iter()
-            .find(|w| w.name() == text)
-            .ok_or_else(|| {
-                Error::BadPlan(format!(
-                    "no workload is called {text:?}; there are compute, redis"
-                ))
-            })
+        named(Workload::ALL, "workload", text)
     }
+}
+
+/// The one that is called so.
+fn named<S: Copy + ToString>(all: &[S], kind: &str, text: &str) -> Result<S> {
+    let found = all.iter().find(|one| one.to_string() == text);
+    found.copied().ok_or_else(|| {
+        let names: Vec<String> = all.iter().map(S::to_string).collect();
+        let names = names.join(", ");
+        Error::BadPlan(format!("no {kind} is called {text:?}; there are {names}"))
+    })
 }

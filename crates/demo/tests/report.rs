@@ -1,10 +1,11 @@
-//! From messages to figures, table, JSON and drawing: against values computed by hand and kept files.
+//! From findings to figures, table, JSON and drawing: against values computed by hand and kept files.
 //! `UPDATE_GOLDEN=1 cargo test` rewrites the kept files.
 
 #![allow(clippy::unwrap_used)] // an unwrap that fails fails the test
 
+use sidelane_demo::figures::Facts;
 use sidelane_demo::lines::MachineFacts;
-use sidelane_demo::message::{Calibration, Message, Reference, Run, TraceRun};
+use sidelane_demo::message::{Calibration, Finding, Reference, Run, TraceRun};
 use sidelane_demo::report::{self, Document};
 use sidelane_demo::results::Results;
 use sidelane_demo::setups::{Configuration, Workload};
@@ -41,14 +42,14 @@ fn run(workload: Workload, configuration: Configuration, repetition: u32, scale:
     }
 }
 
-fn reference(batch_mb_per_s: f64) -> Message {
-    Message::Reference(Reference {
+fn reference(batch_mb_per_s: f64) -> Finding {
+    Finding::Reference(Reference {
         batch_bytes_per_core_s: batch_mb_per_s * 1e6,
         units_per_core_s: 1e6,
     })
 }
 
-fn trace(configuration: Configuration, share: f64, lost: u64) -> Message {
+fn trace(configuration: Configuration, share: f64, lost: u64) -> Finding {
     let analysis = Analysis {
         span_ns: 4_000_000_000,
         batch_beside_critical: share,
@@ -57,7 +58,7 @@ fn trace(configuration: Configuration, share: f64, lost: u64) -> Message {
         wake_to_run: Summary::of(&mut [30_000, 40_000, 90_000]),
         ..Analysis::default()
     };
-    Message::Trace(TraceRun {
+    Finding::Trace(TraceRun {
         configuration,
         events: 1000,
         lost,
@@ -65,25 +66,18 @@ fn trace(configuration: Configuration, share: f64, lost: u64) -> Message {
     })
 }
 
-fn messages() -> Vec<Message> {
-    let cores = vec![vec![0, 1], vec![2, 3]];
-    let mut messages = vec![
-        Message::Machine(MachineFacts {
-            kernel: "7.0.0".into(),
-            cores,
-        }),
-        Message::Calibration(Calibration {
-            units_per_core_s: 1e6,
-            mean_units: 8000.0,
-            compute_rate_per_s: 60.0,
-            redis_service_ns: 600_000.0,
-            redis_rate_per_s: 500.0,
-        }),
-    ];
+fn findings() -> Vec<Finding> {
+    let mut findings = vec![Finding::Calibration(Calibration {
+        units_per_core_s: 1e6,
+        mean_units: 8000.0,
+        compute_rate_per_s: 60.0,
+        redis_service_ns: 600_000.0,
+        redis_rate_per_s: 500.0,
+    })];
     for repetition in 0..3 {
-        for configuration in Configuration::ALL {
-            messages.push(reference(9.0));
-            for workload in Workload::ALL {
+        for &configuration in Configuration::ALL {
+            findings.push(reference(9.0));
+            for &workload in Workload::ALL {
                 let of_configuration = match configuration {
                     Configuration::Alone => 1.0,
                     Configuration::Default => 2.0,
@@ -92,24 +86,39 @@ fn messages() -> Vec<Message> {
                 };
                 // The middle one of three repetitions is the one with factor 1.
                 let scale = of_configuration * [0.5, 1.0, 1.5][repetition as usize];
-                messages.push(Message::Run(run(
+                findings.push(Finding::Run(run(
                     workload,
                     configuration,
                     repetition,
                     scale,
                 )));
             }
-            messages.push(reference(11.0));
+            findings.push(reference(11.0));
         }
     }
-    messages.push(trace(Configuration::Default, 0.2, 3));
-    messages.push(trace(Configuration::Sidelane, 0.002, 0));
-    messages.push(Message::Done);
-    messages
+    findings.push(trace(Configuration::Default, 0.2, 3));
+    findings.push(trace(Configuration::Sidelane, 0.002, 0));
+    findings
+}
+
+/// What the driver says of a machine; `emulated` as there.
+fn facts(emulated: Option<&[f64]>) -> Facts {
+    Facts {
+        machine: MachineFacts {
+            kernel: "7.0.0".into(),
+            cores: vec![vec![0, 1], vec![2, 3]],
+        },
+        speeds: Vec::new(),
+        emulated: emulated.map(<[f64]>::to_vec),
+    }
+}
+
+fn made(findings: &[Finding], emulated: Option<&[f64]>) -> Results {
+    Results::new(facts(emulated), findings).unwrap()
 }
 
 fn results() -> Results {
-    Results::new(&messages(), Some(&THREAD_PERF)).unwrap()
+    made(&findings(), Some(&THREAD_PERF))
 }
 
 #[test]
@@ -135,23 +144,23 @@ fn figures_computed_by_hand() {
 
 #[test]
 fn each_repetition_is_held_against_its_own_references() {
-    let mut messages = messages();
-    let last_reference = messages
+    let mut findings = findings();
+    let last_reference = findings
         .iter()
-        .rposition(|m| matches!(m, Message::Reference(_)))
+        .rposition(|m| matches!(m, Finding::Reference(_)))
         .unwrap();
     // The third repetition's references are the last eight: twice as fast from there on.
     let third: Vec<usize> = (0..=last_reference)
-        .filter(|&index| matches!(messages[index], Message::Reference(_)))
+        .filter(|&index| matches!(findings[index], Finding::Reference(_)))
         .skip(16)
         .collect();
     assert_eq!(third.len(), 8);
     for index in third {
-        if let Message::Reference(reference) = &mut messages[index] {
+        if let Finding::Reference(reference) = &mut findings[index] {
             reference.batch_bytes_per_core_s *= 2.0;
         }
     }
-    let results = Results::new(&messages, None).unwrap();
+    let results = made(&findings, None);
     let share = results.workloads[0].configurations[3].spread.batch_share;
     // 14.7, 14.8 and 14.9 MB of 15.2, of 15.2 and of about 30.4; the reference before the third
     // repetition's first run is its own.
@@ -164,7 +173,7 @@ fn each_repetition_is_held_against_its_own_references() {
 fn the_json_has_the_promised_keys() {
     let results = results();
     let json: serde_json::Value =
-        serde_json::from_str(&serde_json::to_string(&Document::new(&results)).unwrap()).unwrap();
+        serde_json::from_str(&serde_json::to_string(&Document::new(results)).unwrap()).unwrap();
     assert_eq!(json["emulated_smt"], true);
     assert_eq!(json["thread_perf"], serde_json::json!([1.0, 0.5]));
     let names = |list: &serde_json::Value| -> Vec<String> {
@@ -210,7 +219,7 @@ fn the_table_is_as_kept_and_not_too_wide() {
 #[test]
 fn the_document_is_as_kept() {
     let results = results();
-    let json = serde_json::to_string_pretty(&Document::new(&results)).unwrap();
+    let json = serde_json::to_string_pretty(&Document::new(results)).unwrap();
     golden("document.json", &(json + "\n"));
 }
 
@@ -244,24 +253,22 @@ fn a_drawing_without_samples_is_well_formed_too() {
 
 #[test]
 fn real_smt_is_not_called_emulated() {
-    let results = Results::new(&messages(), None).unwrap();
+    let results = made(&findings(), None);
     assert!(!results.emulated_smt);
     assert!(!report::render(&results).contains("emulated"));
     assert!(!report::draw(&results).contains("emulated"));
 }
 
 #[test]
-fn incomplete_messages_are_refused_by_name() {
-    let refused = |keep: &dyn Fn(&Message) -> bool| {
-        let kept: Vec<Message> = messages().into_iter().filter(keep).collect();
-        Results::new(&kept, None).unwrap_err().to_string()
+fn incomplete_findings_are_refused_by_name() {
+    let refused = |keep: &dyn Fn(&Finding) -> bool| {
+        let kept: Vec<Finding> = findings().into_iter().filter(keep).collect();
+        Results::new(facts(None), &kept).unwrap_err().to_string()
     };
-    assert!(refused(&|m| !matches!(m, Message::Done)).contains("end"));
-    assert!(refused(&|m| !matches!(m, Message::Machine(_))).contains("machine"));
-    assert!(refused(&|m| !matches!(m, Message::Calibration(_))).contains("calibration"));
-    assert!(refused(&|m| !matches!(m, Message::Reference(_))).contains("reference"));
+    assert!(refused(&|m| !matches!(m, Finding::Calibration(_))).contains("calibration"));
+    assert!(refused(&|m| !matches!(m, Finding::Reference(_))).contains("reference"));
     let not_alone =
-        |m: &Message| !matches!(m, Message::Run(r) if r.configuration == Configuration::Alone);
+        |m: &Finding| !matches!(m, Finding::Run(r) if r.configuration == Configuration::Alone);
     assert!(refused(&not_alone).contains("alone"));
 }
 
@@ -269,23 +276,23 @@ fn incomplete_messages_are_refused_by_name() {
 fn an_unsteady_machine_is_said() {
     let warning = "varied a lot";
     assert!(!report::render(&results()).contains(warning));
-    let mut messages = messages();
-    messages.insert(2, reference(4.0));
-    assert!(report::render(&Results::new(&messages, None).unwrap()).contains(warning));
+    let mut findings = findings();
+    findings.insert(2, reference(4.0));
+    assert!(report::render(&made(&findings, None)).contains(warning));
 }
 
 #[test]
 fn missed_aims_are_said() {
-    let mut slow = messages();
-    for message in &mut slow {
-        if let Message::Run(run) = message
+    let mut slow = findings();
+    for finding in &mut slow {
+        if let Finding::Run(run) = finding
             && run.configuration == Configuration::Sidelane
         {
             run.latency.p99_ns = run.latency.p99_ns * 11 / 10;
             run.batch_bytes /= 2;
         }
     }
-    let table = report::render(&Results::new(&slow, Some(&THREAD_PERF)).unwrap());
+    let table = report::render(&made(&slow, Some(&THREAD_PERF)));
     assert_eq!(table.matches("not met").count(), 2, "{table}");
 }
 

@@ -1,10 +1,18 @@
-//! `sidelane demo`: a server beside batch work, under several schedulers, on an emulated SMT machine.
+//! `sidelane demo`: experiments with servers, batch and pools, on an emulated SMT machine.
 
-use super::demo_args::{CommonArgs, milliseconds, seconds};
-use anyhow::Context;
-use sidelane_demo::plan::{ComputePlan, Plan, RedisPlan};
-use sidelane_demo::setups::{Configuration, Workload};
-use sidelane_demo::{multiply, options, report, results::Results, server, vm};
+use super::{Format, write_file};
+use crate::interrupt;
+use sidelane_demo::experiment::Experiment;
+use sidelane_demo::io::IoPlan;
+use sidelane_demo::lanes::LanesPlan;
+use sidelane_demo::levels::LevelsPlan;
+use sidelane_demo::objective::ObjectivePlan;
+use sidelane_demo::options::{self, OptionsPlan};
+use sidelane_demo::place::{Place, in_guest};
+use sidelane_demo::plan::Plan;
+use sidelane_demo::pools::PoolsPlan;
+use sidelane_demo::{multiply, server, vm};
+use sidelane_testbed::Interrupt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -38,54 +46,45 @@ const EXAMPLES: &str = "Examples:
 pub struct Args {
     #[command(subcommand)]
     part: Option<Part>,
-    /// How often each workload is measured under each configuration.
-    #[arg(long, default_value_t = Plan::default().repetitions, value_name = "N")]
-    repetitions: u32,
-    /// What is compared.
-    #[arg(long, value_delimiter = ',', value_name = "NAME,...", default_values_t = Configuration::ALL)]
-    configurations: Vec<Configuration>,
-    /// What is measured.
-    #[arg(long, value_delimiter = ',', value_name = "NAME,...", default_values_t = Workload::ALL)]
-    workloads: Vec<Workload>,
-    /// Length of a run of the computing server.
-    #[arg(long, default_value_t = seconds(Plan::default().compute.run_ms), value_name = "S")]
-    seconds: f64,
-    /// Offered load of the computing server, as a share of all cores.
-    #[arg(long, default_value_t = Plan::default().compute.load, value_name = "SHARE")]
-    load: f64,
-    /// Mean demand of a request to the computing server, ms of a whole core.
-    #[arg(long, default_value_t = Plan::default().compute.mean_demand_ms, value_name = "MS")]
-    mean_ms: f64,
-    /// Worker threads of the computing server [default: one for each lane].
-    #[arg(long, value_name = "N")]
-    workers: Option<usize>,
-    /// Length of a run of redis.
-    #[arg(long, default_value_t = seconds(Plan::default().redis.run_ms), value_name = "S")]
-    redis_seconds: f64,
-    /// Offered load of redis, as a share of one core.
-    #[arg(long, default_value_t = Plan::default().redis.load, value_name = "SHARE")]
-    redis_load: f64,
-    /// Length of the traced runs at the end; 0 leaves them out.
-    #[arg(long, default_value_t = seconds(Plan::default().trace_ms.unwrap_or(0)), value_name = "S")]
-    trace_seconds: f64,
-    /// Start of all random numbers: same seed, same requests.
-    #[arg(long, default_value_t = Plan::default().seed, value_name = "N")]
-    seed: u64,
-    /// Where the drawing of the latency distributions goes.
-    #[arg(long, default_value = "sidelane-demo.svg", value_name = "FILE")]
-    svg: PathBuf,
     #[command(flatten)]
-    common: CommonArgs,
+    plain: Frame<Plan>,
+}
+
+// What every experiment has: its plan, the machine, and how the results are printed.
+#[derive(clap::Args)]
+struct Frame<E: Experiment> {
+    #[command(flatten)]
+    plan: E,
+    #[command(flatten)]
+    place: Place,
+    /// How the results are printed.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// The measuring part, in the emulated machine.
+    #[arg(long, hide = true, value_name = "PLAN")]
+    in_guest: Option<String>,
 }
 
 #[derive(clap::Subcommand)]
 enum Part {
-    Io(super::demo_io::Args),
-    Lanes(super::demo_lanes::Args),
-    Levels(super::demo_levels::Args),
-    Objective(super::demo_objective::Args),
-    Options(super::demo_options::Args),
-    Pools(super::demo_pools::Args),
+    /// Compare what I/O-bound work and computation get beside each other.
+    #[command(long_about = IO, after_help = IO_EXAMPLES)]
+    Io(Frame<IoPlan>),
+    /// Compare batch that steps aside by itself with batch that the scheduler evicts.
+    #[command(long_about = LANES, after_help = LANES_EXAMPLES)]
+    Lanes(Frame<LanesPlan>),
+    /// Show what controlling the SMT level does while a server's load rises and falls.
+    #[command(long_about = LEVELS, after_help = LEVELS_EXAMPLES)]
+    Levels(Frame<LevelsPlan>),
+    /// Show how batch follows a server's objective.
+    #[command(long_about = OBJECTIVE, after_help = OBJECTIVE_EXAMPLES)]
+    Objective(Frame<ObjectivePlan>),
+    /// Show what Sidelane does for a server whose requests have deadlines.
+    #[command(long_about = OPTIONS, after_help = OPTIONS_EXAMPLES)]
+    Options(Frame<OptionsPlan>),
+    /// Show what charging pools by MT1-equivalent time is for.
+    #[command(long_about = POOLS, after_help = POOLS_EXAMPLES)]
+    Pools(Frame<PoolsPlan>),
     /// A batch process that multiplies matrices until it is killed.
     #[command(hide = true)]
     Multiply {
@@ -124,88 +123,143 @@ enum Part {
 }
 
 /// Runs `sidelane demo`.
-pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
-    match args.part.take() {
-        Some(Part::ServeCompute { workers }) => {
-            server::serve_standard_input(workers)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        Some(Part::ServeOptions { workers }) => {
-            options::serve_standard_input(workers)?;
-            return Ok(ExitCode::SUCCESS);
-        }
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.part {
+        None => return args.plain.run(),
+        Some(Part::Io(frame)) => return frame.run(),
+        Some(Part::Lanes(frame)) => return frame.run(),
+        Some(Part::Levels(frame)) => return frame.run(),
+        Some(Part::Objective(frame)) => return frame.run(),
+        Some(Part::Options(frame)) => return frame.run(),
+        Some(Part::Pools(frame)) => return frame.run(),
+        Some(Part::Multiply { totals_file }) => multiply::multiply(&totals_file)?,
+        Some(Part::ServeCompute { workers }) => server::serve_standard_input(workers)?,
+        Some(Part::ServeOptions { workers }) => options::serve_standard_input(workers)?,
         Some(Part::ServeVm {
             vcpus,
             turns,
             wait_us,
             memory,
-        }) => {
-            let duty = match (turns, wait_us) {
-                (None, _) => vm::Duty::Multiply,
-                (Some(turns), None) => vm::Duty::PingPong { turns },
-                (Some(turns), Some(wait_us)) => vm::Duty::Device { turns, wait_us },
-            };
-            let plan = vm::VmPlan {
-                vcpus,
-                duty,
-                memory,
-            };
-            plan.run()?;
-            return Ok(ExitCode::SUCCESS);
+        }) => vm::VmPlan {
+            vcpus,
+            duty: vm::Duty::new(turns, wait_us),
+            memory,
         }
-        Some(Part::Multiply { totals_file }) => {
-            multiply::multiply(&totals_file)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        Some(Part::Io(args)) => return super::demo_io::run(args),
-        Some(Part::Lanes(args)) => return super::demo_lanes::run(args),
-        Some(Part::Levels(args)) => return super::demo_levels::run(args),
-        Some(Part::Objective(args)) => return super::demo_objective::run(args),
-        Some(Part::Options(args)) => return super::demo_options::run(args),
-        Some(Part::Pools(args)) => return super::demo_pools::run(args),
-        None => {}
+        .run()?,
     }
-    args.common.machine.default_thread_perf(&[1.0, 0.63]); // measured for option pricing (FOF)
-    let plan = args.plan()?;
-    let Some(messages) = args.common.measure(&plan)? else {
-        return Ok(ExitCode::SUCCESS);
-    };
-    let emulated = !args.common.machine.native;
-    let results = Results::new(&messages, emulated.then_some(&plan.thread_perf[..]))?;
-    std::fs::write(&args.svg, report::draw(&results))
-        .with_context(|| format!("writing {}", args.svg.display()))?;
-    eprintln!(
-        "sidelane: latency distributions drawn in {}",
-        args.svg.display()
-    );
-    args.common.format.print(
-        || report::render(&results),
-        &report::Document::new(&results),
-    )?;
     Ok(ExitCode::SUCCESS)
 }
 
-impl Args {
-    fn plan(&self) -> anyhow::Result<Plan> {
-        let machine = &self.common.machine;
-        Ok(Plan {
-            thread_perf: machine.known_thread_perf()?,
-            seed: self.seed,
-            repetitions: self.repetitions,
-            configurations: self.configurations.clone(),
-            workloads: self.workloads.clone(),
-            compute: ComputePlan {
-                run_ms: milliseconds(self.seconds),
-                load: self.load,
-                mean_demand_ms: self.mean_ms,
-                workers: self.workers,
-            },
-            redis: RedisPlan {
-                run_ms: milliseconds(self.redis_seconds),
-                load: self.redis_load,
-            },
-            trace_ms: Some(milliseconds(self.trace_seconds)).filter(|&ms| ms > 0),
-            ..Plan::default()
-        })
+impl<E: Experiment> Frame<E> {
+    fn run(mut self) -> anyhow::Result<ExitCode> {
+        let sidelane = std::env::current_exe()?;
+        if let Some(plan) = &self.in_guest {
+            in_guest::<E>(plan, &sidelane, interrupt::flag()?)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let (place, plan, tell) = (&self.place, &mut self.plan, &mut std::io::stderr());
+        let document = match place.is_native() {
+            true => place.native(plan, &sidelane, interrupt::flag()?, tell)?,
+            false => {
+                let interrupt = Interrupt::new()?;
+                let raised = interrupt.clone();
+                ctrlc::set_handler(move || raised.raise())?;
+                place.emulated(plan, &sidelane, interrupt, tell)?
+            }
+        };
+        if let Some((path, svg)) = self.plan.drawing(&document) {
+            write_file(path, &svg)?;
+        }
+        self.format.print(|| E::render(&document), &document)?;
+        Ok(ExitCode::SUCCESS)
     }
 }
+
+const IO: &str = "\
+Measures how often a redis-server answers whose clients wait for one reply at a time, and the work of
+compressors beside it; or, with --virtual-machines, the same of virtual CPUs of KVM that wait for a
+device (their timer) and of others that multiply matrices. All are of the normal class, in one boot of an emulated SMT machine,
+in an order that rotates with each repetition:
+
+  default      the kernel's default scheduler (virtual machines: halt polling off)
+  polling      the same with the kernel's halt polling (virtual machines only)
+  sidelane     Sidelane's scheduler without settings
+  short-slice  with slice_ms = 3 (processes only)
+  retain       with retain = true: lanes are held for tasks that are soon back from sleep
+  pair         with pair = true as well: I/O-bound tasks and the others have lanes of their own
+
+What is computed is given as whole cores: over that of one process that has a core to itself. Ratios are
+of runs of the same repetition.";
+
+const IO_EXAMPLES: &str = "Examples:
+  sidelane demo io                             about seven minutes
+  sidelane demo io --virtual-machines
+  sidelane demo io --virtual-machines --ping-pong --turns 20000
+  sidelane demo io --repetitions 2 --seconds 3
+  sidelane demo io --connections 4 --format json
+  sidelane demo io --native                    on this machine's own SMT, as root";
+
+const LANES: &str = "\
+Measures the latency of the computing server and the batch work done beside it, in one boot of an
+emulated SMT machine, in an order that rotates with each repetition:
+
+  alone     no batch, the kernel's default scheduler
+  default   batch as SCHED_IDLE, the kernel's default scheduler
+  lanes     the same under 'sidelane lanes': batch has lanes of its own and steps aside by itself
+  sidelane  batch is evicted by Sidelane's scheduler, borrow-idle
+
+Batch is one program everywhere, a matrix multiplication for each lane that looks at the lane signal in
+each basic block. Batch share = multiplications per second / (those of one whole core × (cores - cores
+that the requests need)).";
+
+const LANES_EXAMPLES: &str = "Examples:
+  sidelane demo lanes                                about six minutes
+  sidelane demo lanes --repetitions 2 --seconds 3
+  sidelane demo lanes --load 0.5 --format json
+  sidelane demo lanes --native                       on this machine's own SMT, as root";
+
+const LEVELS: &str = "\
+Measures a server's mean response while its load goes through plateaus, in one boot of an emulated SMT
+machine, with the kernel's default scheduler and with Sidelane's: at each SMT level, and under
+'sidelane control', which sets the level through sysfs or through the scheduler's cap.";
+
+const LEVELS_EXAMPLES: &str = "Examples:
+  sidelane demo levels                               about a quarter of an hour
+  sidelane demo levels --loads 0.1,0.9,0.1 --repetitions 5 --format json";
+
+const OBJECTIVE: &str = "\
+Measures a server beside batch, in one boot of an emulated SMT machine, under service-level objectives:
+multiples of its 99th percentile alone. Sidelane lets batch stay beside requests as far as the objective
+allows. Printed are the latency, how often the objective was kept, and what batch got. Then the load
+doubles for a while, which is drawn. Where two lanes do no more than one (threadPerf 1, 1/2, as by
+default), batch cannot gain, whatever the objective: what it does beside a request delays that by as
+much.";
+
+const OBJECTIVE_EXAMPLES: &str = "Examples:
+  sidelane demo objective                            about twenty minutes
+  sidelane demo objective --factors 1.5 --repetitions 1 --step-seconds 10
+  sidelane demo objective --load 0.4 --thread-perf 1,0.75 --format json";
+
+const OPTIONS: &str = "\
+Measures the quality of an option pricing server's answers over its load, in one boot of an emulated SMT
+machine, with the kernel's default scheduler and with Sidelane's. Each request has a deadline, at which it
+is answered with what is there; an incomplete answer is worth less. No batch runs. Last comes the highest
+load at each quality, and Sidelane's gain.";
+
+const OPTIONS_EXAMPLES: &str = "Examples:
+  sidelane demo options                              about six minutes
+  sidelane demo options --loads 0.6,0.8,1 --repetitions 1 --seconds 3
+  sidelane demo options --deadline-ms 80 --qualities 0.9,0.95 --format json";
+
+const POOLS: &str = "\
+Measures the work of two pools of the same entitlement, in one boot of an emulated SMT machine, in an
+order that rotates with each repetition: with SMT off, and with SMT on, charged by MT1-equivalent time and
+by the time on a lane. One pool has one compressor, alone on its core, the other one for each lane of its
+core; processes and cores change in turn. The scheduler is told the speeds of lanes that are measured
+with the same work.";
+
+const POOLS_EXAMPLES: &str = "Examples:
+  sidelane demo pools                                about six minutes
+  sidelane demo pools --repetitions 1 --seconds 4
+  sidelane demo pools --lanes 4 --capacity 0.3 --format json
+  sidelane demo pools --native                       on this machine's own SMT, as root";

@@ -1,17 +1,21 @@
-//! The I/O-bound side, and the computing side.
+//! The I/O-bound side with its clients, and the computing side.
 
-use super::clients::Clients;
-use super::{IoPlan, Work};
+use super::Work;
 use crate::batch::{Batch, folder_in_memory};
-use crate::error::{Error, Result};
-use crate::redis::Redis;
+use crate::clock::now_ns;
+use crate::error::{During, Error, Result};
+use crate::redis::{Redis, get};
 use crate::vm::{Duty, Vm, VmPlan};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use sidelane_smt::latency::Summary;
+use std::net::TcpStream;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
 
-/// Who does I/O; stopped between runs.
+/// What does I/O; stopped between runs.
 pub(super) enum IoSide {
     /// With its clients while they run.
     Redis {
@@ -24,8 +28,8 @@ pub(super) enum IoSide {
 }
 
 impl IoSide {
-    pub(super) fn start(plan: &IoPlan, sidelane: &Path, lanes: usize) -> Result<IoSide> {
-        match plan.work {
+    pub(super) fn start(work: Work, sidelane: &Path, lanes: usize) -> Result<IoSide> {
+        match work {
             Work::Processes { connections } => Ok(IoSide::Redis {
                 server: Redis::start()?,
                 connections,
@@ -39,10 +43,7 @@ impl IoSide {
                 let folder = folder_in_memory()?;
                 let machine = VmPlan {
                     vcpus: players.unwrap_or((lanes as u32).next_multiple_of(2)),
-                    duty: match wait_us {
-                        Some(wait_us) => Duty::Device { turns, wait_us },
-                        None => Duty::PingPong { turns },
-                    },
+                    duty: Duty::new(Some(turns), wait_us),
                     memory: folder.path().join("players"),
                 };
                 let vm = Vm::start(sidelane, &machine)?;
@@ -101,23 +102,12 @@ impl IoSide {
     }
 }
 
-/// Who computes, stopped: one process for each core at least, since their speed is measured on all at once.
-pub(super) fn computing(
-    plan: &IoPlan,
-    sidelane: &Path,
-    lanes: usize,
-    cores: usize,
-) -> Result<Batch> {
-    let count = computing_count(plan, lanes).max(cores);
-    match plan.work {
-        Work::Processes { .. } => Batch::start_normal(count, plan.seed),
+/// So many processes that compute, stopped.
+pub(super) fn computing(work: Work, count: usize, seed: u64, sidelane: &Path) -> Result<Batch> {
+    match work {
+        Work::Processes { .. } => Batch::start_normal(count, seed),
         Work::VirtualMachines { .. } => Batch::virtual_machines(count, sidelane),
     }
-}
-
-/// How many of them compute in a run.
-pub(super) fn computing_count(plan: &IoPlan, lanes: usize) -> usize {
-    plan.computing.map_or(lanes, |count| count as usize)
 }
 
 /// Of commands, and how many; none of players.
@@ -126,4 +116,71 @@ pub(super) fn summary(latency_ns: Option<Vec<u64>>) -> (u64, Option<Summary>) {
         Some(mut latency_ns) => (latency_ns.len() as u64, Some(Summary::of(&mut latency_ns))),
         None => (0, None),
     }
+}
+
+/// Clients of which each sends its next command when it has the reply to the last one; they end when this value goes.
+pub(super) struct Clients {
+    threads: Vec<JoinHandle<Result<Vec<RoundTrip>>>>,
+    stop: Arc<AtomicBool>,
+}
+
+/// A command and its reply.
+#[derive(Debug, Clone, Copy)]
+struct RoundTrip {
+    sent_ns: u64,
+    replied_ns: u64,
+}
+
+impl Clients {
+    /// Starts a thread for each connection.
+    fn start(redis: &mut Redis, connections: u32) -> Result<Clients> {
+        let mut clients = Clients {
+            threads: Vec::new(),
+            stop: Arc::default(),
+        };
+        for number in 0..connections {
+            let (connection, stop) = (redis.connect()?, clients.stop.clone());
+            let thread = Builder::new().name(format!("redis-client{number}"));
+            let thread = thread.spawn(move || round_trips(connection, &stop));
+            clients
+                .threads
+                .push(thread.during(|| "starting a client".into())?);
+        }
+        Ok(clients)
+    }
+
+    /// Ends them; the latencies of the commands sent since a moment, ns, in no order.
+    fn end(mut self, since_ns: u64) -> Result<Vec<u64>> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut latency_ns = Vec::new();
+        for thread in self.threads.drain(..) {
+            let panicked = |_| Error::Process {
+                who: "a client of redis",
+                reason: "panicked".into(),
+            };
+            let trips = thread.join().map_err(panicked)??;
+            let counted = trips.iter().filter(|trip| trip.sent_ns >= since_ns);
+            latency_ns.extend(counted.map(|trip| trip.replied_ns.saturating_sub(trip.sent_ns)));
+        }
+        Ok(latency_ns)
+    }
+}
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn round_trips(mut connection: TcpStream, stop: &AtomicBool) -> Result<Vec<RoundTrip>> {
+    let mut trips = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let sent_ns = now_ns()?;
+        get(&mut connection, trips.len())?;
+        trips.push(RoundTrip {
+            sent_ns,
+            replied_ns: now_ns()?,
+        });
+    }
+    Ok(trips)
 }

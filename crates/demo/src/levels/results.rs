@@ -1,17 +1,16 @@
-//! Figures from messages.
+//! Figures of what was found, and their table.
 
-use super::{Level, LevelsPlan, Message, PlateauRun, Run, Setup};
-use crate::error::{Error, Result};
-use crate::experiment::{Measured, collect};
+use super::{Found, Level, LevelsPlan, Plateau, Run, Setup};
+use crate::error::Result;
+use crate::experiment::Experiment;
+use crate::figures::{Document, Facts, Runs, ms, spread_of};
+use crate::table::Table;
 use serde::Serialize;
 use sidelane_smt::latency::Spread;
 
-/// What is printed as JSON.
+/// What is printed as JSON, beside the machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Document {
-    /// The machine; its speed was measured before each run and after the last.
-    #[serde(flatten)]
-    pub measured: Measured,
+pub struct Figures {
     /// Loads of the plateaus.
     pub loads: Vec<f64>,
     /// One for each setup.
@@ -47,131 +46,147 @@ pub struct Cell {
     pub against_best: Option<Spread>,
 }
 
-impl Document {
-    /// # Errors
-    /// Runs are missing.
-    pub fn new(plan: &LevelsPlan, messages: &[Message]) -> Result<Document> {
-        let (measured, runs) = collect(messages)?;
-        let lanes = measured.lanes();
-        let complete = runs.len() == plan.setups(lanes, 0).len() * plan.repetitions as usize
-            && runs
-                .iter()
-                .all(|run| run.plateaus.len() == plan.plateaus.len());
-        if !complete {
-            return Err(Error::Incomplete(format!("{} runs", runs.len())));
-        }
-        let row = |setup: Setup| Row {
+/// Figures of all runs.
+///
+/// # Errors
+/// Runs are missing.
+pub(super) fn document(
+    plan: &LevelsPlan,
+    facts: Facts,
+    runs: Vec<Run>,
+) -> Result<Document<Figures>> {
+    let lanes = facts.lanes();
+    let runs = Runs::complete(runs, plan.turns(lanes).len())?;
+    let row = |setup: Setup| {
+        let cells = (0..plan.loads.len()).map(|at| cell(&runs, setup, at, lanes));
+        Some(Row {
             name: setup.to_string(),
             setup,
-            cells: (0..plan.plateaus.len())
-                .filter_map(|at| cell(&runs, setup, at, lanes))
-                .collect(),
-        };
-        Ok(Document {
-            measured,
-            loads: plan.plateaus.iter().map(|plateau| plateau.load).collect(),
-            rows: plan.setups(lanes, 0).into_iter().map(row).collect(),
+            cells: cells.collect::<Option<_>>()?,
         })
-    }
+    };
+    let rows: Option<Vec<Row>> = plan.setups(lanes).into_iter().map(row).collect();
+    facts.document(rows.map(|rows| Figures {
+        loads: plan.loads.clone(),
+        rows,
+    }))
 }
 
-fn cell(runs: &[Run], setup: Setup, plateau: usize, lanes: usize) -> Option<Cell> {
-    let own: Vec<&PlateauRun> = runs
-        .iter()
-        .filter(|run| run.setup == setup)
-        .filter_map(|run| run.plateaus.get(plateau))
+/// The table, for people.
+pub(super) fn render(document: &Document<Figures>) -> String {
+    let mut table = Table::of(&document.rows).left("", 28, |row| row.name.clone());
+    for (at, load) in document.loads.iter().enumerate() {
+        let title = format!("load {:.0} %", load * 100.0);
+        let cell = |row: &Row| row.cells.get(at).map_or(String::new(), in_words);
+        table = table.left(&title, 25, cell);
+    }
+    let against = document.rows.iter().map(against_better_level);
+    let Spread { min, median, max } = document.measured.units_per_core_s;
+    document.page(&format!(
+        "Mean response in ms, median [least - greatest] of the repetitions,\nand the SMT level at the plateau's \
+         end\n\n{table}{}\n\nSpeed of a core, between the runs: {:.0} k units of work a second \
+         ({:.0} … {:.0})\n",
+        against.collect::<String>(),
+        median / 1e3,
+        min / 1e3,
+        max / 1e3
+    ))
+}
+
+fn cell(runs: &Runs<Setup, Found>, setup: Setup, at: usize, lanes: usize) -> Option<Cell> {
+    let spread =
+        |value: fn(&Plateau) -> f64| runs.spread(setup, |run| run.plateaus.get(at).map(value));
+    let own: Vec<&Plateau> = runs
+        .of(setup)
+        .filter_map(|run| run.found.plateaus.get(at))
         .collect();
-    let spread = |value: fn(&PlateauRun) -> f64| {
-        Spread::of(&own.iter().map(|run| value(run)).collect::<Vec<_>>())
-    };
-    let mean_ms = spread(|run| run.mean_ns / 1e6)?;
-    let against_best = match setup.level {
-        Level::Fixed(_) => None,
-        Level::Controlled => {
-            let fixed = (1..=lanes).map(|level| Setup {
-                level: Level::Fixed(level),
-                ..setup
-            });
-            against_best(runs, setup, &fixed.collect::<Vec<_>>(), plateau)
-        }
-    };
+    let mean_ms = spread(|plateau| plateau.mean_ns / 1e6)?;
     Some(Cell {
         mean_ms: mean_ms.median,
         range_ms: [mean_ms.min, mean_ms.max],
-        p99_ms: spread(|run| run.p99_ns as f64 / 1e6)?.median,
-        levels: own.iter().map(|run| run.level).collect(),
-        changes: own.iter().map(|run| run.changes).sum(),
-        against_best,
+        p99_ms: spread(|plateau| ms(plateau.p99_ns))?.median,
+        levels: own.iter().map(|plateau| plateau.level).collect(),
+        changes: own.iter().map(|plateau| plateau.changes).sum(),
+        against_best: match setup.level {
+            Level::Fixed(_) => None,
+            Level::Controlled => against_best(runs, setup, at, lanes),
+        },
     })
 }
 
 /// Repetition by repetition: the same requests.
-fn against_best(runs: &[Run], setup: Setup, fixed: &[Setup], plateau: usize) -> Option<Spread> {
-    let mean_ns = |run: &Run| run.plateaus.get(plateau).map_or(f64::NAN, |p| p.mean_ns);
+fn against_best(
+    runs: &Runs<Setup, Found>,
+    setup: Setup,
+    at: usize,
+    lanes: usize,
+) -> Option<Spread> {
+    let mean_ns = |run: &Found| run.plateaus.get(at).map_or(f64::NAN, |p| p.mean_ns);
     let of = |setup: &Setup| {
-        let own = runs.iter().filter(move |run| run.setup == *setup);
-        let means: Vec<f64> = own.map(mean_ns).collect();
-        Spread::of(&means).map_or(f64::INFINITY, |spread| spread.median)
+        let means = spread_of(runs.of(*setup).map(|run| mean_ns(&run.found)));
+        means.map_or(f64::INFINITY, |spread| spread.median)
     };
-    let best = fixed.iter().min_by(|a, b| of(a).total_cmp(&of(b)))?;
-    let ratio = |run: &Run| {
-        let same = |other: &&Run| other.setup == *best && other.repetition == run.repetition;
-        Some(mean_ns(run) / mean_ns(runs.iter().find(same)?))
-    };
-    let own = runs.iter().filter(|run| run.setup == setup);
-    Spread::of(&own.filter_map(ratio).collect::<Vec<_>>())
+    let fixed = (1..=lanes).map(|level| Setup {
+        level: Level::Fixed(level),
+        ..setup
+    });
+    let best = fixed.min_by(|a, b| of(a).total_cmp(&of(b)))?;
+    runs.ratio(setup, best, mean_ns)
+}
+
+fn in_words(cell: &Cell) -> String {
+    let [least, greatest] = cell.range_ms;
+    let mut levels: Vec<String> = cell.levels.iter().map(usize::to_string).collect();
+    levels.dedup();
+    let levels = levels.join("/");
+    format!("{:.2} [{least:.2}-{greatest:.2}]  {levels}", cell.mean_ms)
+}
+
+/// A line for a row under control.
+fn against_better_level(row: &Row) -> String {
+    let ratios = row.cells.iter().filter_map(|cell| cell.against_best);
+    let ratio = |Spread { min, median, max }| format!("{median:.2} [{min:.2}-{max:.2}]");
+    let ratios: Vec<String> = ratios.map(ratio).collect();
+    match ratios.is_empty() {
+        true => String::new(),
+        false => format!(
+            "\n{}, against the better level: {}",
+            row.name,
+            ratios.join(", ")
+        ),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::MachineFacts;
+    use crate::experiment::Turn;
+    use crate::experiment::testing::{facts, fits, plan};
 
     /// 2 lanes, 2 repetitions, one plateau; means 10 and 20 at level 1, 30 and 40 at level 2, control
     /// 11 and 18.
-    fn messages() -> (LevelsPlan, Vec<Message>) {
-        let mut plan = LevelsPlan {
-            repetitions: 2,
-            ..LevelsPlan::default()
-        };
-        plan.plateaus.truncate(1);
-        let mut messages = vec![Message::Machine(MachineFacts {
-            kernel: "7.0".into(),
-            cores: vec![vec![0, 1]],
-        })];
-        for repetition in 0..2 {
-            messages.push(Message::Speed(1e6 * f64::from(repetition + 1)));
-            for setup in plan.setups(2, repetition) {
-                let mean_ms = match (setup.level, repetition) {
-                    (Level::Fixed(level), n) => {
-                        10.0 + 20.0 * (level - 1) as f64 + 10.0 * f64::from(n)
-                    }
-                    (Level::Controlled, 0) => 11.0,
-                    (Level::Controlled, _) => 18.0,
-                };
-                let plateau = PlateauRun {
-                    requests: 100,
-                    mean_ns: mean_ms * 1e6,
-                    p99_ns: 1,
-                    level: 1,
-                    changes: repetition,
-                };
-                messages.push(Message::Run(Run {
-                    setup,
-                    repetition,
-                    plateaus: vec![plateau],
-                }));
-            }
-        }
-        (plan, messages)
-    }
-
     #[test]
     fn control_is_compared_with_the_better_level() {
-        let (plan, messages) = messages();
-        let document = Document::new(&plan, &messages).unwrap();
+        let plan: LevelsPlan = plan("--repetitions 2 --loads 0.1");
+        let run = |turn: Turn<Setup>| {
+            let mean_ms = match (turn.setup.level, turn.repetition) {
+                (Level::Fixed(level), n) => 10.0 + 20.0 * (level - 1) as f64 + 10.0 * f64::from(n),
+                (Level::Controlled, 0) => 11.0,
+                (Level::Controlled, _) => 18.0,
+            };
+            let plateau = Plateau {
+                requests: 100,
+                mean_ns: mean_ms * 1e6,
+                p99_ns: 1,
+                level: 1,
+                changes: turn.repetition,
+            };
+            let plateaus = vec![plateau];
+            turn.run(Found { plateaus })
+        };
+        let mut runs: Vec<Run> = plan.turns(2).into_iter().map(run).collect();
+        let document = plan.document(facts(1), runs.clone()).unwrap();
         assert_eq!(document.rows.len(), 6);
-        assert!((document.measured.units_per_core_s.max - 2e6).abs() < 1.0);
         let controlled = &document.rows[5];
         assert_eq!(controlled.name, "sidelane, controlled (cap)");
         let cell = &controlled.cells[0];
@@ -183,13 +198,16 @@ mod tests {
         assert!((ratio.median - 1.0).abs() < 1e-9 && (ratio.min - 0.9).abs() < 1e-9);
         assert!((ratio.max - 1.1).abs() < 1e-9);
         assert_eq!(document.rows[0].cells[0].against_best, None);
-    }
-
-    #[test]
-    fn missing_runs_are_an_error() {
-        let (plan, mut messages) = messages();
-        messages.pop();
-        assert!(Document::new(&plan, &messages).is_err());
-        assert!(Document::new(&plan, &messages[1..]).is_err());
+        fits(
+            &LevelsPlan::render(&document),
+            document.rows.iter().map(|row| &*row.name),
+        );
+        runs[0].found.plateaus.clear();
+        assert!(
+            plan.document(facts(1), runs.clone()).is_err(),
+            "a plateau is missing"
+        );
+        runs.pop();
+        assert!(plan.document(facts(1), runs).is_err());
     }
 }

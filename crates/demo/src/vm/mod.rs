@@ -36,6 +36,17 @@ pub enum Duty {
     Multiply,
 }
 
+impl Duty {
+    /// Turns and a device's time, as arguments have them.
+    pub fn new(turns: Option<u32>, wait_us: Option<u32>) -> Duty {
+        match (turns, wait_us) {
+            (None, _) => Duty::Multiply,
+            (Some(turns), None) => Duty::PingPong { turns },
+            (Some(turns), Some(wait_us)) => Duty::Device { turns, wait_us },
+        }
+    }
+}
+
 /// A virtual machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VmPlan {

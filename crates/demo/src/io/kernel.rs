@@ -1,4 +1,4 @@
-//! Where the time of the lanes goes.
+//! What the kernel tells, where the time of the lanes goes; and its setting of halt polling.
 
 use crate::error::{During, Result};
 use crate::sys::{KernelSetting, cpu_time_ns};
@@ -13,7 +13,7 @@ pub struct LaneUse {
     pub io: f64,
     /// With computing ones.
     pub computing: f64,
-    /// With nothing, lanes that are held, too; and with the kernel and whoever else runs.
+    /// With nothing, lanes that are held, too; and with the kernel and whatever else runs.
     pub rest: f64,
     /// In all of these: with the scheduler's programs but its timers, which the kernel does not measure. 0 of the
     /// kernel's own scheduler, which is not told apart.
@@ -101,9 +101,38 @@ fn number(text: &str, name: &str) -> Option<u64> {
     value.trim().parse().ok()
 }
 
+/// Halt polling: for so long the kernel's KVM watches a virtual CPU that halted, before it gives the lane away.
+const PARAMETER: &str = "/sys/module/kvm/parameters/halt_poll_ns";
+/// The kernel's default on x86, where it was switched off.
+const USUAL_NS: u64 = 200_000;
+
+/// Halt polling's setting, as it was when this value goes.
+pub(super) struct HaltPolling(KernelSetting);
+
+impl HaltPolling {
+    pub(super) fn new() -> Result<HaltPolling> {
+        HaltPolling::at(Path::new(PARAMETER))
+    }
+
+    fn at(file: &Path) -> Result<HaltPolling> {
+        KernelSetting::at(file).map(HaltPolling)
+    }
+
+    /// Switches it on, with the time that it had if it had any, or off.
+    pub(super) fn set(&self, on: bool) -> Result<()> {
+        let usual = USUAL_NS.to_string();
+        self.0.set(match (on, self.0.before()) {
+            (false, _) => "0",
+            (true, "0") => &usual,
+            (true, before) => before,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn totals_become_lanes() {
@@ -132,5 +161,22 @@ mod tests {
         assert_eq!(number(text, "run_time_ns:"), Some(1234));
         assert_eq!(number("pos:\t0\n", "run_time_ns:"), None);
         assert_eq!(programs(Pid::this()).unwrap(), (0, 0));
+    }
+
+    #[test]
+    fn it_is_restored() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let now = || fs::read_to_string(file.path()).unwrap();
+        for (before, on) in [("0\n", "200000"), ("50000\n", "50000")] {
+            fs::write(file.path(), before).unwrap();
+            let polling = HaltPolling::at(file.path()).unwrap();
+            polling.set(false).unwrap();
+            assert_eq!(now(), "0");
+            polling.set(true).unwrap();
+            assert_eq!(now(), on);
+            drop(polling);
+            assert_eq!(now(), before.trim());
+        }
+        assert!(HaltPolling::at(Path::new("/nowhere")).is_err());
     }
 }
