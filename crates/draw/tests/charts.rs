@@ -1,4 +1,5 @@
 //! Charts: what is drawn, and what is odd.
+#![allow(clippy::unwrap_used, missing_docs)]
 
 use roxmltree::Document;
 use sidelane_draw::*;
