@@ -266,6 +266,8 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	pair_waited(tctx, now_ns);
 	tctx->queued_ns = 0;
 	lane->kthread = 0;
+	if (fixed.retain)
+		lane->woke = 0;
 	lane->slice_ends_ns = now_ns + p->scx.slice;
 	count(switches[class]);
 	lane->job_ns = tctx->job_ns;
@@ -284,6 +286,7 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	borrow_check(p, lane, cpu, now_ns);
 	pair_recheck(lane, cpu);
 	throttle_check(p, tctx, cpu);
+	next_begins(p, tctx, lane, cpu);
 	if (was_critical && class != CLASS_CRITICAL)
 		core_reopen(lane->core, cpu);
 	if (class == CLASS_BATCH)

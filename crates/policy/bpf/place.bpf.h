@@ -369,6 +369,30 @@ static __always_inline bool lane_take_over(struct lane_ctx *lane, s32 cpu, u32 c
 	return lane_state_take(lane, core_ctx(lane->core), state, LANE_OTHER) == state;
 }
 
+/*
+ * Is waking @p next on @lane whatever happens? If it is the only task that waits at all, and what runs
+ * there is of its class. In the lane's own queue it costs no look at the vectors then. One such task a lane
+ * at most: what comes after it is compared with what else waits.
+ */
+static __always_inline bool lane_next(const struct task_struct *p, const struct task_ctx *tctx,
+				      const struct lane_ctx *lane)
+{
+	return is_bound(p) && !(p->flags & PF_KTHREAD) && tctx->class == CLASS_NORMAL &&
+	       lane->state == LANE_NORMAL && !lane->next && !work_hinted();
+}
+
+/* @p begins to run on the lane @cpu: if from its own queue, critical work may have come meanwhile. */
+static __always_inline void next_begins(const struct task_struct *p, const struct task_ctx *tctx,
+					struct lane_ctx *lane, s32 cpu)
+{
+	if (!lane->next || is_pinned_kthread(p))
+		return;
+	lane->next = 0;
+	if (tctx->class != CLASS_CRITICAL && !lane->overdue &&
+	    vector_waiting(lane->core, CLASS_CRITICAL))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
 /* Sends a waking task to the lane that select_cpu returns, or on whose CPU it is queued. */
 static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *tctx, u32 core,
 					u64 enq_flags, u64 now_ns)
@@ -379,8 +403,7 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 	tctx->queued_ns = now_ns;
 	if (class == CLASS_NORMAL)
 		scx_bpf_task_set_dsq_vtime(p, vtime_of(p, true));
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns),
-			   enq_flags | SCX_ENQ_PREEMPT);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns), enq_flags);
 }
 
 /* Chooses a lane for @p, which ran on @prev last; @waker as below. Returns its CPU, or -1. */
@@ -424,7 +447,7 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 	struct lane_ctx *lane;
 	struct core_ctx *core;
 	s32 cpu, held = -1;
-	bool at_once, may;
+	bool at_once, next, may;
 	u32 stops;
 
 	if (!tctx)
@@ -470,10 +493,17 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 				 held >= 0 || pair_uses_held(tctx, lane, cpu));
 	if (!at_once && held >= 0) /* by the vector, from which a held lane does not take */
 		retain_back(lane, now_ns);
+	next = !at_once && waking && lane_next(p, tctx, lane);
 	if (at_once)
+		lane_insert(p, tctx, lane->core, enq_flags | SCX_ENQ_PREEMPT, now_ns);
+	else if (next)
 		lane_insert(p, tctx, lane->core, enq_flags, now_ns);
 	else
 		vector_insert(p, tctx, lane->core, waking, enq_flags, now_ns);
+	if (next)
+		lane->next = 1;
+	if (!at_once && waking)
+		retain_awaits(p, lane, cpu, waker);
 	if (tctx->class == CLASS_BATCH)
 		batch_enters(p, lane->core, cpu);
 	if (tctx->class == CLASS_CRITICAL) {
@@ -490,7 +520,7 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 		retain_need(lane->core);
 	if (selecting && tctx->class == CLASS_NORMAL)
 		pair_need();
-	if (!at_once)
+	if (!at_once && !next)
 		kick_for(p, tctx, lane, cpu, cpu == waker);
 	return cpu;
 }

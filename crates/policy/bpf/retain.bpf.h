@@ -93,6 +93,23 @@ static __always_inline u64 retain_paid_ns(const struct lane_ctx *lane, u64 timeo
 	return paid_ns < timeout_ns ? paid_ns : timeout_ns;
 }
 
+/*
+ * Waking @p waits for @lane, the CPU @cpu. If what runs on this CPU has woken it, and is about to sleep (@waker, or -1) or
+ * @p can go nowhere else, that probably waits for @p: no lane of the core is held against it.
+ */
+static __always_inline void retain_awaits(const struct task_struct *p, const struct lane_ctx *lane,
+					  s32 cpu, s32 waker)
+{
+	s32 self = bpf_get_smp_processor_id();
+	struct lane_ctx *own;
+
+	if (!fixed.retain || (waker < 0 && !(is_bound(p) && cpu == self)))
+		return;
+	own = lane_ctx(self);
+	if (own && own->core == lane->core)
+		own->woke = 1;
+}
+
 /* @p sleeps on @lane, which is held for it if it is expected back. */
 static __always_inline void retain_begin(struct task_struct *p, struct task_ctx *tctx,
 					 struct lane_ctx *lane, u64 now_ns)
@@ -101,8 +118,9 @@ static __always_inline void retain_begin(struct task_struct *p, struct task_ctx 
 	u64 timeout_ns;
 
 	if (!fixed.retain || !core || tctx->class != CLASS_NORMAL || tctx->misclassified ||
-	    (p->flags & PF_EXITING) || tctx->returns < RETURNS_ALL / 2 || !core->retain.attentive ||
-	    vector_waits(CLASS_CRITICAL) || !pair_may_hold(core, tctx, scx_bpf_task_cpu(p)))
+	    (p->flags & PF_EXITING) || lane->woke || tctx->returns < RETURNS_ALL / 2 ||
+	    !core->retain.attentive || vector_waits(CLASS_CRITICAL) ||
+	    !pair_may_hold(core, tctx, scx_bpf_task_cpu(p)))
 		return;
 	timeout_ns = core->retain.now_ns;
 	if (vector_waiting(lane->core, CLASS_NORMAL) && timeout_ns > p->scx.slice &&
