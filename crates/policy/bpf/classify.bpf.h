@@ -176,15 +176,11 @@ static __always_inline u32 class_of_policy(const struct task_struct *p)
 #define KIND_CLASS(kind) ((kind) & 0xff)
 #define KIND_BUDGET(kind) ((kind) >> 8)
 
-/* Class of @p, enum task_class, and its budget: KIND. */
-VERIFIED_ONCE u32 classify(struct task_struct *p __arg_trusted)
+/* What the rules say of @p: KIND. */
+VERIFIED_ONCE u32 class_by_rules(struct task_struct *p __arg_trusted)
 {
 	u32 i, by_cgroup;
 
-	if (p->flags & PF_KTHREAD)
-		return KIND(CLASS_NORMAL, 0);
-	if (!fixed.nr_rules)
-		return KIND(class_of_policy(p), 0);
 	by_cgroup = fixed.has_cgroup_rules ? cgroup_rule(p) : 0;
 	bpf_for(i, 0, fixed.nr_rules) {
 		struct rule *r;
@@ -199,6 +195,14 @@ VERIFIED_ONCE u32 classify(struct task_struct *p __arg_trusted)
 			    r->budget.policy == BUDGET_INHERIT ? 0 : i + 1);
 	}
 	return KIND(class_of_policy(p), 0);
+}
+
+/* Class of @p, enum task_class, and its budget: KIND. */
+static __always_inline u32 classify(struct task_struct *p)
+{
+	if (p->flags & PF_KTHREAD)
+		return KIND(CLASS_NORMAL, 0);
+	return fixed.nr_rules ? class_by_rules(p) : KIND(class_of_policy(p), 0);
 }
 
 /* Gives @p, which does not run, the class that it has now. */

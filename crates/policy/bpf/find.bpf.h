@@ -208,7 +208,7 @@ VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u
 		if (!core || (set >= 0 && !core_set_test(set, id)))
 			continue;
 		cpu = pick_lane(p, id, STATE(LANE_IDLE) | (set >= 0 ? FOR_BATCH : 0), prev);
-		if (cpu < 0 || (set < 0 && !level_allows(id, cpu)))
+		if (cpu < 0 || (set < 0 && !level_allows(core, id, cpu)))
 			continue;
 		speed = lane_speed(core, core->nr_lanes - lanes_in_state(id, LANE_IDLE) + 1);
 		if (speed <= best_speed)
@@ -269,7 +269,7 @@ VERIFIED_ONCE s32 find_shared_lane(struct task_struct *p __arg_trusted, u64 leas
 		if (!critical || speed <= least)
 			continue;
 		cpu = pick_lane(p, id, STATE(LANE_IDLE), prev);
-		if (cpu < 0 || !level_allows(id, cpu))
+		if (cpu < 0 || !level_allows(core, id, cpu))
 			continue;
 		best = cpu;
 		least = speed;

@@ -433,11 +433,13 @@ static __always_inline void core_counts(struct core_ctx *core, u32 from, u32 to)
 /*
  * Puts @lane, of @core, into @state. A lane's state is written here and in lane_state_take() only,
  * each time by one atomic exchange: so each change is counted once, and core->states cannot drift. A full
- * barrier: a sibling that changes at the same time sees this lane, or this lane sees it.
+ * barrier: a sibling that changes at the same time sees this lane, or this lane sees it. A state that
+ * stays was seen before.
  */
 static __always_inline void lane_state_put(struct lane_ctx *lane, struct core_ctx *core, u32 state)
 {
-	core_counts(core, __sync_lock_test_and_set(&lane->state, state), state);
+	if (*(volatile u32 *)&lane->state != state)
+		core_counts(core, __sync_lock_test_and_set(&lane->state, state), state);
 }
 
 /* The same from any CPU, if @lane is in state @from. The state in which it was. */
@@ -499,12 +501,10 @@ static __always_inline bool core_sent_normal(const struct core_ctx *core, u64 no
 	return core->normal_ns && now_ns < core->normal_ns + ARRIVAL_NS;
 }
 
-/* Something runs on @core_id: the sets of cores say so from here on. */
-static __always_inline void core_runs(u32 core_id)
+/* Something runs on @core: the sets of cores say so from here on. */
+static __always_inline void core_runs(struct core_ctx *core)
 {
-	struct core_ctx *core = core_ctx(core_id);
-
-	if (core && core->normal_ns)
+	if (core->normal_ns)
 		core->normal_ns = 0;
 }
 

@@ -27,6 +27,7 @@
 #include "classify.bpf.h"
 #include "vector.bpf.h"
 
+#define WEIGHT_USUAL 100 /* of nice 0 */
 /* Flat weights are in fixed point. */
 #define FLAT_SHIFT 20
 
@@ -119,7 +120,7 @@ static __always_inline u64 weight_vtime(const struct task_struct *p, const struc
 	u64 weight = p->scx.weight ? p->scx.weight : 1, flat, stride;
 
 	if (!fixed.cgroup_weights)
-		return ran_ns * 100 / weight;
+		return weight == WEIGHT_USUAL ? ran_ns : ran_ns * WEIGHT_USUAL / weight;
 	flat = weight_flat(tctx->weight_group, weight);
 	stride = (fixed.slice_ns[CLASS_NORMAL] * 100 << FLAT_SHIFT) / flat;
 	vtime_stride = stride > vtime_stride ? stride : vtime_stride - vtime_stride / 64;
