@@ -90,6 +90,7 @@ struct task_ctx {
 	u64 due_ns; /* when it is to run at the latest; 0: it has run since, or sleeps */
 	u64 running_ns; /* until when its running time is charged */
 	u64 classified_ns; /* when its class was looked up last */
+	u64 class_mark; /* what it was then (classify.bpf.h) */
 	u64 slept_ns; /* when it slept last */
 	u64 slice_left_ns; /* with which it goes on if it wakes soon; 0: with a whole one */
 	u64 held_slice_ns; /* what was left of its slice when its lane was held for it */
