@@ -112,6 +112,7 @@ struct lane_ctx {
 	u32 profile; /* miss share of the task that runs, + 1; 0: not known (profile.bpf.h) */
 	u32 kthread; /* 1: a kernel thread of this lane was sent there and does not run yet */
 	u32 next; /* 1: a task waits in this lane's own queue, and is next (place.bpf.h) */
+	u32 missed; /* from which core on its ticks look at vectors next (missed.bpf.h) */
 	u32 woke; /* 1: what runs has woken a task that waits for this core */
 	u64 slice_ends_ns; /* when the slice of the task that runs ends */
 	u64 overdue_paid_ns[NR_OVERDUE]; /* until then such work has had its share */

@@ -13,6 +13,7 @@
 #include "borrow.bpf.h"
 #include "kthread.bpf.h"
 #include "place.bpf.h"
+#include "missed.bpf.h"
 #include "retain.bpf.h"
 #include "pair.bpf.h"
 #include "symbiosis.bpf.h"
@@ -236,7 +237,7 @@ void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)
 	promote_check(p, lane, now_ns);
 	borrow_check(p, lane, cpu, now_ns);
 	overdue_check(p, tctx, lane, cpu, now_ns);
-	missed_check(p, tctx, lane);
+	missed_check(p, tctx, lane, cpu);
 }
 
 void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)

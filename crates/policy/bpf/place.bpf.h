@@ -333,7 +333,7 @@ static __always_inline bool waker_is_brief(void)
  * Sees to it that somebody looks at the vector that @p was put into for @cpu, on which its waker is
  * about to sleep if it @yields.
  */
-static __always_inline void kick_for(const struct task_struct *p, const struct task_ctx *tctx,
+static __always_inline void kick_for(struct task_struct *p, const struct task_ctx *tctx,
 				     struct lane_ctx *lane, s32 cpu, bool yields)
 {
 	u32 state = lane->state;
@@ -350,9 +350,14 @@ static __always_inline void kick_for(const struct task_struct *p, const struct t
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	} else if (state < LANE_IDLE && state > tctx->class && !stays && !lane->overdue)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
-	else if (!is_bound(p) && (tctx->class != CLASS_BATCH || borrow_allowed(lane->core)))
-		core_kick_idle(lane->core, tctx->class,
-			       -1); /* one may have fallen idle meanwhile */
+	else if (!is_bound(p) && (tctx->class != CLASS_BATCH || borrow_allowed(lane->core))) {
+		/* one may have fallen idle meanwhile */
+		cpu = pick_lane(p, lane->core,
+				STATE(LANE_IDLE) | (tctx->class == CLASS_BATCH ? FOR_BATCH : 0),
+				-1);
+		if (cpu >= 0)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	}
 }
 
 /*
