@@ -354,9 +354,12 @@ void BPF_STRUCT_OPS(sidelane_quiescent, struct task_struct *p, u64 deq_flags)
 void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
 {
 	struct lane_ctx *lane = lane_ctx(cpu);
-	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
+	struct core_ctx *core;
 	u64 now_ns;
 
+	if (!lane || (!idle && lane->state == LANE_OTHER)) /* taken over */
+		return;
+	core = core_ctx(lane->core);
 	if (!core)
 		return;
 	if (!idle) {

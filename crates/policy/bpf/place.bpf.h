@@ -412,7 +412,7 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 
 	tctx->core = core;
 	tctx->queued_ns = now_ns;
-	if (class == CLASS_NORMAL)
+	if (class == CLASS_NORMAL && vtime_of(p, true) != p->scx.dsq_vtime)
 		scx_bpf_task_set_dsq_vtime(p, vtime_of(p, true));
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns), enq_flags);
 }

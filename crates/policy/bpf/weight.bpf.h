@@ -94,13 +94,15 @@ static __always_inline void weight_begins(struct task_struct *p, struct task_ctx
 {
 	tctx->weight_group = cgroup_group(p);
 	tctx->weight = tctx->weight_group ? p->scx.weight : 0;
-	demand_change(tctx->weight_group, tctx->weight);
+	if (tctx->weight)
+		demand_change(tctx->weight_group, tctx->weight);
 }
 
 /* It does no longer. */
 static __always_inline void weight_ends(struct task_ctx *tctx)
 {
-	demand_change(tctx->weight_group, -(s64)tctx->weight);
+	if (tctx->weight)
+		demand_change(tctx->weight_group, -(s64)tctx->weight);
 	tctx->weight = 0;
 }
 
@@ -121,7 +123,7 @@ static __always_inline u64 weight_vtime(const struct task_struct *p, const struc
 
 	if (!fixed.cgroup_weights)
 		return weight == WEIGHT_USUAL ? ran_ns : ran_ns * WEIGHT_USUAL / weight;
-	flat = weight_flat(tctx->weight_group, weight);
+	flat = tctx->weight_group ? weight_flat(tctx->weight_group, weight) : weight << FLAT_SHIFT;
 	stride = (fixed.slice_ns[CLASS_NORMAL] * 100 << FLAT_SHIFT) / flat;
 	vtime_stride = stride > vtime_stride ? stride : vtime_stride - vtime_stride / 64;
 	return (ran_ns * 100 << FLAT_SHIFT) / flat;
