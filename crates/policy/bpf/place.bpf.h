@@ -31,7 +31,8 @@
  * (polarize.bpf.h), unless it may use none of them.
  *
  * A task that wakes for an idle lane, or for this CPU while it runs a lower class, goes
- * there directly. Otherwise it waits in the core's vector, and whichever lane is first
+ * there directly. So does, behind what runs, normal work that is next in any case (lane_next()).
+ * Otherwise it waits in the core's vector, and whichever lane is first
  * takes it. For one on a waker's lane nobody is woken if the waker is brief (YIELDS_WITHIN_NS): a
  * sibling that came to look would slow it down. If it does not sleep all the same, its tick ends that.
  *

@@ -9,7 +9,8 @@
  * Rule (fixed.retain): when a normal task sleeps that mostly came back within the time-out T of its
  * core, its lane is held: no normal or batch task is switched in or sent there. It wakes there, at once.
  * After T the lane is released. Being held is part of the task's slice, and is charged like running; while
- * normal work waits for the core, nothing is held beyond the slice. Critical work takes a held lane like an idle one, who waits beyond the
+ * normal work waits for the core, nothing is held beyond the slice. Nor is a lane held against what its task has
+ * woken: it probably sleeps until that has run. Critical work takes a held lane like an idle one, who waits beyond the
  * starvation bound does too, and a held lane does not count for the SMT level.
  *
  * On the I/O lane of a core with sides (pair.bpf.h) computation that waits would make room at once: there a hold saves
