@@ -128,6 +128,8 @@ VERIFIED_ONCE int core_refresh(u32 core_id, u64 now_ns)
 	core_word_assign(word, CORES_OPEN, core_id, open);
 	core_word_assign(word, CORES_SLOWED, core_id,
 			 critical > 1 || (critical && core->capacity < fastest_capacity()));
+	core_word_assign(word, CORES_FREE, core_id,
+			 batch + idle + STATE_COUNT(states, LANE_HELD) > 0);
 	room = idle > 0 && !core_parked(core_id) && (open || left);
 	core_word_assign(word, CORES_WITH_ROOM, core_id, room);
 	core_word_assign(word, CORES_FOR_BATCH, core_id,

@@ -214,6 +214,7 @@ enum core_set {
 	CORES_WITH_ROOM, /* open, not parked, and a lane is idle */
 	CORES_FOR_BATCH, /* the same, and batch may use that lane */
 	CORES_SLOWED, /* several lanes run critical work, or any does and there are faster cores */
+	CORES_FREE, /* a lane idles, is held or runs batch; or was, a moment ago */
 	CORES_QUEUED, /* + class: the vector of that class is not empty */
 	NR_CORE_SETS = CORES_QUEUED + NR_CLASSES,
 };
