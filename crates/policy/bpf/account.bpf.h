@@ -128,6 +128,8 @@ VERIFIED_ONCE int core_refresh(u32 core_id, u64 now_ns)
 	core_word_assign(word, CORES_OPEN, core_id, open);
 	core_word_assign(word, CORES_SLOWED, core_id,
 			 critical > 1 || (critical && core->capacity < fastest_capacity()));
+	core_word_assign(word, CORES_FREE, core_id,
+			 batch + idle + STATE_COUNT(states, LANE_HELD) > 0);
 	room = idle > 0 && !core_parked(core_id) && (open || left);
 	core_word_assign(word, CORES_WITH_ROOM, core_id, room);
 	core_word_assign(word, CORES_FOR_BATCH, core_id,
@@ -136,31 +138,23 @@ VERIFIED_ONCE int core_refresh(u32 core_id, u64 now_ns)
 }
 
 /* The same if anything may have changed. */
-static __always_inline void core_follow(u32 core_id, u64 now_ns)
+static __always_inline void core_follow(const struct core_ctx *core, u32 core_id, u64 now_ns)
 {
-	struct core_ctx *core = core_ctx(core_id);
-
-	if (core && (states_of(core) != core->derived || core->claim_ns ||
-		     vector_hinted(core_id, CLASS_CRITICAL)))
+	if (states_of(core) != core->derived || core->claim_ns ||
+	    vector_hinted(core_id, CLASS_CRITICAL))
 		core_refresh(core_id, now_ns);
 }
 
-/*
- * May the lane @cpu run critical or normal work, beside the lanes of @core_id that already
- * do? The SMT level caps them; batch goes by its own rule (borrow.bpf.h).
- */
-VERIFIED_ONCE bool level_allows(u32 core_id, s32 cpu)
+/* Do fewer lanes of @core_id than the SMT level run critical or normal work, but for the lane @cpu? */
+VERIFIED_ONCE bool level_leaves(u32 core_id, s32 cpu)
 {
 	struct core_ctx *core = core_ctx(core_id);
-	struct lane_ctx *lane;
+	struct lane_ctx *lane = lane_ctx(cpu);
 	u64 states;
 	u32 busy;
 
 	if (!core)
 		return false;
-	if (core->nr_lanes <= live.smt_level)
-		return true;
-	lane = lane_ctx(cpu);
 	states = states_of(core);
 	if (lane && lane->core == core_id)
 		states -= STATE_ONE(lane->state);
@@ -170,11 +164,21 @@ VERIFIED_ONCE bool level_allows(u32 core_id, s32 cpu)
 	return busy < live.smt_level;
 }
 
-/* Puts the lane of this CPU into @state; its core's sets follow later. */
-static __always_inline void lane_state_write(struct lane_ctx *lane, u32 state, u64 now_ns)
+/*
+ * May the lane @cpu run critical or normal work, beside the lanes of @core that already
+ * do? The SMT level caps them; batch goes by its own rule (borrow.bpf.h).
+ */
+static __always_inline bool level_allows(const struct core_ctx *core, u32 core_id, s32 cpu)
+{
+	return core->nr_lanes <= live.smt_level || level_leaves(core_id, cpu);
+}
+
+/* Puts the lane of this CPU, of @core, into @state; the core's sets follow later. */
+static __always_inline void lane_state_write(struct lane_ctx *lane, struct core_ctx *core,
+					     u32 state, u64 now_ns)
 {
 	lane->since_ns = now_ns;
-	lane_state_put(lane, core_ctx(lane->core), state);
+	lane_state_put(lane, core, state);
 }
 
 /* Before anything runs: counts the lanes of @core_id by the states that the loader gave them. */
@@ -197,11 +201,12 @@ VERIFIED_ONCE int core_begin(u32 core_id)
 	return 0;
 }
 
-/* Puts the lane of this CPU into @state. */
-static __always_inline void lane_set_state(struct lane_ctx *lane, u32 state, u64 now_ns)
+/* Puts the lane of this CPU, of @core, into @state. */
+static __always_inline void lane_set_state(struct lane_ctx *lane, struct core_ctx *core, u32 state,
+					   u64 now_ns)
 {
-	lane_state_write(lane, state, now_ns);
-	core_follow(lane->core, now_ns);
+	lane_state_write(lane, core, state, now_ns);
+	core_follow(core, lane->core, now_ns);
 }
 
 /* Work of @class ran on a lane of @core_id for so long (polarize.bpf.h). */

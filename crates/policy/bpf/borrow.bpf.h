@@ -296,28 +296,4 @@ static __always_inline void idle_check(struct lane_ctx *lane, s32 cpu)
 		core_kick_idle(lane->core, CLASS_NORMAL, cpu);
 }
 
-/*
- * Work that waits while a lane idles: a wake-up and a lane that falls idle can miss
- * each other. The tick of a busy lane sends idle lanes to look: its siblings, and
- * those of all cores with room: which of them may use it, only they find out. And critical work
- * may wait for the lane of a waker that does not sleep: @p leaves it then.
- */
-static __always_inline void missed_check(struct task_struct *p, const struct task_ctx *tctx,
-					 struct lane_ctx *lane)
-{
-	bool urgent;
-
-	if (tctx->class != CLASS_CRITICAL && !lane->overdue &&
-	    vector_waiting(lane->core, CLASS_CRITICAL) &&
-	    vector_head_fits(lane->core, CLASS_CRITICAL))
-		scx_bpf_task_set_slice(p, 0);
-	urgent = vector_waits(CLASS_CRITICAL) || vector_waits(CLASS_NORMAL);
-	if (urgent && lanes_in_state(lane->core, LANE_IDLE))
-		core_kick_idle(lane->core, CLASS_NORMAL, -1);
-	if (urgent && core_set_some(CORES_WITH_ROOM))
-		rooms_kick_idle(CLASS_NORMAL);
-	else if (core_set_some(CORES_FOR_BATCH) && vector_waits(CLASS_BATCH))
-		rooms_kick_idle(CLASS_BATCH);
-}
-
 #endif /* SIDELANE_BORROW_BPF_H */

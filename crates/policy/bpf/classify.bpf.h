@@ -7,17 +7,18 @@
  *
  * Rule: the first rule that matches decides. Without a match, SCHED_IDLE,
  * SCHED_BATCH and nice >= 10 mean batch, the rest is normal. Kernel threads are
- * always normal. The class is looked up at each wake-up and, while a task goes on
- * running, once a slice, so that exec, a rename, a new nice value or a move to
- * another cgroup take effect there without a hook for each.
+ * always normal. The class is looked up when a task wakes as something else than
+ * before (class_mark()) and once a slice, so that exec, a rename, a new nice value or a
+ * move to another cgroup take effect at the wake-up without a hook for each, and new rules
+ * of the loader's soon.
  *
  * Cgroup rules are globs over paths; matching those is the loader's work. It
  * keeps, for every cgroup, the first of them that matches the cgroup or one of
  * its ancestors: later ones never decide. A cgroup that the loader has not seen
  * yet goes by its nearest known ancestor.
  *
- * Cost: a few compares a rule up to the one that decides and, with cgroup rules,
- * one hash look-up.
+ * Cost: a wake-up, a few loads; a look-up, a few compares a rule up to the one that decides and, with
+ * cgroup rules, one hash look-up.
  *
  * Does not: follow symbolic links of `exe` rules after the loader resolved
  * them (the loader looks again every second).
@@ -34,6 +35,9 @@
 #define NICE_OF_STATIC_PRIO(prio) ((s32)(prio) - 120)
 #define BATCH_NICE_MIN 10
 #define CGROUP_DEPTH_MAX 32
+
+/* Eight characters of a name. */
+typedef u64 __attribute__((may_alias)) mark_word;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -176,15 +180,11 @@ static __always_inline u32 class_of_policy(const struct task_struct *p)
 #define KIND_CLASS(kind) ((kind) & 0xff)
 #define KIND_BUDGET(kind) ((kind) >> 8)
 
-/* Class of @p, enum task_class, and its budget: KIND. */
-VERIFIED_ONCE u32 classify(struct task_struct *p __arg_trusted)
+/* What the rules say of @p: KIND. */
+VERIFIED_ONCE u32 class_by_rules(struct task_struct *p __arg_trusted)
 {
 	u32 i, by_cgroup;
 
-	if (p->flags & PF_KTHREAD)
-		return KIND(CLASS_NORMAL, 0);
-	if (!fixed.nr_rules)
-		return KIND(class_of_policy(p), 0);
 	by_cgroup = fixed.has_cgroup_rules ? cgroup_rule(p) : 0;
 	bpf_for(i, 0, fixed.nr_rules) {
 		struct rule *r;
@@ -201,11 +201,55 @@ VERIFIED_ONCE u32 classify(struct task_struct *p __arg_trusted)
 	return KIND(class_of_policy(p), 0);
 }
 
+/* Class of @p, enum task_class, and its budget: KIND. */
+static __always_inline u32 classify(struct task_struct *p)
+{
+	if (p->flags & PF_KTHREAD)
+		return KIND(CLASS_NORMAL, 0);
+	return fixed.nr_rules ? class_by_rules(p) : KIND(class_of_policy(p), 0);
+}
+
+/* The distance of two pointers: a number, with which the verifier lets compute. */
+static __always_inline u64 pointer_gap(const void *a, const void *b)
+{
+	u64 gap = (u64)a - (u64)b;
+
+	barrier_var(gap);
+	return gap;
+}
+
+#define MARK_FACTOR 0x9e3779b97f4a7c15ULL /* odd, and no bits repeat: 2^64 / golden ratio */
+
+/*
+ * What rules look at, in one number: a task has another one when it is renamed, executes a program, changes its user,
+ * policy or nice value, or moves to another cgroup. That two agree by chance does not matter for long.
+ */
+static __always_inline u64 class_mark(const struct task_struct *p)
+{
+	const mark_word *name = (const mark_word *)p->comm;
+	u64 mark = name[0];
+
+	mark = mark * MARK_FACTOR + name[1];
+	mark = mark * MARK_FACTOR + pointer_gap(p->mm, p->cred);
+	mark = mark * MARK_FACTOR + p->cred->euid.val;
+	mark = mark * MARK_FACTOR + p->cgroups->dfl_cgrp->kn->id;
+	return mark * MARK_FACTOR + ((u64)p->static_prio << 32 | p->policy);
+}
+
 /* Gives @p, which does not run, the class that it has now. */
 static __always_inline void class_assign(struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
 {
-	u32 kind = classify(p);
+	u32 kind;
 
+	if (fixed.nr_rules || fixed.nr_pools) {
+		u64 mark = class_mark(p);
+
+		if (mark == tctx->class_mark && !tctx->misclassified &&
+		    now_ns < tctx->classified_ns + fixed.slice_ns[task_class(tctx)])
+			return;
+		tctx->class_mark = mark;
+	}
+	kind = classify(p);
 	tctx->class = KIND_CLASS(kind);
 	tctx->budget = KIND_BUDGET(kind);
 	tctx->misclassified = 0;

@@ -253,11 +253,11 @@ static __always_inline void count_begins(u32 cpu, u32 index)
 static __always_inline void count_ends(u32 cpu, u64 now_ns)
 {
 	struct lane_count *count = fixed.counters ? lane_count(cpu) : NULL;
-	struct lane_ctx *lane = lane_ctx(cpu);
+	struct lane_ctx *lane = count ? lane_ctx(cpu) : NULL;
 	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
 	u64 span_ns, beside_ns, mixed_ns;
 
-	if (!count || !core)
+	if (!core)
 		return;
 	count->span_ns = 0;
 	if (lane->state != LANE_CRITICAL || !count->read_ns || now_ns <= count->read_ns)

@@ -9,7 +9,8 @@
  * idle lanes beside others the one with the highest capacity * threadPerf. A core that somebody has claimed,
  * or that normal work was sent to, is passed over.
  *
- * Cost: one pass over a bitmap of all cores at worst; idle lanes and shared lanes: over the cores.
+ * Cost: one pass over a bitmap of all cores, and a look at each core that has a free lane, at worst; shared lanes: over
+ * the cores.
  *
  * Does not: decide in which order these are tried (place.bpf.h, promote.bpf.h, spread.bpf.h); take anything,
  * but for claims.
@@ -101,9 +102,11 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 st
 	if (!own || set >= NR_CORE_SETS || !core_set_some(set))
 		return -1;
 	bpf_for(w, 0, (nr_cores + 63) / 64) {
-		u64 *word = core_set_word(set, w);
+		u64 *word = core_set_word(set, w), *free = core_set_word(CORES_FREE, w);
 		u64 members = word ? *word : 0;
 
+		if (free && !(states & ~(HELD_STATES | FOR_BATCH | OVER_BATCH)))
+			members &= *free;
 		bpf_for(i, 0, 64) {
 			u32 id, distance;
 
@@ -187,6 +190,18 @@ VERIFIED_ONCE s32 find_roomier(struct task_struct *p __arg_trusted, u32 home, u3
 	return id >= 0 && roomier_pays(core, busy, id) ? id : -1;
 }
 
+/* The members of word @w of @set, in a circle that begins at core @home; which word that is. */
+static __always_inline u64 circle_word(u32 set, u32 home, u32 w, u32 *word)
+{
+	u64 *members;
+
+	*word = (home / 64 + w) % ((nr_cores + 63) / 64);
+	members = core_set_word(set, *word);
+	if (!members)
+		return 0;
+	return w ? *members : *members & ~0ULL << (home & 63);
+}
+
 /*
  * The fastest idle lane with what its core runs (lane_speed()), of the first @end cores, own core
  * first: for batch of the cores in @set; -1: for others, of any.
@@ -197,26 +212,37 @@ VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u
 	struct core_ctx *fastest = core_ctx(0);
 	u64 most = fastest ? lane_speed(fastest, 2) : 0, best_speed = 0;
 	s32 best = -1;
-	u32 i;
+	u32 w, i, word;
 
-	bpf_for(i, 0, end) {
-		u32 id = (home + i) % end;
-		struct core_ctx *core = core_ctx(id);
-		u64 speed;
-		s32 cpu;
+	if (!core_set_some(set >= 0 ? set : CORES_FREE))
+		return -1;
+	bpf_for(w, 0, (nr_cores + 63) / 64 + 1) {
+		u64 members = circle_word(set >= 0 ? set : CORES_FREE, home, w, &word);
 
-		if (!core || (set >= 0 && !core_set_test(set, id)))
-			continue;
-		cpu = pick_lane(p, id, STATE(LANE_IDLE) | (set >= 0 ? FOR_BATCH : 0), prev);
-		if (cpu < 0 || (set < 0 && !level_allows(id, cpu)))
-			continue;
-		speed = lane_speed(core, core->nr_lanes - lanes_in_state(id, LANE_IDLE) + 1);
-		if (speed <= best_speed)
-			continue;
-		best = cpu;
-		best_speed = speed;
-		if (speed >= most) /* whole idle cores were looked for before */
-			break;
+		bpf_for(i, 0, 64) {
+			struct core_ctx *core;
+			u64 speed;
+			u32 id;
+			s32 cpu;
+
+			if (!members)
+				break;
+			id = word * 64 + take_first(&members);
+			core = id < end ? core_ctx(id) : NULL;
+			if (!core)
+				break;
+			cpu = pick_lane(p, id, STATE(LANE_IDLE) | (set >= 0 ? FOR_BATCH : 0), prev);
+			if (cpu < 0 || (set < 0 && !level_allows(core, id, cpu)))
+				continue;
+			speed = lane_speed(core,
+					   core->nr_lanes - lanes_in_state(id, LANE_IDLE) + 1);
+			if (speed <= best_speed)
+				continue;
+			best = cpu;
+			best_speed = speed;
+			if (speed >= most) /* whole idle cores were looked for before */
+				return best;
+		}
 	}
 	return best;
 }
@@ -269,7 +295,7 @@ VERIFIED_ONCE s32 find_shared_lane(struct task_struct *p __arg_trusted, u64 leas
 		if (!critical || speed <= least)
 			continue;
 		cpu = pick_lane(p, id, STATE(LANE_IDLE), prev);
-		if (cpu < 0 || !level_allows(id, cpu))
+		if (cpu < 0 || !level_allows(core, id, cpu))
 			continue;
 		best = cpu;
 		least = speed;

@@ -111,6 +111,9 @@ struct lane_ctx {
 	u32 came; /* pair.came of its core when it made room by itself last */
 	u32 profile; /* miss share of the task that runs, + 1; 0: not known (profile.bpf.h) */
 	u32 kthread; /* 1: a kernel thread of this lane was sent there and does not run yet */
+	u32 next; /* 1: a task waits in this lane's own queue, and is next (place.bpf.h) */
+	u32 missed; /* from which core on its ticks look at vectors next (missed.bpf.h) */
+	u32 woke; /* 1: what runs has woken a task that waits for this core */
 	u64 slice_ends_ns; /* when the slice of the task that runs ends */
 	u64 overdue_paid_ns[NR_OVERDUE]; /* until then such work has had its share */
 	u64 timely_ns[NR_CLASSES]; /* until then nothing that waits in that vector for it is due */
@@ -216,6 +219,7 @@ struct task_ctx {
 	u64 due_ns; /* when it is to run at the latest; 0: it has run since, or sleeps */
 	u64 running_ns; /* until when its running time is charged */
 	u64 classified_ns; /* when its class was looked up last */
+	u64 class_mark; /* what it was then (classify.bpf.h) */
 	u64 slept_ns; /* when it slept last */
 	u64 slice_left_ns; /* with which it goes on if it wakes soon; 0: with a whole one */
 	u64 held_slice_ns; /* what was left of its slice when its lane was held for it */

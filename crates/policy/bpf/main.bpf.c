@@ -13,6 +13,7 @@
 #include "borrow.bpf.h"
 #include "kthread.bpf.h"
 #include "place.bpf.h"
+#include "missed.bpf.h"
 #include "retain.bpf.h"
 #include "pair.bpf.h"
 #include "symbiosis.bpf.h"
@@ -43,11 +44,12 @@ static __always_inline int report_cgroup(struct cgroup *cgrp, bool removed)
 s32 BPF_STRUCT_OPS(sidelane_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	s32 waker = wake_flags & SCX_WAKE_SYNC ? (s32)bpf_get_smp_processor_id() : -1;
+	struct task_ctx *tctx = task_ctx(p);
 	s32 cpu;
 
-	if (is_pinned_kthread(p))
+	if (is_pinned_kthread(p) || !tctx)
 		return prev_cpu;
-	cpu = place(p, prev_cpu, waker, true, 0);
+	cpu = place(p, tctx, prev_cpu, waker, true, 0);
 	return cpu >= 0 ? cpu : prev_cpu;
 }
 
@@ -71,7 +73,7 @@ void BPF_STRUCT_OPS(sidelane_enqueue, struct task_struct *p, u64 enq_flags)
 	} else if (kthread_passes(p, tctx, enq_flags)) {
 		return;
 	}
-	if (place(p, scx_bpf_task_cpu(p), -1, false, enq_flags) < 0)
+	if (place(p, tctx, scx_bpf_task_cpu(p), -1, false, enq_flags) < 0)
 		scx_bpf_error("cannot place %s[%d]", p->comm, p->pid);
 }
 
@@ -157,15 +159,15 @@ static __always_inline bool take(struct lane_ctx *lane, s32 cpu, u32 class,
 }
 
 /* Finds something for the lane @cpu to run. False: nothing, and @prev does not go on. */
-static __always_inline bool find_work(struct lane_ctx *lane, s32 cpu, struct task_struct *prev,
-				      u64 now_ns)
+static __always_inline bool find_work(struct lane_ctx *lane, struct core_ctx *core, s32 cpu,
+				      struct task_struct *prev, u64 now_ns)
 {
 	u32 prev_class = class_of_prev(prev, lane->core, now_ns), class;
 	bool queued = work_hinted(), level, held;
 
 	if (!queued && prev_class == NR_CLASSES)
 		return false;
-	level = level_allows(lane->core, cpu);
+	level = level_allows(core, lane->core, cpu);
 	held = lane_held(lane, now_ns);
 	if (queued && take_overdue(lane, cpu, prev_class, level, held, now_ns))
 		return true;
@@ -181,7 +183,7 @@ static __always_inline bool find_work(struct lane_ctx *lane, s32 cpu, struct tas
 			return true;
 		if (class == prev_class && keep_running(prev, lane, now_ns)) {
 			if (lane->state == LANE_OTHER) { /* taken over, as below */
-				lane_set_state(lane, class, now_ns);
+				lane_set_state(lane, core, class, now_ns);
 				signal_write(cpu, class, prev->pid);
 			}
 			return true;
@@ -193,20 +195,21 @@ static __always_inline bool find_work(struct lane_ctx *lane, s32 cpu, struct tas
 void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct lane_ctx *lane = lane_ctx(cpu);
+	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
 	u64 now_ns = scx_bpf_now();
 	u32 idle;
 
-	if (!lane)
+	if (!core)
 		return;
 	overdue_ends(lane, now_ns);
-	if (find_work(lane, cpu, prev, now_ns) || prev ||
+	if (find_work(lane, core, cpu, prev, now_ns) || prev ||
 	    (lane->state != LANE_OTHER && lane->state != LANE_HELD))
 		return;
 	idle = lane_held(lane, now_ns) ? LANE_HELD : LANE_IDLE;
 	if (lane->state == idle)
 		return;
 	/* taken over for a task that then had to go elsewhere, or no longer held: it is still idle */
-	lane_set_state(lane, idle, now_ns);
+	lane_set_state(lane, core, idle, now_ns);
 	signal_write(cpu, LANE_IDLE, 0);
 }
 
@@ -234,19 +237,20 @@ void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)
 	promote_check(p, lane, now_ns);
 	borrow_check(p, lane, cpu, now_ns);
 	overdue_check(p, tctx, lane, cpu, now_ns);
-	missed_check(p, tctx, lane);
+	missed_check(p, tctx, lane, cpu);
 }
 
 void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct lane_ctx *lane = lane_ctx(cpu);
+	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
 	struct task_ctx *tctx = task_ctx(p);
 	u64 now_ns = scx_bpf_now();
 	bool was_critical;
 	u32 class;
 
-	if (!lane || !tctx)
+	if (!core || !tctx)
 		return;
 	class = task_class(tctx);
 	tctx->running_ns = now_ns;
@@ -257,7 +261,7 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	if (class == CLASS_CRITICAL)
 		critical_arrived(tctx, lane->core);
 	tctx->core = lane->core;
-	core_runs(lane->core);
+	core_runs(core);
 	pool_begins(tctx, now_ns);
 	overdue_begins(p, tctx, lane);
 	/* out of turn it has not the virtual time that normal work has reached */
@@ -266,6 +270,8 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	pair_waited(tctx, now_ns);
 	tctx->queued_ns = 0;
 	lane->kthread = 0;
+	if (fixed.retain)
+		lane->woke = 0;
 	lane->slice_ends_ns = now_ns + p->scx.slice;
 	count(switches[class]);
 	lane->job_ns = tctx->job_ns;
@@ -279,11 +285,12 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	lane->rechecked = 0;
 	lane->evict_ns = 0;
 	pair_runs(tctx, lane, cpu);
-	lane_set_state(lane, class, now_ns);
+	lane_set_state(lane, core, class, now_ns);
 	signal_write(cpu, class, p->pid);
 	borrow_check(p, lane, cpu, now_ns);
 	pair_recheck(lane, cpu);
 	throttle_check(p, tctx, cpu);
+	next_begins(p, tctx, lane, cpu);
 	if (was_critical && class != CLASS_CRITICAL)
 		core_reopen(lane->core, cpu);
 	if (class == CLASS_BATCH)
@@ -294,11 +301,12 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct lane_ctx *lane = lane_ctx(cpu);
+	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
 	struct task_ctx *tctx = task_ctx(p);
 	u64 now_ns = scx_bpf_now();
 	bool critical, marked;
 
-	if (!lane || !tctx)
+	if (!core || !tctx)
 		return;
 	retain_worked(tctx, account_run(p, tctx, now_ns));
 	critical = tctx->class == CLASS_CRITICAL;
@@ -319,8 +327,9 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 	overdue_ends(lane, now_ns);
 	due_ends(tctx, lane, !runnable, now_ns);
 	count_ends(cpu, now_ns);
-	/* the core sets follow when it is known what the lane does next */
-	lane_state_write(lane, LANE_OTHER, now_ns);
+	/* the core sets follow when it is known what the lane does next: after normal work its own queue, more of it */
+	if (!lane->next || lane->state != LANE_NORMAL)
+		lane_state_write(lane, core, LANE_OTHER, now_ns);
 	if (!runnable)
 		promote_drop(p, tctx);
 }
@@ -345,16 +354,21 @@ void BPF_STRUCT_OPS(sidelane_quiescent, struct task_struct *p, u64 deq_flags)
 void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
 {
 	struct lane_ctx *lane = lane_ctx(cpu);
-	u64 now_ns = scx_bpf_now();
+	struct core_ctx *core;
+	u64 now_ns;
 
-	if (!lane)
+	if (!lane || (!idle && lane->state == LANE_OTHER)) /* taken over */
+		return;
+	core = core_ctx(lane->core);
+	if (!core)
 		return;
 	if (!idle) {
 		/* running follows, or a higher scheduling class has the lane */
-		lane_state_write(lane, LANE_OTHER, now_ns);
+		lane_state_put(lane, core, LANE_OTHER);
 		return;
 	}
-	lane_set_state(lane, lane_held(lane, now_ns) ? LANE_HELD : LANE_IDLE, now_ns);
+	now_ns = scx_bpf_now();
+	lane_set_state(lane, core, lane_held(lane, now_ns) ? LANE_HELD : LANE_IDLE, now_ns);
 	signal_write(cpu, LANE_IDLE, 0);
 	if (lane->was_critical) {
 		lane->was_critical = 0;

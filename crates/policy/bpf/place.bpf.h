@@ -31,7 +31,8 @@
  * (polarize.bpf.h), unless it may use none of them.
  *
  * A task that wakes for an idle lane, or for this CPU while it runs a lower class, goes
- * there directly. Otherwise it waits in the core's vector, and whichever lane is first
+ * there directly. So does, behind what runs, normal work that is next in any case (lane_next()).
+ * Otherwise it waits in the core's vector, and whichever lane is first
  * takes it. For one on a waker's lane nobody is woken if the waker is brief (YIELDS_WITHIN_NS): a
  * sibling that came to look would slow it down. If it does not sleep all the same, its tick ends that.
  *
@@ -137,7 +138,7 @@ static __always_inline bool keeps_lane(struct task_struct *p, u32 home, s32 prev
 	if (lane->state == LANE_IDLE && core_is_full(core, home) &&
 	    lanes_in_state(home, LANE_BATCH))
 		return false; /* the place of batch is better */
-	if (lane->state == LANE_IDLE && brief && level_allows(home, prev))
+	if (lane->state == LANE_IDLE && brief && level_allows(core, home, prev))
 		return true;
 	return (lane->state == LANE_IDLE || lane->state == LANE_BATCH) &&
 	       !core_critical(home, scx_bpf_now());
@@ -218,12 +219,10 @@ static __always_inline s32 roomier_core(struct task_struct *p, u32 home, u32 end
 	return id;
 }
 
-/* Normal work goes to @core_id: if that idles, it counts as idle no longer. */
-static __always_inline void normal_sent(u32 core_id, u64 now_ns)
+/* Normal work goes to @core: if that idles, it counts as idle no longer. */
+static __always_inline void normal_sent(struct core_ctx *core, u32 core_id, u64 now_ns)
 {
-	struct core_ctx *core = core_ctx(core_id);
-
-	if (core && core_set_test(CORES_IDLE, core_id))
+	if (core_set_test(CORES_IDLE, core_id))
 		core->normal_ns = now_ns;
 }
 
@@ -275,18 +274,24 @@ VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32
 	return cpu >= 0 ? cpu : fallback_lane(p, home, prev, end);
 }
 
-/* How many of the first cores @p may go to: those that are awake, unless it may use none of them. */
-VERIFIED_ONCE u32 cores_for(struct task_struct *p __arg_trusted, u32 class)
+/* How many of the first cores @p may go to while some are parked: those that are awake, unless it may use none of them. */
+VERIFIED_ONCE u32 cores_awake_for(struct task_struct *p __arg_trusted)
 {
 	u32 awake = live.cores_awake, id;
 
-	if (!live.vertical || class == CLASS_CRITICAL || !awake || awake >= nr_cores)
+	if (!awake || awake >= nr_cores)
 		return nr_cores;
 	bpf_for(id, 0, awake) {
 		if (pick_lane(p, id, ANY_STATE, -1) >= 0)
 			return awake;
 	}
 	return nr_cores;
+}
+
+/* How many of the first cores @p, of @class, may go to. */
+static __always_inline u32 cores_for(struct task_struct *p, u32 class)
+{
+	return live.vertical && class != CLASS_CRITICAL ? cores_awake_for(p) : nr_cores;
 }
 
 /* Does @p, which ran on @core_id, leave it because it was parked? */
@@ -329,7 +334,7 @@ static __always_inline bool waker_is_brief(void)
  * Sees to it that somebody looks at the vector that @p was put into for @cpu, on which its waker is
  * about to sleep if it @yields.
  */
-static __always_inline void kick_for(const struct task_struct *p, const struct task_ctx *tctx,
+static __always_inline void kick_for(struct task_struct *p, const struct task_ctx *tctx,
 				     struct lane_ctx *lane, s32 cpu, bool yields)
 {
 	u32 state = lane->state;
@@ -346,9 +351,14 @@ static __always_inline void kick_for(const struct task_struct *p, const struct t
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	} else if (state < LANE_IDLE && state > tctx->class && !stays && !lane->overdue)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
-	else if (!is_bound(p) && (tctx->class != CLASS_BATCH || borrow_allowed(lane->core)))
-		core_kick_idle(lane->core, tctx->class,
-			       -1); /* one may have fallen idle meanwhile */
+	else if (!is_bound(p) && (tctx->class != CLASS_BATCH || borrow_allowed(lane->core))) {
+		/* one may have fallen idle meanwhile */
+		cpu = pick_lane(p, lane->core,
+				STATE(LANE_IDLE) | (tctx->class == CLASS_BATCH ? FOR_BATCH : 0),
+				-1);
+		if (cpu >= 0)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	}
 }
 
 /*
@@ -356,17 +366,43 @@ static __always_inline void kick_for(const struct task_struct *p, const struct t
  * vector. The lane is taken over, so that nobody else comes to count on it: of two tasks in a
  * lane's own queue, one waits where no other lane can help it. @held: it is held for the task.
  */
-static __always_inline bool lane_take_over(struct lane_ctx *lane, s32 cpu, u32 class, bool held)
+static __always_inline bool lane_take_over(struct lane_ctx *lane, struct core_ctx *core, s32 cpu,
+					   u32 class, bool held)
 {
-	bool own = cpu == (s32)bpf_get_smp_processor_id();
 	u32 state = lane->state;
 	bool idle = state == LANE_IDLE || (state == LANE_HELD && (held || class == CLASS_CRITICAL));
 
 	if (class == CLASS_BATCH)
 		return false; /* whether batch may run is decided when a lane is free */
-	if (!idle && !(own && state < LANE_IDLE && state > class && !lane->overdue))
+	if (!idle && !(state < LANE_IDLE && state > class && !lane->overdue &&
+		       cpu == (s32)bpf_get_smp_processor_id()))
 		return false;
-	return lane_state_take(lane, core_ctx(lane->core), state, LANE_OTHER) == state;
+	return level_allows(core, lane->core, cpu) &&
+	       lane_state_take(lane, core, state, LANE_OTHER) == state;
+}
+
+/*
+ * Is waking @p next on @lane whatever happens? If it is the only task that waits at all, and what runs
+ * there is of its class. In the lane's own queue it costs no look at the vectors then. One such task a lane
+ * at most: what comes after it is compared with what else waits.
+ */
+static __always_inline bool lane_next(const struct task_struct *p, const struct task_ctx *tctx,
+				      const struct lane_ctx *lane)
+{
+	return is_bound(p) && !(p->flags & PF_KTHREAD) && tctx->class == CLASS_NORMAL &&
+	       lane->state == LANE_NORMAL && !lane->next && !work_hinted();
+}
+
+/* @p begins to run on the lane @cpu: if from its own queue, critical work may have come meanwhile. */
+static __always_inline void next_begins(const struct task_struct *p, const struct task_ctx *tctx,
+					struct lane_ctx *lane, s32 cpu)
+{
+	if (!lane->next || is_pinned_kthread(p))
+		return;
+	lane->next = 0;
+	if (tctx->class != CLASS_CRITICAL && !lane->overdue &&
+	    vector_waiting(lane->core, CLASS_CRITICAL))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
 /* Sends a waking task to the lane that select_cpu returns, or on whose CPU it is queued. */
@@ -377,22 +413,39 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 
 	tctx->core = core;
 	tctx->queued_ns = now_ns;
-	if (class == CLASS_NORMAL)
+	if (class == CLASS_NORMAL && vtime_of(p, true) != p->scx.dsq_vtime)
 		scx_bpf_task_set_dsq_vtime(p, vtime_of(p, true));
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns),
-			   enq_flags | SCX_ENQ_PREEMPT);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns), enq_flags);
+}
+
+/*
+ * Does normal @p go back to its @lane, the CPU @prev, without a search? All of the core idles, so that it shares it
+ * with nothing. The usual case; place_normal() would find the same.
+ */
+static __always_inline bool home_idles(struct task_struct *p, const struct task_ctx *tctx,
+				       const struct lane_ctx *lane, s32 prev, u64 now_ns)
+{
+	struct core_ctx *core = lane && !fixed.pair ? core_ctx(lane->core) : NULL;
+
+	return core && tctx->class == CLASS_NORMAL && lane->state == LANE_IDLE &&
+	       STATE_COUNT(states_of(core), LANE_IDLE) == core->nr_lanes &&
+	       !core_parked(lane->core) && bpf_cpumask_test_cpu(prev, p->cpus_ptr) &&
+	       (tctx->burst_mean_ns < BRIEF_NS || !critical_expected(lane->core, now_ns));
 }
 
 /* Chooses a lane for @p, which ran on @prev last; @waker as below. Returns its CPU, or -1. */
 static __always_inline s32 choose_lane(struct task_struct *p, const struct task_ctx *tctx, s32 prev,
 				       s32 waker, u64 now_ns)
 {
-	struct lane_ctx *lane = lane_ctx(prev);
+	struct lane_ctx *lane;
 	struct core_ctx *core;
 	u32 end, home;
 	s32 cpu;
 
 	if (is_bound(p) && tctx->class != CLASS_CRITICAL && bpf_cpumask_test_cpu(prev, p->cpus_ptr))
+		return prev;
+	lane = lane_ctx(prev);
+	if (home_idles(p, tctx, lane, prev, now_ns))
 		return prev;
 	end = cores_for(p, tctx->class);
 	home = lane ? lane->core : 0;
@@ -409,27 +462,10 @@ static __always_inline s32 choose_lane(struct task_struct *p, const struct task_
 	return cpu >= 0 ? cpu : place_normal(p, home, prev, end, tctx->burst_mean_ns < BRIEF_NS);
 }
 
-/*
- * Chooses a lane for @p and, when it wakes, sends it there at once if it can run, from select_cpu
- * (@selecting) to any lane, else to its own CPU's; else puts it into the vector of that lane's core,
- * and sees to it that a lane looks there. @prev is the CPU it ran on last, @waker the CPU of a waker
- * that is about to sleep, or -1. Returns the chosen CPU. If its pool is used up it is held instead.
- */
-static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool selecting,
-			    u64 enq_flags)
+/* @p is to be placed: it leaves where it was sent before and did not run, and is what it is now. */
+static __always_inline void place_begins(struct task_struct *p, struct task_ctx *tctx, bool waking,
+					 u64 now_ns)
 {
-	bool waking = selecting || (enq_flags & SCX_ENQ_WAKEUP);
-	struct task_ctx *tctx = task_ctx(p);
-	u64 now_ns = scx_bpf_now();
-	struct lane_ctx *lane;
-	struct core_ctx *core;
-	s32 cpu, held = -1;
-	bool at_once, may;
-	u32 stops;
-
-	if (!tctx)
-		return -1;
-	/* it may have been sent somewhere else before, and not run */
 	critical_gone(tctx);
 	vector_left(tctx);
 	throttle_ends(p, tctx);
@@ -437,6 +473,71 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 		class_assign(p, tctx, now_ns);
 	if (waking || !tctx->job_ns)
 		tctx->job_ns = now_ns;
+}
+
+/* The lane @prev if it is held for @p, which wakes, and may run if its pool does not stop it; -1: none. */
+static __always_inline s32 place_held(struct task_struct *p, struct task_ctx *tctx, s32 prev,
+				      u32 stops, u64 now_ns)
+{
+	bool may = !stops && !adjust_asks_on(prev, tctx) && !pair_moves(p, tctx, prev);
+
+	return retain_lane(p, tctx, prev, may, now_ns);
+}
+
+/* Critical @p was sent to @core_id, which closes; its budget may run out later. */
+static __always_inline void place_closes(struct task_ctx *tctx, u32 core_id, bool selecting,
+					 u64 now_ns)
+{
+	critical_sent(tctx, core_id, now_ns);
+	core_close(core_id, now_ns);
+	if (!selecting) /* a lock is held under which timers are not set */
+		return;
+	budget_arm(core_id, now_ns);
+	window_need(tctx->budget);
+}
+
+/*
+ * Sends @p to @lane, the CPU @cpu: there at once if @at_once, or as what is next, else by the vector. True: something has
+ * to look there.
+ */
+static __always_inline bool place_send(struct task_struct *p, struct task_ctx *tctx,
+				       struct lane_ctx *lane, s32 cpu, s32 waker, bool waking,
+				       bool at_once, u64 enq_flags, u64 now_ns)
+{
+	if (at_once) {
+		lane_insert(p, tctx, lane->core, enq_flags | SCX_ENQ_PREEMPT, now_ns);
+		return false;
+	}
+	if (waking)
+		retain_awaits(p, lane, cpu, waker);
+	if (waking && lane_next(p, tctx, lane)) {
+		lane_insert(p, tctx, lane->core, enq_flags, now_ns);
+		lane->next = 1;
+		return false;
+	}
+	vector_insert(p, tctx, lane->core, waking, enq_flags, now_ns);
+	if (tctx->class == CLASS_BATCH)
+		batch_enters(p, lane->core, cpu);
+	return true;
+}
+
+/*
+ * Chooses a lane for @p and, when it wakes, sends it there at once if it can run, from select_cpu
+ * (@selecting) to any lane, else to its own CPU's; else puts it into the vector of that lane's core,
+ * and sees to it that a lane looks there. @prev is the CPU it ran on last, @waker the CPU of a waker
+ * that is about to sleep, or -1. Returns the chosen CPU. If its pool is used up it is held instead.
+ */
+static __always_inline s32 place(struct task_struct *p, struct task_ctx *tctx, s32 prev, s32 waker,
+				 bool selecting, u64 enq_flags)
+{
+	bool waking = selecting || (enq_flags & SCX_ENQ_WAKEUP), at_once, kicks;
+	u64 now_ns = scx_bpf_now();
+	struct lane_ctx *lane;
+	struct core_ctx *core;
+	s32 cpu, held = -1;
+	u32 stops;
+
+	place_begins(p, tctx, waking, now_ns);
 	stops = pool_stops(p, tctx);
 	if (stops && selecting)
 		return prev; /* enqueue comes next */
@@ -446,51 +547,36 @@ static __noinline s32 place(struct task_struct *p, s32 prev, s32 waker, bool sel
 		pair_woke(tctx, now_ns);
 	}
 	pair_look(p, tctx, now_ns);
-	if (waking) {
-		may = !stops && !adjust_asks_on(prev, tctx) && !pair_moves(p, tctx, prev);
-		held = retain_lane(p, tctx, prev, may, now_ns);
-	}
+	if (waking)
+		held = place_held(p, tctx, prev, stops, now_ns);
 	if (stops) {
 		throttle_hold(p, tctx, stops - 1, waking, enq_flags);
 		return prev;
 	}
 	cpu = held >= 0 ? held : choose_lane(p, tctx, prev, waker, now_ns);
 	lane = lane_ctx(cpu);
-	if (!lane)
+	core = lane ? core_ctx(lane->core) : NULL;
+	if (!core)
 		return -1;
 	if (tctx->class == CLASS_NORMAL)
-		normal_sent(lane->core, now_ns);
-	core = core_ctx(lane->core);
-	if (core && waking && tctx->class == CLASS_CRITICAL &&
-	    !vector_expected(core, CLASS_CRITICAL))
+		normal_sent(core, lane->core, now_ns);
+	if (waking && tctx->class == CLASS_CRITICAL && !vector_expected(core, CLASS_CRITICAL))
 		budget_refresh(core, now_ns);
 	at_once = waking && (selecting || cpu == prev) && cpu != waker &&
-		  level_allows(lane->core, cpu) &&
-		  lane_take_over(lane, cpu, tctx->class,
+		  lane_take_over(lane, core, cpu, tctx->class,
 				 held >= 0 || pair_uses_held(tctx, lane, cpu));
 	if (!at_once && held >= 0) /* by the vector, from which a held lane does not take */
 		retain_back(lane, now_ns);
-	if (at_once)
-		lane_insert(p, tctx, lane->core, enq_flags, now_ns);
-	else
-		vector_insert(p, tctx, lane->core, waking, enq_flags, now_ns);
-	if (tctx->class == CLASS_BATCH)
-		batch_enters(p, lane->core, cpu);
-	if (tctx->class == CLASS_CRITICAL) {
-		critical_sent(tctx, lane->core, now_ns);
-		core_close(lane->core, now_ns);
-		if (selecting) { /* elsewhere a lock is held under which timers are not set */
-			budget_arm(lane->core, now_ns);
-			window_need(tctx->budget);
-		}
-	}
+	kicks = place_send(p, tctx, lane, cpu, waker, waking, at_once, enq_flags, now_ns);
+	if (tctx->class == CLASS_CRITICAL)
+		place_closes(tctx, lane->core, selecting, now_ns);
 	if (selecting)
 		polar_need(now_ns);
 	if (waking && tctx->class == CLASS_NORMAL)
-		retain_need(lane->core);
+		retain_need(core);
 	if (selecting && tctx->class == CLASS_NORMAL)
 		pair_need();
-	if (!at_once)
+	if (kicks)
 		kick_for(p, tctx, lane, cpu, cpu == waker);
 	return cpu;
 }

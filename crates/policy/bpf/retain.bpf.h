@@ -9,7 +9,8 @@
  * Rule (fixed.retain): when a normal task sleeps that mostly came back within the time-out T of its
  * core, its lane is held: no normal or batch task is switched in or sent there. It wakes there, at once.
  * After T the lane is released. Being held is part of the task's slice, and is charged like running; while
- * normal work waits for the core, nothing is held beyond the slice. Critical work takes a held lane like an idle one, who waits beyond the
+ * normal work waits for the core, nothing is held beyond the slice. Nor is a lane held against what its task has
+ * woken: it probably sleeps until that has run. Critical work takes a held lane like an idle one, who waits beyond the
  * starvation bound does too, and a held lane does not count for the SMT level.
  *
  * On the I/O lane of a core with sides (pair.bpf.h) computation that waits would make room at once: there a hold saves
@@ -57,10 +58,10 @@ static __always_inline bool lane_held(const struct lane_ctx *lane, u64 now_ns)
 /* @p woke: did it come back in time? */
 static __always_inline void retain_woke(struct task_ctx *tctx, u64 now_ns)
 {
-	struct core_ctx *core = core_ctx(tctx->core);
+	struct core_ctx *core = fixed.retain ? core_ctx(tctx->core) : NULL;
 	u32 soon;
 
-	if (!fixed.retain || !core || !tctx->slept_ns)
+	if (!core || !tctx->slept_ns)
 		return;
 	soon = now_ns < tctx->slept_ns + core->retain.now_ns ? RETURNS_ALL : 0;
 	tctx->returns = (tctx->returns * (RETURNS_WEIGHT - 1) + soon) / RETURNS_WEIGHT;
@@ -93,16 +94,34 @@ static __always_inline u64 retain_paid_ns(const struct lane_ctx *lane, u64 timeo
 	return paid_ns < timeout_ns ? paid_ns : timeout_ns;
 }
 
+/*
+ * Waking @p waits for @lane, the CPU @cpu. If what runs on this CPU has woken it, and is about to sleep (@waker, or -1) or
+ * @p can go nowhere else, that probably waits for @p: no lane of the core is held against it.
+ */
+static __always_inline void retain_awaits(const struct task_struct *p, const struct lane_ctx *lane,
+					  s32 cpu, s32 waker)
+{
+	s32 self = bpf_get_smp_processor_id();
+	struct lane_ctx *own;
+
+	if (!fixed.retain || (waker < 0 && !(is_bound(p) && cpu == self)))
+		return;
+	own = lane_ctx(self);
+	if (own && own->core == lane->core)
+		own->woke = 1;
+}
+
 /* @p sleeps on @lane, which is held for it if it is expected back. */
 static __always_inline void retain_begin(struct task_struct *p, struct task_ctx *tctx,
 					 struct lane_ctx *lane, u64 now_ns)
 {
-	struct core_ctx *core = core_ctx(lane->core);
+	struct core_ctx *core = fixed.retain ? core_ctx(lane->core) : NULL;
 	u64 timeout_ns;
 
-	if (!fixed.retain || !core || tctx->class != CLASS_NORMAL || tctx->misclassified ||
-	    (p->flags & PF_EXITING) || tctx->returns < RETURNS_ALL / 2 || !core->retain.attentive ||
-	    vector_waits(CLASS_CRITICAL) || !pair_may_hold(core, tctx, scx_bpf_task_cpu(p)))
+	if (!core || tctx->class != CLASS_NORMAL || tctx->misclassified ||
+	    (p->flags & PF_EXITING) || lane->woke || tctx->returns < RETURNS_ALL / 2 ||
+	    !core->retain.attentive || vector_waits(CLASS_CRITICAL) ||
+	    !pair_may_hold(core, tctx, scx_bpf_task_cpu(p)))
 		return;
 	timeout_ns = core->retain.now_ns;
 	if (vector_waiting(lane->core, CLASS_NORMAL) && timeout_ns > p->scx.slice &&
@@ -180,10 +199,10 @@ static __always_inline void retain_release(struct lane_ctx *lane, s32 cpu, u64 n
 static __always_inline s32 retain_lane(struct task_struct *p, struct task_ctx *tctx, s32 prev,
 				       bool may, u64 now_ns)
 {
-	struct lane_ctx *lane = lane_ctx(prev);
+	struct lane_ctx *lane = fixed.retain ? lane_ctx(prev) : NULL;
 	u64 held_ns;
 
-	if (!fixed.retain || !lane || prev < 0 || !lane->held_pid || lane->held_pid != (u32)p->pid)
+	if (!lane || prev < 0 || !lane->held_pid || lane->held_pid != (u32)p->pid)
 		return -1;
 	if (!may || !lane_held(lane, now_ns) || tctx->class != CLASS_NORMAL ||
 	    !bpf_cpumask_test_cpu(prev, p->cpus_ptr)) {
@@ -199,10 +218,10 @@ static __always_inline s32 retain_lane(struct task_struct *p, struct task_ctx *t
 /* Work of other tasks on @core_id, at the speed of its lanes. */
 static __always_inline void retain_worked(const struct task_ctx *tctx, u64 ran_ns)
 {
-	struct core_ctx *core = core_ctx(tctx->core);
+	struct core_ctx *core = fixed.retain ? core_ctx(tctx->core) : NULL;
 	u32 busy;
 
-	if (!fixed.retain || !core || tctx->returns >= RETURNS_ALL / 2)
+	if (!core || tctx->returns >= RETURNS_ALL / 2)
 		return;
 	busy = lanes_busy(tctx->core);
 	__sync_fetch_and_add(&core->retain.work, ran_ns / 1024 * lane_speed(core, busy) / 1024);
@@ -259,12 +278,10 @@ static __always_inline void retain_arm(u32 core_id, u64 after_ns)
 		bpf_timer_start(&timer->timer, after_ns, 0);
 }
 
-/* A normal task wakes on @core_id, which may come and go. */
-static __always_inline void retain_need(u32 core_id)
+/* A normal task wakes on @core, which may come and go. */
+static __always_inline void retain_need(struct core_ctx *core)
 {
-	struct core_ctx *core = core_ctx(core_id);
-
-	if (fixed.retain && core && !core->retain.woken)
+	if (fixed.retain && !core->retain.woken)
 		core->retain.woken = 1;
 }
 

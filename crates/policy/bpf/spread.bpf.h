@@ -72,7 +72,7 @@ static __always_inline void spread_drop(struct task_ctx *tctx)
 static __always_inline bool spread_send(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
 {
 	s32 cpu = tctx->spread_lane - 1;
-	struct lane_ctx *lane = lane_ctx(cpu);
+	struct lane_ctx *lane = tctx->spread_lane ? lane_ctx(cpu) : NULL;
 
 	if (!lane || (enq_flags & SCX_ENQ_WAKEUP) || tctx->class != CLASS_NORMAL ||
 	    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || is_bound_now(p)) {

@@ -165,6 +165,7 @@ enum core_set {
 	CORES_WITH_ROOM, /* open, not parked, and a lane is idle */
 	CORES_FOR_BATCH, /* the same, and batch may use that lane */
 	CORES_SLOWED, /* several lanes run critical work, or any does and there are faster cores */
+	CORES_FREE, /* a lane idles, is held or runs batch; or was, a moment ago */
 	CORES_QUEUED, /* + class: the vector of that class is not empty */
 	NR_CORE_SETS = CORES_QUEUED + NR_CLASSES,
 };
@@ -385,11 +386,13 @@ static __always_inline void core_counts(struct core_ctx *core, u32 from, u32 to)
 /*
  * Puts @lane, of @core, into @state. A lane's state is written here and in lane_state_take() only,
  * each time by one atomic exchange: so each change is counted once, and core->states cannot drift. A full
- * barrier: a sibling that changes at the same time sees this lane, or this lane sees it.
+ * barrier: a sibling that changes at the same time sees this lane, or this lane sees it. A state that
+ * stays was seen before.
  */
 static __always_inline void lane_state_put(struct lane_ctx *lane, struct core_ctx *core, u32 state)
 {
-	core_counts(core, __sync_lock_test_and_set(&lane->state, state), state);
+	if (*(volatile u32 *)&lane->state != state)
+		core_counts(core, __sync_lock_test_and_set(&lane->state, state), state);
 }
 
 /* The same from any CPU, if @lane is in state @from. The state in which it was. */
@@ -451,12 +454,10 @@ static __always_inline bool core_sent_normal(const struct core_ctx *core, u64 no
 	return core->normal_ns && now_ns < core->normal_ns + ARRIVAL_NS;
 }
 
-/* Something runs on @core_id: the sets of cores say so from here on. */
-static __always_inline void core_runs(u32 core_id)
+/* Something runs on @core: the sets of cores say so from here on. */
+static __always_inline void core_runs(struct core_ctx *core)
 {
-	struct core_ctx *core = core_ctx(core_id);
-
-	if (core && core->normal_ns)
+	if (core->normal_ns)
 		core->normal_ns = 0;
 }
 

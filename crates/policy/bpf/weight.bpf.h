@@ -27,6 +27,7 @@
 #include "classify.bpf.h"
 #include "vector.bpf.h"
 
+#define WEIGHT_USUAL 100 /* of nice 0 */
 /* Flat weights are in fixed point. */
 #define FLAT_SHIFT 20
 
@@ -93,13 +94,15 @@ static __always_inline void weight_begins(struct task_struct *p, struct task_ctx
 {
 	tctx->weight_group = cgroup_group(p);
 	tctx->weight = tctx->weight_group ? p->scx.weight : 0;
-	demand_change(tctx->weight_group, tctx->weight);
+	if (tctx->weight)
+		demand_change(tctx->weight_group, tctx->weight);
 }
 
 /* It does no longer. */
 static __always_inline void weight_ends(struct task_ctx *tctx)
 {
-	demand_change(tctx->weight_group, -(s64)tctx->weight);
+	if (tctx->weight)
+		demand_change(tctx->weight_group, -(s64)tctx->weight);
 	tctx->weight = 0;
 }
 
@@ -119,8 +122,8 @@ static __always_inline u64 weight_vtime(const struct task_struct *p, const struc
 	u64 weight = p->scx.weight ? p->scx.weight : 1, flat, stride;
 
 	if (!fixed.cgroup_weights)
-		return ran_ns * 100 / weight;
-	flat = weight_flat(tctx->weight_group, weight);
+		return weight == WEIGHT_USUAL ? ran_ns : ran_ns * WEIGHT_USUAL / weight;
+	flat = tctx->weight_group ? weight_flat(tctx->weight_group, weight) : weight << FLAT_SHIFT;
 	stride = (fixed.slice_ns[CLASS_NORMAL] * 100 << FLAT_SHIFT) / flat;
 	vtime_stride = stride > vtime_stride ? stride : vtime_stride - vtime_stride / 64;
 	return (ran_ns * 100 << FLAT_SHIFT) / flat;

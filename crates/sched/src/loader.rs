@@ -389,8 +389,7 @@ fn load<'a>(
         skel.progs.sidelane_runnable.set_autoload(false);
         skel.progs.sidelane_quiescent.set_autoload(false);
     }
-    skel.struct_ops.sidelane_ops_mut().flags |=
-        *scx_utils::compat::SCX_OPS_ENQ_LAST | *scx_utils::compat::SCX_OPS_KEEP_BUILTIN_IDLE;
+    skel.struct_ops.sidelane_ops_mut().flags |= *scx_utils::compat::SCX_OPS_ENQ_LAST;
     scx_ops_load!(skel, sidelane_ops, uei).map_err(load_error("load"))
 }
 

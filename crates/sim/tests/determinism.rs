@@ -186,15 +186,15 @@ fn scenarios() -> Vec<(Scenario, (u64, usize))> {
     vec![
         (
             scenario(one_by_two, sidelane()),
-            (0xe82a_5d20_0468_9a9d, 10_343),
+            (0x3ed0_09af_6e51_027d, 10_323),
         ),
         (
             scenario(two_by_four, sidelane()),
-            (0x7fcd_10b2_f287_a8b5, 34_912),
+            (0xa56e_f336_d410_e8f9, 34_821),
         ),
         (
             scenario(machine(2, kinds, 2), sidelane()),
-            (0xf534_c74c_6ad6_79eb, 23_561),
+            (0x49d1_d7f1_ae01_8253, 23_453),
         ),
         (fifo, (0xb332_c217_f477_7bae, 2687)),
     ]
@@ -207,7 +207,7 @@ fn runs_are_what_they_always_were() {
     let known: Vec<_> = scenarios.iter().map(|(_, known)| *known).collect();
     assert_eq!(found, known, "the runs themselves: {found:#x?}");
     let changed = changes();
-    let known = (0x0551_7f71_aade_61b9, 7_176);
+    let known = (0xe790_aa19_8a2b_c819, 7_151);
     assert_eq!(changed, known, "changes of the machine: {changed:#x?}");
 }
 

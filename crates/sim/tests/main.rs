@@ -12,6 +12,7 @@ mod costs;
 mod determinism;
 mod experiments;
 mod kthreads;
+mod missed;
 mod model;
 mod objective;
 mod ordinary;

@@ -131,3 +131,43 @@ fn critical_work_that_may_not_use_a_lane_takes_nothing_from_it() {
         "{undisturbed} {disturbed}"
     );
 }
+
+/// On a machine of one lane a normal task wakes another one, and then, if it is to, a critical one. Where these wait
+/// first, by the steps, and how long after the second wake-up the critical task begins to run.
+fn wakes_two(critical_too: bool) -> (bool, Option<u64>) {
+    let builder = Builder::new().core(CoreSpec::new(0..1));
+    let interference = Interference::ThreadPerf(vec![1.0]);
+    let machine = Machine::new(&builder.build().unwrap(), interference, Costs::none()).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::from(Settings::default())).unwrap();
+    sim.keep_records();
+    let mut create = |name: &str, class| sim.create(&TaskSpec::new(name, class)).unwrap();
+    let critical = create("critical", Class::Critical);
+    let waker = create("waker", Class::Normal);
+    let next = create("next", Class::Normal);
+    sim.set_timer(WOKEN_NS, 0);
+    let mut woken_ns = 0;
+    while let Some(occurrence) = sim.next(200 * MS).unwrap() {
+        match occurrence {
+            Occurrence::Timer(_) => sim.give(waker, 200.0 * US as f64).unwrap(),
+            Occurrence::Done(id) if id == waker => {
+                woken_ns = sim.now_ns();
+                sim.give(next, 50.0 * MS as f64).unwrap();
+                if critical_too {
+                    sim.give(critical, MS as f64).unwrap();
+                }
+            }
+            Occurrence::Done(_) => (),
+        }
+    }
+    let records = sim.take_records();
+    let straight = (records.iter())
+        .any(|record| matches!(record.step, Step::QueueLocal { task, .. } if task == next));
+    let after_ns = begins(&records, critical, woken_ns).map(|(_, after_ns)| after_ns);
+    (straight, after_ns)
+}
+
+#[test]
+fn what_is_next_in_any_case_waits_in_the_lanes_own_queue_and_behind_critical_work() {
+    assert_eq!(wakes_two(false), (true, None));
+    assert_eq!(wakes_two(true), (true, Some(0)));
+}

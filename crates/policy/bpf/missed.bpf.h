@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Work that waits while a lane idles.
+ *
+ * Problem: a wake-up and a lane that falls idle can miss each other, and a lane may be freed by a
+ * change of which nothing is told: a sibling that is below the SMT level now, a budget, an affinity.
+ *
+ * Rule: the tick of a busy lane looks at the tasks that wait in the vector of its own core and in a few others, in
+ * turn. If one of them may use an idle lane, all lanes with room have to look. A task that is bound has its lane woken
+ * and no other. Critical work may wait for the lane of a waker that does not sleep: its tick makes it leave.
+ *
+ * Cost: a tick, a look at the sets; where a lane idles as well, a search for each task looked at. What can use no
+ * idle lane, such as several tasks that are bound to a busy one, wakes none.
+ *
+ * Source: none.
+ */
+#ifndef SIDELANE_MISSED_BPF_H
+#define SIDELANE_MISSED_BPF_H
+
+#include "types.bpf.h"
+#include "borrow.bpf.h"
+#include "find.bpf.h"
+#include "place.bpf.h"
+#include "vector.bpf.h"
+
+/* How many vectors of other cores a tick looks at. */
+#define MISSED_VECTORS 4
+/* It looks at so many tasks of each; one beyond is taken to fit. */
+#define MISSED_LOOKS 32
+
+/* An idle lane of @core_id, if @p, of @class, may use one there now; -1: none. */
+static __always_inline s32 missed_lane(struct task_struct *p, u32 core_id, u32 class)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	bool batch = class == CLASS_BATCH;
+	s32 cpu;
+
+	if (!core || (batch && !borrow_allowed(core_id)))
+		return -1;
+	cpu = pick_lane(p, core_id, STATE(LANE_IDLE) | (batch ? FOR_BATCH : 0), -1);
+	return cpu >= 0 && (batch || level_allows(core, core_id, cpu)) ? cpu : -1;
+}
+
+/* Has a core with room an idle lane that @p, of @class, may use? */
+VERIFIED_ONCE bool missed_room(struct task_struct *p __arg_trusted, u32 class)
+{
+	u32 w, i;
+
+	bpf_for(w, 0, (nr_cores + 63) / 64) {
+		u64 *set = core_set_word(class == CLASS_BATCH ? CORES_FOR_BATCH : CORES_WITH_ROOM,
+					 w);
+		u64 members = set ? *set : 0;
+
+		bpf_for(i, 0, 64) {
+			if (!members)
+				break;
+			if (missed_lane(p, w * 64 + take_first(&members), class) >= 0)
+				return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * May @p, which waits on @core_id as @class, use an idle lane of that, of @here, or of a core with room? The lane to
+ * which it is bound is woken at once.
+ */
+static __always_inline bool missed_fits(struct task_struct *p, u32 core_id, u32 class, u32 here)
+{
+	s32 cpu = missed_lane(p, core_id, class);
+
+	if (!is_bound(p))
+		return cpu >= 0 || missed_lane(p, here, class) >= 0 || missed_room(p, class);
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	return false;
+}
+
+/* May one of the first tasks that wait on @core_id as @class, and are bound to no lane? */
+VERIFIED_ONCE bool missed_any(u32 core_id, u32 class, u32 here)
+{
+	struct task_struct *p;
+	bool fits = false;
+	u32 looks = 0;
+
+	if (class >= NR_CLASSES)
+		return false;
+	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, class), 0) {
+		fits = looks++ >= MISSED_LOOKS || missed_fits(p, core_id, class, here);
+		if (fits)
+			break;
+	}
+	if (fits)
+		core_kick_idle(core_id, class, -1);
+	return fits;
+}
+
+/* The first core from @from on, in a circle, in whose vector of @class something may wait; -1: none. */
+VERIFIED_ONCE s32 vector_next(u32 class, u32 from)
+{
+	u32 nr_words = (nr_cores + 63) / 64, w;
+
+	bpf_for(w, 0, nr_words + 1) {
+		u32 word = (from / 64 + w) % nr_words;
+		u64 *set = core_set_word(CORES_QUEUED + class, word);
+		u64 members = set ? *set : 0;
+
+		if (!w)
+			members &= ~0ULL << (from & 63);
+		if (members)
+			return word * 64 + take_first(&members);
+	}
+	return -1;
+}
+
+/* Looks at what waits as @class, from a tick of the lane @cpu. */
+VERIFIED_ONCE int missed_look(s32 cpu, u32 class)
+{
+	struct lane_ctx *lane = lane_ctx(cpu);
+	bool fits;
+	u32 i;
+
+	if (!lane || class >= NR_CLASSES || !core_set_some(CORES_QUEUED + class))
+		return 0;
+	fits = vector_hinted(lane->core, class) && missed_any(lane->core, class, lane->core);
+	bpf_for(i, 0, MISSED_VECTORS) {
+		s32 id = fits ? -1 : vector_next(class, lane->missed);
+
+		if (id < 0)
+			break;
+		lane->missed = id + 1;
+		fits = missed_any(id, class, lane->core);
+	}
+	if (!fits)
+		return 0;
+	if (class != CLASS_BATCH)
+		core_kick_idle(lane->core, class, -1);
+	rooms_kick_idle(class);
+	return 0;
+}
+
+/* From the tick of @p, which runs on @lane. */
+static __always_inline void missed_check(struct task_struct *p, const struct task_ctx *tctx,
+					 struct lane_ctx *lane, s32 cpu)
+{
+	if (!work_hinted())
+		return;
+	if (tctx->class != CLASS_CRITICAL && !lane->overdue &&
+	    vector_waiting(lane->core, CLASS_CRITICAL) &&
+	    vector_head_fits(lane->core, CLASS_CRITICAL))
+		scx_bpf_task_set_slice(p, 0);
+	if (core_set_some(CORES_WITH_ROOM) || lanes_in_state(lane->core, LANE_IDLE)) {
+		missed_look(cpu, CLASS_CRITICAL);
+		missed_look(cpu, CLASS_NORMAL);
+	}
+	if (core_set_some(CORES_FOR_BATCH))
+		missed_look(cpu, CLASS_BATCH);
+}
+
+#endif /* SIDELANE_MISSED_BPF_H */
