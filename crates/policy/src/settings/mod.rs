@@ -53,7 +53,7 @@ pub struct Settings {
     pub promote_after_ns: u64,
     /// Lanes of a core that critical and normal work may keep busy; 0: all.
     pub smt_level: u32,
-    /// Lanes of a core that batch may use, the last ones; 0: as many as are worth it by `thread_perf`.
+    /// Lanes of a core that batch may use, the last ones; 0: all.
     pub batch_lanes: u32,
     /// `[n - 1]`: speed of a lane when n lanes of its core run; empty: not known.
     pub thread_perf: Vec<f64>,
