@@ -240,13 +240,19 @@ static __always_inline void borrow_check(struct task_struct *p, struct lane_ctx 
 		evict_lane(lane, cpu, now_ns);
 }
 
+/* The set of cores that have an idle lane for @class. */
+static __always_inline u32 rooms_of(u32 class)
+{
+	return class == CLASS_BATCH ? CORES_FOR_BATCH : CORES_WITH_ROOM;
+}
+
 /* Wakes the idle lanes of all open cores that may run @class. */
 VERIFIED_ONCE int rooms_kick_idle(u32 class)
 {
-	u32 set = class == CLASS_BATCH ? CORES_FOR_BATCH : CORES_WITH_ROOM, w, i;
+	u32 w, i;
 
 	bpf_for(w, 0, (nr_cores + 63) / 64) {
-		u64 *word = core_set_word(set, w);
+		u64 *word = core_set_word(rooms_of(class), w);
 		u64 members = word ? *word : 0;
 
 		bpf_for(i, 0, 64) {

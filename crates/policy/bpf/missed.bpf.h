@@ -47,8 +47,7 @@ VERIFIED_ONCE bool missed_room(struct task_struct *p __arg_trusted, u32 class)
 	u32 w, i;
 
 	bpf_for(w, 0, (nr_cores + 63) / 64) {
-		u64 *set = core_set_word(class == CLASS_BATCH ? CORES_FOR_BATCH : CORES_WITH_ROOM,
-					 w);
+		u64 *set = core_set_word(rooms_of(class), w);
 		u64 members = set ? *set : 0;
 
 		bpf_for(i, 0, 64) {
