@@ -76,19 +76,19 @@ impl Svg {
         let _ = self.text.write_fmt(elements);
     }
 
+    /// Where an element is, as its attributes.
+    fn place(&self, area: Area) -> String {
+        let p = self.decimals;
+        format!(
+            "x=\"{:.p$}\" y=\"{:.p$}\" width=\"{:.p$}\" height=\"{:.p$}\"",
+            area.left, area.top, area.width, area.height
+        )
+    }
+
     /// A rectangle; `tip` is shown when the pointer rests on it, unless it is empty.
     pub fn rect(&mut self, area: Area, style: &str, tip: &str) {
-        let Area {
-            left,
-            top,
-            width,
-            height,
-        } = area;
-        let p = self.decimals;
-        self.add(format_args!(
-            "<rect x=\"{left:.p$}\" y=\"{top:.p$}\" width=\"{width:.p$}\" height=\"{height:.p$}\" \
-             {style}"
-        ));
+        let place = self.place(area);
+        self.add(format_args!("<rect {place} {style}"));
         if tip.is_empty() {
             self.add(format_args!("/>\n"));
         } else {
@@ -144,16 +144,10 @@ impl Svg {
     /// From here to [`close_clip`](Self::close_clip), what lies outside the area is not seen.
     /// A nested drawing needs no identifier, so that pictures can stand in one page.
     pub fn open_clip(&mut self, area: Area) {
-        let Area {
-            left,
-            top,
-            width,
-            height,
-        } = area;
-        let p = self.decimals;
+        let (place, p) = (self.place(area), self.decimals);
         self.add(format_args!(
-            "<svg x=\"{left:.p$}\" y=\"{top:.p$}\" width=\"{width:.p$}\" height=\"{height:.p$}\" \
-             viewBox=\"{left:.p$} {top:.p$} {width:.p$} {height:.p$}\">\n"
+            "<svg {place} viewBox=\"{:.p$} {:.p$} {:.p$} {:.p$}\">\n",
+            area.left, area.top, area.width, area.height
         ));
     }
 
