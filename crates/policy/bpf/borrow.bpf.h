@@ -249,21 +249,15 @@ static __always_inline u32 rooms_of(u32 class)
 /* Wakes the idle lanes of all open cores that may run @class. */
 VERIFIED_ONCE int rooms_kick_idle(u32 class)
 {
-	u32 w, i;
+	u32 set = rooms_of(class), i;
+	s32 core = -1;
 
-	bpf_for(w, 0, (nr_cores + 63) / 64) {
-		u64 *word = core_set_word(rooms_of(class), w);
-		u64 members = word ? *word : 0;
-
-		bpf_for(i, 0, 64) {
-			u32 core;
-
-			if (!members)
-				break;
-			core = w * 64 + take_first(&members);
-			if (borrow_allowed(core))
-				core_kick_idle(core, class, -1);
-		}
+	bpf_for(i, 0, nr_cores) {
+		core = core_set_next(set, set, core + 1);
+		if (core < 0)
+			break;
+		if (borrow_allowed(core))
+			core_kick_idle(core, class, -1);
 	}
 	return 0;
 }

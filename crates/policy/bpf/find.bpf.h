@@ -28,6 +28,7 @@
 #define FREE_STATES (STATE(LANE_IDLE) | STATE(LANE_BATCH))
 #define FOR_BATCH STATE(NR_LANE_STATES) /* only lanes that batch may use */
 #define OVER_BATCH STATE(NR_LANE_STATES + 1) /* see pick_lane() */
+#define UNSENT STATE(NR_LANE_STATES + 2) /* see core_worth() */
 #define HELD_STATES (FREE_STATES | STATE(LANE_HELD)) /* free for critical work */
 
 /* Do as many lanes of @core_id run as batch may use of it (fixed.batch_lanes), of fewer than all? */
@@ -38,6 +39,21 @@ static __always_inline bool core_is_full(const struct core_ctx *core, u32 core_i
 	return spare && lanes_busy(core_id) >= core->nr_lanes - spare;
 }
 
+/* By state, eight bits each: which lane is the better one to have. */
+#define RANK(state, rank) ((u64)(rank) << 8 * (state))
+#define RANKS(batch)                                                               \
+	(RANK(LANE_CRITICAL, 1) | RANK(LANE_NORMAL, 2) | RANK(LANE_BATCH, batch) | \
+	 RANK(LANE_HELD, 4) | RANK(LANE_IDLE, 5) | RANK(LANE_OTHER, 7))
+
+/* Eight bits set for each bit of the first eight. */
+static __always_inline u64 bytes_of_bits(u32 bits)
+{
+	u64 some = (bits & 0xff) * 0x0101010101010101ULL & 0x8040201008040201ULL;
+	u64 low = 0x7f7f7f7f7f7f7f7fULL;
+
+	return ((((some + low) | some) & ~low) >> 7) * 0xff;
+}
+
 /*
  * A lane of @core_id that @p may use, in one of @states: idle before held before batch
  * before normal before critical, then @prev. With OVER_BATCH batch comes before an idle lane of a core
@@ -46,32 +62,27 @@ static __always_inline bool core_is_full(const struct core_ctx *core, u32 core_i
 VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u32 states, s32 prev)
 {
 	struct core_ctx *core = core_ctx(core_id);
-	u32 i, best_rank = 0, batch_rank = 2 * LANE_BATCH;
+	u32 i, most = 0;
+	u64 ranks = RANKS(3);
 	s32 best = -1;
 
 	if (!core || !(states_present(states_of(core)) & states))
 		return -1;
 	if ((states & OVER_BATCH) && core_is_full(core, core_id))
-		batch_rank = 2 * LANE_IDLE + 1;
-	bpf_for(i, 0, core->nr_lanes) {
+		ranks = RANKS(6);
+	ranks &= bytes_of_bits(states);
+	bpf_for(i, states & FOR_BATCH ? first_meant_for_batch(core) : 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(cpu);
-		u32 state, rank;
+		u32 rank = lane ? STATE_COUNT(ranks, lane->state & 7) : 0;
 
-		if (!lane || cpu < 0)
+		if (!rank)
 			continue;
-		state = BOUNDED(lane->state, NR_LANE_STATES);
-		if ((states & FOR_BATCH) && i < first_meant_for_batch(core))
-			continue;
-		if (!(STATE(state) & states) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
-			continue;
-		rank = state == LANE_BATCH ? batch_rank : 2 * state;
-		if (state == LANE_HELD)
-			rank = 2 * LANE_IDLE - 1;
-		if (best >= 0 && (rank < best_rank || (rank == best_rank && cpu != prev)))
+		rank = 2 * rank + (cpu == prev);
+		if (rank <= most || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
 		best = cpu;
-		best_rank = rank;
+		most = rank;
 	}
 	return best;
 }
@@ -87,6 +98,24 @@ static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
 }
 
 /*
+ * What core @id is worth to @p, which comes from @home: the more, the higher its capacity, then the nearer. 0: not more
+ * than @least, or it has no lane in one of @states, or is claimed, or (UNSENT) normal work was sent to it.
+ */
+VERIFIED_ONCE u32 core_worth(struct task_struct *p __arg_trusted, u32 id, u32 states, u32 home,
+			     u32 least)
+{
+	struct core_ctx *own = core_ctx(home), *core = core_ctx(id);
+	u64 now_ns = scx_bpf_now();
+	u32 worth;
+
+	if (!own || !core || core_claimed(core, now_ns) ||
+	    ((states & UNSENT) && core_sent_normal(core, now_ns)))
+		return 0;
+	worth = core->capacity * NR_DISTANCES + NR_DISTANCES - 1 - core_distance(own, core);
+	return worth > least && pick_lane(p, id, states, -1) >= 0 ? worth : 0;
+}
+
+/*
  * The best core of @set, of the first @end, for @p with a lane in one of @states: highest
  * capacity, then nearest to @home. -1: none. Claimed cores are passed over, and those that no longer
  * idle as soon as normal work arrives that was sent there.
@@ -94,40 +123,21 @@ static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
 VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 states, u32 home,
 			    u32 end)
 {
-	struct core_ctx *own = core_ctx(home), *core;
-	u64 now_ns = scx_bpf_now();
-	u32 w, i, best_distance = NR_DISTANCES, best_capacity = 0;
-	s32 best = -1;
+	bool free = !(states & ~(HELD_STATES | FOR_BATCH | OVER_BATCH));
+	u32 i, worth, most = 0;
+	s32 best = -1, id = -1;
 
-	if (!own || set >= NR_CORE_SETS || !core_set_some(set))
-		return -1;
-	bpf_for(w, 0, (nr_cores + 63) / 64) {
-		u64 *word = core_set_word(set, w), *free = core_set_word(CORES_FREE, w);
-		u64 members = word ? *word : 0;
-
-		if (free && !(states & ~(HELD_STATES | FOR_BATCH | OVER_BATCH)))
-			members &= *free;
-		bpf_for(i, 0, 64) {
-			u32 id, distance;
-
-			if (!members)
-				break;
-			id = w * 64 + take_first(&members);
-			if (id >= end)
-				break;
-			core = core_ctx(id);
-			if (!core || core->capacity < best_capacity || core_claimed(core, now_ns) ||
-			    (set == CORES_IDLE && core_sent_normal(core, now_ns)))
-				continue;
-			distance = core_distance(own, core);
-			if (core->capacity == best_capacity && distance >= best_distance)
-				continue;
-			if (pick_lane(p, id, states, -1) < 0)
-				continue;
-			best = id;
-			best_capacity = core->capacity;
-			best_distance = distance;
-		}
+	if (set == CORES_IDLE)
+		states |= UNSENT;
+	bpf_for(i, 0, nr_cores) {
+		id = core_set_next(set, free ? CORES_FREE : set, id + 1);
+		if (id < 0 || id >= (s32)end)
+			break;
+		worth = core_worth(p, id, states, home, most);
+		if (!worth)
+			continue;
+		best = id;
+		most = worth;
 	}
 	return best;
 }
@@ -190,18 +200,6 @@ VERIFIED_ONCE s32 find_roomier(struct task_struct *p __arg_trusted, u32 home, u3
 	return id >= 0 && roomier_pays(core, busy, id) ? id : -1;
 }
 
-/* The members of word @w of @set, in a circle that begins at core @home; which word that is. */
-static __always_inline u64 circle_word(u32 set, u32 home, u32 w, u32 *word)
-{
-	u64 *members;
-
-	*word = (home / 64 + w) % ((nr_cores + 63) / 64);
-	members = core_set_word(set, *word);
-	if (!members)
-		return 0;
-	return w ? *members : *members & ~0ULL << (home & 63);
-}
-
 /*
  * The fastest idle lane with what its core runs (lane_speed()), of the first @end cores, own core
  * first: for batch of the cores in @set; -1: for others, of any.
@@ -211,38 +209,30 @@ VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u
 {
 	struct core_ctx *fastest = core_ctx(0);
 	u64 most = fastest ? lane_speed(fastest, 2) : 0, best_speed = 0;
-	s32 best = -1;
-	u32 w, i, word;
+	u32 from = set >= 0 ? set : CORES_FREE, i;
+	s32 best = -1, id = -1;
 
-	if (!core_set_some(set >= 0 ? set : CORES_FREE))
-		return -1;
-	bpf_for(w, 0, (nr_cores + 63) / 64 + 1) {
-		u64 members = circle_word(set >= 0 ? set : CORES_FREE, home, w, &word);
+	bpf_for(i, 0, nr_cores) {
+		struct core_ctx *core;
+		u64 speed;
+		s32 cpu;
 
-		bpf_for(i, 0, 64) {
-			struct core_ctx *core;
-			u64 speed;
-			u32 id;
-			s32 cpu;
-
-			if (!members)
-				break;
-			id = word * 64 + take_first(&members);
-			core = id < end ? core_ctx(id) : NULL;
-			if (!core)
-				break;
-			cpu = pick_lane(p, id, STATE(LANE_IDLE) | (set >= 0 ? FOR_BATCH : 0), prev);
-			if (cpu < 0 || (set < 0 && !level_allows(core, id, cpu)))
-				continue;
-			speed = lane_speed(core,
-					   core->nr_lanes - lanes_in_state(id, LANE_IDLE) + 1);
-			if (speed <= best_speed)
-				continue;
-			best = cpu;
-			best_speed = speed;
-			if (speed >= most) /* whole idle cores were looked for before */
-				return best;
-		}
+		id = core_set_around(from, home, id);
+		if (id < 0)
+			break;
+		core = id < (s32)end ? core_ctx(id) : NULL;
+		if (!core)
+			continue;
+		cpu = pick_lane(p, id, STATE(LANE_IDLE) | (set >= 0 ? FOR_BATCH : 0), prev);
+		if (cpu < 0 || (set < 0 && !level_allows(core, id, cpu)))
+			continue;
+		speed = lane_speed(core, core->nr_lanes - lanes_in_state(id, LANE_IDLE) + 1);
+		if (speed <= best_speed)
+			continue;
+		best = cpu;
+		best_speed = speed;
+		if (speed >= most) /* whole idle cores were looked for before */
+			break;
 	}
 	return best;
 }

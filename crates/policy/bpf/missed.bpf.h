@@ -29,7 +29,7 @@
 #define MISSED_LOOKS 32
 
 /* An idle lane of @core_id, if @p, of @class, may use one there now; -1: none. */
-static __always_inline s32 missed_lane(struct task_struct *p, u32 core_id, u32 class)
+VERIFIED_ONCE s32 missed_lane(struct task_struct *p __arg_trusted, u32 core_id, u32 class)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	bool batch = class == CLASS_BATCH;
@@ -44,18 +44,15 @@ static __always_inline s32 missed_lane(struct task_struct *p, u32 core_id, u32 c
 /* Has a core with room an idle lane that @p, of @class, may use? */
 VERIFIED_ONCE bool missed_room(struct task_struct *p __arg_trusted, u32 class)
 {
-	u32 w, i;
+	u32 set = rooms_of(class), i;
+	s32 id = -1;
 
-	bpf_for(w, 0, (nr_cores + 63) / 64) {
-		u64 *set = core_set_word(rooms_of(class), w);
-		u64 members = set ? *set : 0;
-
-		bpf_for(i, 0, 64) {
-			if (!members)
-				break;
-			if (missed_lane(p, w * 64 + take_first(&members), class) >= 0)
-				return true;
-		}
+	bpf_for(i, 0, nr_cores) {
+		id = core_set_next(set, set, id + 1);
+		if (id < 0)
+			break;
+		if (missed_lane(p, id, class) >= 0)
+			return true;
 	}
 	return false;
 }
@@ -94,24 +91,6 @@ VERIFIED_ONCE bool missed_any(u32 core_id, u32 class, u32 here)
 	return fits;
 }
 
-/* The first core from @from on, in a circle, in whose vector of @class something may wait; -1: none. */
-VERIFIED_ONCE s32 vector_next(u32 class, u32 from)
-{
-	u32 nr_words = (nr_cores + 63) / 64, w;
-
-	bpf_for(w, 0, nr_words + 1) {
-		u32 word = (from / 64 + w) % nr_words;
-		u64 *set = core_set_word(CORES_QUEUED + class, word);
-		u64 members = set ? *set : 0;
-
-		if (!w)
-			members &= ~0ULL << (from & 63);
-		if (members)
-			return word * 64 + take_first(&members);
-	}
-	return -1;
-}
-
 /* Looks at what waits as @class, from a tick of the lane @cpu. */
 VERIFIED_ONCE int missed_look(s32 cpu, u32 class)
 {
@@ -123,7 +102,7 @@ VERIFIED_ONCE int missed_look(s32 cpu, u32 class)
 		return 0;
 	fits = vector_hinted(lane->core, class) && missed_any(lane->core, class, lane->core);
 	bpf_for(i, 0, MISSED_VECTORS) {
-		s32 id = fits ? -1 : vector_next(class, lane->missed);
+		s32 id = fits ? -1 : core_set_around(CORES_QUEUED + class, lane->missed, -1);
 
 		if (id < 0)
 			break;

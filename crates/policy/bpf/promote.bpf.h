@@ -189,24 +189,20 @@ VERIFIED_ONCE s32 promote_oldest_of(u32 core_id, u32 target, u64 before_ns)
 /* The lane with the oldest job of all that gains on @target and began before @before_ns; -1: none. */
 VERIFIED_ONCE s32 promote_oldest(u32 target, u64 before_ns)
 {
-	s32 oldest = -1;
-	u32 w, i;
+	s32 oldest = -1, id = -1;
+	u32 i;
 
-	bpf_for(w, 0, (nr_cores + 63) / 64) {
-		u64 *word = core_set_word(CORES_SLOWED, w);
-		u64 members = word ? *word : 0;
+	bpf_for(i, 0, nr_cores) {
+		s32 cpu;
 
-		bpf_for(i, 0, 64) {
-			s32 cpu;
-
-			if (!members)
-				break;
-			cpu = promote_oldest_of(w * 64 + take_first(&members), target, before_ns);
-			if (cpu < 0)
-				continue;
-			oldest = cpu;
-			before_ns = lane_job_ns(cpu);
-		}
+		id = core_set_next(CORES_SLOWED, CORES_SLOWED, id + 1);
+		if (id < 0)
+			break;
+		cpu = promote_oldest_of(id, target, before_ns);
+		if (cpu < 0)
+			continue;
+		oldest = cpu;
+		before_ns = lane_job_ns(cpu);
 	}
 	return oldest;
 }

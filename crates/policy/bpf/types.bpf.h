@@ -228,6 +228,42 @@ static __always_inline bool core_set_some(u32 set)
 	return core_set_words(set) != 0;
 }
 
+/* The first member of @set from core @from on that is in @also, too; -1: none. */
+VERIFIED_ONCE s32 core_set_next(u32 set, u32 also, u32 from)
+{
+	u64 words = core_set_words(set) & core_set_words(also) & ~0ULL << (from / 64 & 63);
+	u32 i;
+
+	if (from >= MAX_CORES)
+		return -1;
+	bpf_for(i, 0, CORE_SET_WORDS) {
+		u32 w = words ? take_first(&words) : CORE_SET_WORDS;
+		u64 *one = core_set_word(set, w), *other = core_set_word(also, w), members;
+
+		if (!one || !other)
+			break;
+		members = *one & *other;
+		if (w == from / 64)
+			members &= ~0ULL << (from & 63);
+		if (members)
+			return w * 64 + take_first(&members);
+	}
+	return -1;
+}
+
+/* The member of @set that follows @last, or the first (@last: -1), in a circle that begins at @first; -1: none. */
+static __always_inline s32 core_set_around(u32 set, u32 first, s32 last)
+{
+	bool turned = last >= 0 && (u32)last < first;
+	s32 id = core_set_next(set, set, last < 0 ? first : (u32)last + 1);
+
+	if (id < 0 && !turned) {
+		id = core_set_next(set, set, 0);
+		turned = true;
+	}
+	return turned && id >= (s32)first ? -1 : id;
+}
+
 /* Has the set a member other than @except? */
 static __always_inline bool core_set_any(u32 set, u32 except)
 {

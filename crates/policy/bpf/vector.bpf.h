@@ -313,27 +313,20 @@ static __always_inline bool steal_allowed(u32 thief, u32 victim, u32 class, u32 
 /* Takes a task of @class from a core at @distance; @side: see vector_steal(). */
 VERIFIED_ONCE bool steal_at(u32 thief, u32 class, u32 side, u32 distance)
 {
-	u32 nr_words = (nr_cores + 63) / 64, w, i;
+	s32 victim = -1;
+	u32 i;
 
 	if (class >= NR_CLASSES)
 		return false;
-	bpf_for(w, 0, nr_words) {
-		/* begin at the thief's word, so that thieves spread */
-		u32 word = (w + thief / 64) % nr_words;
-		u64 *set = core_set_word(CORES_QUEUED + class, word);
-		u64 members = set ? *set : 0;
-
-		bpf_for(i, 0, 64) {
-			u32 victim;
-
-			if (!members)
-				break;
-			victim = word * 64 + take_first(&members);
-			if (victim != thief && steal_allowed(thief, victim, class, distance) &&
-			    (fixed.pair && side < NR_SIDES ? vector_take_side(victim, side)
-							   : vector_take(victim, class)))
-				return true;
-		}
+	bpf_for(i, 0, nr_cores) {
+		/* a word of thieves begins at its own victims, so that thieves spread */
+		victim = core_set_around(CORES_QUEUED + class, thief & ~63U, victim);
+		if (victim < 0)
+			break;
+		if (victim != (s32)thief && steal_allowed(thief, victim, class, distance) &&
+		    (fixed.pair && side < NR_SIDES ? vector_take_side(victim, side)
+						   : vector_take(victim, class)))
+			return true;
 	}
 	return false;
 }
@@ -362,23 +355,17 @@ VERIFIED_ONCE bool vector_steal(u32 thief, u32 class, u32 side)
 /* Does a task of @class wait in any vector? */
 VERIFIED_ONCE bool vector_waits(u32 class)
 {
-	u32 w, i;
+	u32 set = CORES_QUEUED + class, i;
+	s32 core = -1;
 
-	if (class >= NR_CLASSES || !core_set_some(CORES_QUEUED + class))
+	if (class >= NR_CLASSES || !core_set_some(set))
 		return false;
-	bpf_for(w, 0, (nr_cores + 63) / 64) {
-		u64 *set = core_set_word(CORES_QUEUED + class, w);
-		u64 members = set ? *set : 0;
-
-		bpf_for(i, 0, 64) {
-			u32 core;
-
-			if (!members)
-				break;
-			core = w * 64 + take_first(&members);
-			if (vector_length(core, class) > 0)
-				return true;
-		}
+	bpf_for(i, 0, nr_cores) {
+		core = core_set_next(set, set, core + 1);
+		if (core < 0)
+			break;
+		if (vector_length(core, class) > 0)
+			return true;
 	}
 	return false;
 }
