@@ -101,39 +101,56 @@ VERIFIED_ONCE bool idles_for_batch(u32 core_id)
 	return false;
 }
 
-/* Derives the membership of @core_id in the core sets from its lanes. */
-VERIFIED_ONCE int core_refresh(u32 core_id, u64 now_ns)
+#define IN_SET(set, member) ((u32)(member) << (set))
+
+/* In which sets of cores a core is that critical work is expected on (@waiting), or where batch has to stay away. */
+VERIFIED_ONCE u32 core_kinds(u32 core_id, bool waiting, bool closed)
 {
-	struct core_word *word = core_word_of(core_id);
 	struct core_ctx *core = core_ctx(core_id);
-	u32 critical, batch, idle;
-	bool waiting, open, left, room;
+	u32 critical, batch, idle, kinds = 0;
 	u64 states;
 
-	if (!core || !word)
+	if (!core)
 		return 0;
 	states = states_of(core);
 	critical = STATE_COUNT(states, LANE_CRITICAL);
 	batch = STATE_COUNT(states, LANE_BATCH);
 	idle = STATE_COUNT(states, LANE_IDLE);
+	if (!waiting && batch + idle == core->nr_lanes)
+		kinds = batch ? IN_SET(CORES_LENT, 1) : IN_SET(CORES_IDLE, 1);
+	kinds |= IN_SET(CORES_OPEN, !waiting && !critical);
+	kinds |= IN_SET(CORES_FREE, batch + idle + STATE_COUNT(states, LANE_HELD) > 0);
+	if (critical > 1 || (critical && core->capacity < fastest_capacity()))
+		kinds |= IN_SET(CORES_SLOWED, 1);
+	if (!idle || closed || core_parked(core_id))
+		return kinds;
+	kinds |= IN_SET(CORES_WITH_ROOM, 1);
+	if (!first_for_batch(core) || idles_for_batch(core_id))
+		kinds |= IN_SET(CORES_FOR_BATCH, 1);
+	return kinds;
+}
+
+/* Puts a core into the sets that its lanes' states put it into, and takes it out of the others. */
+VERIFIED_ONCE int core_refresh(u32 core_id, u64 now_ns)
+{
+	struct core_word *word = core_word_of(core_id);
+	struct core_ctx *core = core_ctx(core_id);
+	bool waiting, open;
+	u32 kinds, set;
+	u64 states;
+
+	if (!core || !word)
+		return 0;
+	states = states_of(core);
 	waiting = core_claimed(core, now_ns) || vector_waiting(core_id, CLASS_CRITICAL);
-	open = !waiting && !critical;
+	open = !waiting && !STATE_COUNT(states, LANE_CRITICAL);
 	core->derived = states | (open && !core->unfit ? 0 : CORE_UNSURE);
 	core_clocks(core, core_id, states, waiting, now_ns);
-	left = !open && budget_left(core_id, now_ns);
-	core->closed = !open && !left;
-	core_word_assign(word, CORES_IDLE, core_id, !waiting && idle == core->nr_lanes);
-	core_word_assign(word, CORES_LENT, core_id,
-			 !waiting && batch > 0 && batch + idle == core->nr_lanes);
-	core_word_assign(word, CORES_OPEN, core_id, open);
-	core_word_assign(word, CORES_SLOWED, core_id,
-			 critical > 1 || (critical && core->capacity < fastest_capacity()));
-	core_word_assign(word, CORES_FREE, core_id,
-			 batch + idle + STATE_COUNT(states, LANE_HELD) > 0);
-	room = idle > 0 && !core_parked(core_id) && (open || left);
-	core_word_assign(word, CORES_WITH_ROOM, core_id, room);
-	core_word_assign(word, CORES_FOR_BATCH, core_id,
-			 room && (!first_for_batch(core) || idles_for_batch(core_id)));
+	core->closed = !open && !budget_left(core_id, now_ns);
+	kinds = core_kinds(core_id, waiting, core->closed);
+	UNROLLED
+	for (set = 0; set < CORES_QUEUED; set += 1)
+		core_word_assign(word, set, core_id, kinds >> set & 1);
 	return 0;
 }
 
