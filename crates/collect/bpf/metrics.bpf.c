@@ -33,25 +33,18 @@ static __always_inline void clocks_later(struct core_clocks *clocks, const struc
 }
 
 /*
- * On @lane @next follows @prev. NULL: nobody does, or nobody knows whom. @runnable, @dead: what
- * becomes of @prev.
+ * From now on the lane @cpu is busy or not, with a task of @class: the moment from which on its core's clocks, which
+ * lane->now shows then, know it.
  */
-static __always_inline void lane_switches(struct metrics_lane *lane, u32 cpu,
-					  struct task_struct *prev, struct task_struct *next,
-					  bool runnable, bool dead)
+VERIFIED_ONCE u64 lane_turns(u32 cpu, u32 busy, u32 class)
 {
-	u32 pid = next ? next->pid : 0, busy = pid != 0;
-	u32 class = busy ? class_of(next) : 0, class_before;
+	struct metrics_lane *lane = lane_of(cpu);
 	struct density_record *record = NULL;
-	struct metrics_cgroup *group = NULL;
-	bool began = READ_ONCE(control.began_ns) != 0;
-	u64 now_ns, id = 0;
+	u64 now_ns;
 
-	lane->changes++;
-	fence(lane);
-	class_before = lane->class;
-	lane->online = 1;
-	if (lane->busy != busy || is_critical(class) != is_critical(class_before)) {
+	if (!lane)
+		return 0;
+	if (lane->busy != busy || is_critical(class) != is_critical(lane->class)) {
 		lane->busy = busy;
 		lane->class = class;
 		fence(lane);
@@ -60,6 +53,26 @@ static __always_inline void lane_switches(struct metrics_lane *lane, u32 cpu,
 	lane->class = class;
 	now_ns = record ? record->at_ns : bpf_ktime_get_ns();
 	core_clocks_read(lane->core, cpu, now_ns);
+	return now_ns;
+}
+
+/*
+ * On @lane @next follows @prev. NULL: nobody does, or nobody knows whom. @runnable, @dead: what
+ * becomes of @prev.
+ */
+static __always_inline void lane_switches(struct metrics_lane *lane, u32 cpu,
+					  struct task_struct *prev, struct task_struct *next,
+					  bool runnable, bool dead)
+{
+	u32 pid = next ? next->pid : 0, class_before = lane->class;
+	struct metrics_cgroup *group = NULL;
+	bool began = READ_ONCE(control.began_ns) != 0;
+	u64 now_ns, id = 0;
+
+	lane->changes++;
+	fence(lane);
+	lane->online = 1;
+	now_ns = lane_turns(cpu, pid != 0, pid ? class_of(next) : 0);
 	if (began && lane->pid && lane->start_ns) {
 		if (!prev)
 			unknown_leaves(lane, class_before, now_ns);

@@ -218,7 +218,8 @@ static __always_inline void describe(struct metrics_reading *reading, struct tas
 }
 
 /* Lists a task that has ended. */
-static __always_inline void list_ended(struct task_struct *p, const struct metrics_task *task)
+VERIFIED_ONCE int list_ended(struct task_struct *p __arg_trusted,
+			     const struct metrics_task *task __arg_nonnull)
 {
 	struct metrics_ended_key key = {};
 	struct metrics_ended *ended;
@@ -226,7 +227,7 @@ static __always_inline void list_ended(struct task_struct *p, const struct metri
 
 	ended = bpf_map_lookup_elem(&metrics_scratch, &zero);
 	if (!ended)
-		return;
+		return 0;
 	key.pid = p->pid;
 	key.start_ns = p->start_boottime;
 	describe(&ended->reading, p);
@@ -240,31 +241,33 @@ static __always_inline void list_ended(struct task_struct *p, const struct metri
 	}
 	if (!bpf_map_update_elem(&metrics_ended, &key, ended, BPF_ANY))
 		__sync_fetch_and_add(&control.ended, 1);
+	return 0;
 }
 
 /* @p could run from @now_ns on, and does not. */
-static __always_inline void begins_to_wait(struct task_struct *p, struct metrics_task *task,
-					   u64 now_ns)
+VERIFIED_ONCE int begins_to_wait(struct task_struct *p __arg_trusted,
+				 struct metrics_task *task __arg_nonnull, u64 now_ns)
 {
 	struct metrics_lane *lane;
 	struct metrics_core *core;
 
 	task->queued_ns = now_ns;
 	if (!classes || task->waits || class_of(p) != CLASS_BATCH + 1)
-		return;
+		return 0;
 	if (p->nr_cpus_allowed >= nr_online) {
 		task->waits = WAITS_ANYWHERE;
 		if (!__sync_fetch_and_add(&control.waiting, 1))
 			waits_follow(now_ns);
-		return;
+		return 0;
 	}
 	lane = lane_of(p->thread_info.cpu);
 	core = lane ? core_of(lane->core) : NULL;
 	if (!lane || !core)
-		return;
+		return 0;
 	task->waits = lane->core + WAITS_BOUND;
 	if (!__sync_fetch_and_add(&core->bound, 1))
 		core_changed(lane->core, bpf_get_smp_processor_id() * 2);
+	return 0;
 }
 
 /* The task that waited runs from @now_ns on. */
@@ -337,8 +340,8 @@ static __always_inline void add_times(struct metrics_times *times,
 }
 
 /* The same for times that all lanes write. */
-static __always_inline void add_times_shared(struct metrics_times *times,
-					     const struct metrics_times *charge)
+VERIFIED_ONCE int add_times_shared(struct metrics_times *times __arg_nonnull,
+				   const struct metrics_times *charge __arg_nonnull)
 {
 	if (charge->raw_ns)
 		__sync_fetch_and_add(&times->raw_ns, charge->raw_ns);
@@ -352,6 +355,7 @@ static __always_inline void add_times_shared(struct metrics_times *times,
 		__sync_fetch_and_add(&times->borrowed_ns, charge->borrowed_ns);
 	if (charge->forced_idle_ns)
 		__sync_fetch_and_add(&times->forced_idle_ns, charge->forced_idle_ns);
+	return 0;
 }
 
 /* Charges a task and its cgroup. Of @charge, @late is the part after @view, which may be NULL. */
