@@ -18,7 +18,7 @@
 #define CONSTANT const volatile
 #define VERIFIED_ONCE __attribute__((noinline))
 
-#include "signal.bpf.h"
+#include "see/signal.bpf.h"
 
 #define SCHED_BATCH 3
 #define SCHED_IDLE 5

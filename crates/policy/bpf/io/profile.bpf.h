@@ -24,7 +24,7 @@
 #ifndef SIDELANE_PROFILE_BPF_H
 #define SIDELANE_PROFILE_BPF_H
 
-#include "types.bpf.h"
+#include "../core/types.bpf.h"
 
 #define PROFILE_CYCLES_MIN (1ULL << 17) /* some ten microseconds */
 #define PROFILE_CYCLES_MAX (1ULL << 40) /* longer is none: a counter was set anew */

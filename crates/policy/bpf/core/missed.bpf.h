@@ -18,7 +18,7 @@
 #define SIDELANE_MISSED_BPF_H
 
 #include "types.bpf.h"
-#include "borrow.bpf.h"
+#include "../budget/borrow.bpf.h"
 #include "find.bpf.h"
 #include "place.bpf.h"
 #include "vector.bpf.h"

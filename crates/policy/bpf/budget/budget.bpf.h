@@ -36,8 +36,8 @@
 #ifndef SIDELANE_BUDGET_BPF_H
 #define SIDELANE_BUDGET_BPF_H
 
-#include "types.bpf.h"
-#include "classify.bpf.h"
+#include "../core/types.bpf.h"
+#include "../core/classify.bpf.h"
 #include "counter.bpf.h"
 
 #define BUDGET_UNLIMITED_NS (~0ULL)

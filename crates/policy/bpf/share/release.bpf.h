@@ -5,12 +5,12 @@
 #ifndef SIDELANE_RELEASE_BPF_H
 #define SIDELANE_RELEASE_BPF_H
 
-#include "types.bpf.h"
-#include "borrow.bpf.h"
-#include "place.bpf.h"
+#include "../core/types.bpf.h"
+#include "../budget/borrow.bpf.h"
+#include "../core/place.bpf.h"
 #include "pool.bpf.h"
 #include "throttle.bpf.h"
-#include "vector.bpf.h"
+#include "../core/vector.bpf.h"
 
 /* Between two looks at the pools, if no period ends before: a limit may be new. */
 #define POOL_LOOK_NS 100000000ULL

@@ -33,7 +33,7 @@
 #ifndef SIDELANE_POOL_BPF_H
 #define SIDELANE_POOL_BPF_H
 
-#include "types.bpf.h"
+#include "../core/types.bpf.h"
 
 static __always_inline struct pool_limit *pool_limit(u32 pool)
 {

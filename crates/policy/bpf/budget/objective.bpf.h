@@ -30,9 +30,9 @@
 #ifndef SIDELANE_OBJECTIVE_BPF_H
 #define SIDELANE_OBJECTIVE_BPF_H
 
-#include "types.bpf.h"
+#include "../core/types.bpf.h"
 #include "budget.bpf.h"
-#include "vector.bpf.h"
+#include "../core/vector.bpf.h"
 
 #define WINDOW_NS NS_PER_S
 #define WINDOW_MAX_NS (10 * NS_PER_S)

@@ -50,14 +50,14 @@
 
 #include "types.bpf.h"
 #include "account.bpf.h"
-#include "adjust.bpf.h"
-#include "borrow.bpf.h"
+#include "../io/adjust.bpf.h"
+#include "../budget/borrow.bpf.h"
 #include "classify.bpf.h"
 #include "find.bpf.h"
-#include "pair.bpf.h"
-#include "polarize.bpf.h"
-#include "retain.bpf.h"
-#include "throttle.bpf.h"
+#include "../io/pair.bpf.h"
+#include "../share/polarize.bpf.h"
+#include "../io/retain.bpf.h"
+#include "../share/throttle.bpf.h"
 #include "vector.bpf.h"
 
 /* Counts where a critical task was placed. */

@@ -24,7 +24,7 @@
 #ifndef SIDELANE_SIGNAL_BPF_H
 #define SIDELANE_SIGNAL_BPF_H
 
-#include "intf.h"
+#include "../intf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -16,7 +16,7 @@
 #ifndef SIDELANE_TRACE_BPF_H
 #define SIDELANE_TRACE_BPF_H
 
-#include "types.bpf.h"
+#include "../core/types.bpf.h"
 
 enum promotion_step {
 	PROMOTION_BEGUN, /* a core is reserved for it, and its lane was asked to let it go */

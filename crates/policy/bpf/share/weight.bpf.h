@@ -23,9 +23,9 @@
 #ifndef SIDELANE_WEIGHT_BPF_H
 #define SIDELANE_WEIGHT_BPF_H
 
-#include "types.bpf.h"
-#include "classify.bpf.h"
-#include "vector.bpf.h"
+#include "../core/types.bpf.h"
+#include "../core/classify.bpf.h"
+#include "../core/vector.bpf.h"
 
 #define WEIGHT_USUAL 100 /* of nice 0 */
 /* Flat weights are in fixed point. */

@@ -38,8 +38,8 @@
 #ifndef SIDELANE_COUNTER_BPF_H
 #define SIDELANE_COUNTER_BPF_H
 
-#include "types.bpf.h"
-#include "profile.bpf.h"
+#include "../core/types.bpf.h"
+#include "../io/profile.bpf.h"
 
 #define IPC_INTERVALS_MIN 32
 #define IPC_CYCLES_MIN (1ULL << 24) /* some milliseconds */

@@ -20,7 +20,7 @@
 
 #include "types.bpf.h"
 #include "account.bpf.h"
-#include "borrow.bpf.h"
+#include "../budget/borrow.bpf.h"
 #include "vector.bpf.h"
 
 #define STATE(s) (1U << (s))

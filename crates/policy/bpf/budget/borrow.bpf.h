@@ -29,11 +29,11 @@
 #ifndef SIDELANE_BORROW_BPF_H
 #define SIDELANE_BORROW_BPF_H
 
-#include "types.bpf.h"
-#include "account.bpf.h"
-#include "vector.bpf.h"
+#include "../core/types.bpf.h"
+#include "../core/account.bpf.h"
+#include "../core/vector.bpf.h"
 #include "objective.bpf.h"
-#include "trace.bpf.h"
+#include "../see/trace.bpf.h"
 
 /* May batch run on @core_id now? */
 static __always_inline bool borrow_allowed(u32 core_id)

@@ -34,12 +34,12 @@
 #ifndef SIDELANE_RETAIN_BPF_H
 #define SIDELANE_RETAIN_BPF_H
 
-#include "types.bpf.h"
-#include "account.bpf.h"
-#include "borrow.bpf.h"
+#include "../core/types.bpf.h"
+#include "../core/account.bpf.h"
+#include "../budget/borrow.bpf.h"
 #include "pair.bpf.h"
-#include "vector.bpf.h"
-#include "weight.bpf.h"
+#include "../core/vector.bpf.h"
+#include "../share/weight.bpf.h"
 
 /* How often a task came back in time: moving average, of RETURNS_ALL. */
 #define RETURNS_ALL 1024

@@ -23,9 +23,9 @@
 #ifndef SIDELANE_SYMBIOSIS_BPF_H
 #define SIDELANE_SYMBIOSIS_BPF_H
 
-#include "types.bpf.h"
+#include "../core/types.bpf.h"
 #include "profile.bpf.h"
-#include "vector.bpf.h"
+#include "../core/vector.bpf.h"
 
 #define SYMBIOSIS_LOOKS 8
 

@@ -32,10 +32,10 @@
 
 #include "types.bpf.h"
 #include "account.bpf.h"
-#include "borrow.bpf.h"
+#include "../budget/borrow.bpf.h"
 #include "find.bpf.h"
-#include "jobs.bpf.h"
-#include "trace.bpf.h"
+#include "../see/jobs.bpf.h"
+#include "../see/trace.bpf.h"
 #include "vector.bpf.h"
 
 /* Would the critical task of @lane run faster alone on @target_id? */

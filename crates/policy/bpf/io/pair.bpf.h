@@ -43,10 +43,10 @@
 #ifndef SIDELANE_PAIR_BPF_H
 #define SIDELANE_PAIR_BPF_H
 
-#include "types.bpf.h"
-#include "account.bpf.h"
+#include "../core/types.bpf.h"
+#include "../core/account.bpf.h"
 #include "symbiosis.bpf.h"
-#include "vector.bpf.h"
+#include "../core/vector.bpf.h"
 
 #define RATE_ALL 1024
 #define DEMAND_ALL 64 /* a task that runs or waits all the time; less than one part is none */

@@ -22,9 +22,9 @@
 #ifndef SIDELANE_THROTTLE_BPF_H
 #define SIDELANE_THROTTLE_BPF_H
 
-#include "types.bpf.h"
+#include "../core/types.bpf.h"
 #include "pool.bpf.h"
-#include "vector.bpf.h"
+#include "../core/vector.bpf.h"
 
 /* Beside the vectors' ids, as if it were one class more. */
 #define HELD_ID(pool) VECTOR_ID(pool, NR_CLASSES)

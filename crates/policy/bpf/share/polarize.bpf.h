@@ -33,10 +33,10 @@
 #ifndef SIDELANE_POLARIZE_BPF_H
 #define SIDELANE_POLARIZE_BPF_H
 
-#include "types.bpf.h"
-#include "account.bpf.h"
-#include "borrow.bpf.h"
-#include "vector.bpf.h"
+#include "../core/types.bpf.h"
+#include "../core/account.bpf.h"
+#include "../budget/borrow.bpf.h"
+#include "../core/vector.bpf.h"
 
 #define POLAR_WINDOW_NS 20000000ULL
 #define POLAR_WAKE 90 /* per cent */

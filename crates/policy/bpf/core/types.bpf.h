@@ -14,7 +14,7 @@
 #ifndef SIDELANE_TYPES_BPF_H
 #define SIDELANE_TYPES_BPF_H
 
-#include "intf.h"
+#include "../intf.h"
 
 /*
  * Storage of globals: what the loader sets once before the program is loaded, and

@@ -29,8 +29,8 @@
 #ifndef SIDELANE_JOBS_BPF_H
 #define SIDELANE_JOBS_BPF_H
 
-#include "types.bpf.h"
-#include "objective.bpf.h"
+#include "../core/types.bpf.h"
+#include "../budget/objective.bpf.h"
 
 #define JOB_BOARDS_MAX 1024
 /* Beyond the largest objective: such a job was left and never ended. */

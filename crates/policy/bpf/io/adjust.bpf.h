@@ -24,7 +24,7 @@
 #ifndef SIDELANE_ADJUST_BPF_H
 #define SIDELANE_ADJUST_BPF_H
 
-#include "types.bpf.h"
+#include "../core/types.bpf.h"
 #include "pair.bpf.h"
 
 #define ADJUST_SWAPS 8

@@ -18,10 +18,10 @@
 #define SIDELANE_ACCOUNT_BPF_H
 
 #include "types.bpf.h"
-#include "budget.bpf.h"
-#include "pool.bpf.h"
+#include "../budget/budget.bpf.h"
+#include "../share/pool.bpf.h"
 #include "vector.bpf.h"
-#include "weight.bpf.h"
+#include "../share/weight.bpf.h"
 
 /* Does a critical task wait for a lane of @core_id, or is it on its way there? */
 static __always_inline bool critical_expected(u32 core_id, u64 now_ns)

@@ -27,7 +27,7 @@
 #define SIDELANE_CLASSIFY_BPF_H
 
 #include "types.bpf.h"
-#include "pool.bpf.h"
+#include "../share/pool.bpf.h"
 
 #define SCHED_NORMAL 0
 #define SCHED_BATCH 3
