@@ -29,24 +29,20 @@
 #ifndef SIDELANE_BORROW_BPF_H
 #define SIDELANE_BORROW_BPF_H
 
+#include "../hooks.bpf.h"
 #include "../core/types.bpf.h"
 #include "../core/account.bpf.h"
+#include "../core/kick.bpf.h"
 #include "../core/vector.bpf.h"
 #include "objective.bpf.h"
-#include "../see/trace.bpf.h"
+#include "budget.bpf.h"
 
-/* May batch run on @core_id now? */
-static __always_inline bool borrow_allowed(u32 core_id)
+/* Must batch stay away from @core_id? */
+VERIFIED_ONCE bool core_closed(u32 core_id)
 {
-	return !core_closed(core_id);
-}
+	u64 now_ns = scx_bpf_now();
 
-/* May batch run on @lane now? */
-static __always_inline bool borrow_allows(const struct lane_ctx *lane)
-{
-	struct core_ctx *core = core_ctx(lane->core);
-
-	return core && lane->index >= first_for_batch(core) && borrow_allowed(lane->core);
+	return core_critical(core_id, now_ns) && !budget_left(core_id, now_ns);
 }
 
 /* Asks batch to leave the lane @cpu. */
@@ -56,8 +52,7 @@ static __always_inline void evict_lane(struct lane_ctx *lane, s32 cpu, u64 now_n
 		lane->evict_ns = now_ns;
 		count(evictions);
 		objective_evicted(lane->core);
-		if (live.trace)
-			trace_eviction(lane->pid, cpu, lane->core);
+		hook_evicted(lane, cpu);
 	}
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
@@ -71,7 +66,7 @@ VERIFIED_ONCE int core_close(u32 core_id, u64 now_ns)
 	struct core_ctx *core = core_ctx(core_id);
 	u32 i;
 
-	if (!core || !STATE_COUNT(states_of(core), LANE_BATCH) || borrow_allowed(core_id))
+	if (!core || !STATE_COUNT(states_of(core), LANE_BATCH) || !core_closed(core_id))
 		return 0;
 	bpf_for(i, 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
@@ -83,37 +78,13 @@ VERIFIED_ONCE int core_close(u32 core_id, u64 now_ns)
 	return 0;
 }
 
-/* Wakes the idle lanes of @core_id that may run @class, but @self, so that they dispatch again. */
-VERIFIED_ONCE int core_kick_idle(u32 core_id, u32 class, s32 self)
+/* What ran on @lane leaves it: if it was asked to, how long that took. */
+static __always_inline void borrow_ends(struct lane_ctx *lane, u64 now_ns)
 {
-	struct core_ctx *core = core_ctx(core_id);
-	u32 i;
-
-	if (!core || !STATE_COUNT(states_of(core), LANE_IDLE))
-		return 0;
-	bpf_for(i, class == CLASS_BATCH ? first_for_batch(core) : 0, core->nr_lanes) {
-		s32 cpu = core_lane(core, i);
-		struct lane_ctx *lane = lane_ctx(cpu);
-
-		if (lane && cpu != self && lane->state == LANE_IDLE)
-			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	}
-	return 0;
-}
-
-/*
- * The lane @cpu went from critical work to something else. If that was the last
- * critical work of the core, batch may come back.
- */
-VERIFIED_ONCE int core_reopen(u32 core_id, s32 cpu)
-{
-	core_refresh(core_id, scx_bpf_now());
-	if (!borrow_allowed(core_id))
-		return 0;
-	count(openings);
-	if (vector_waits(CLASS_BATCH))
-		core_kick_idle(core_id, CLASS_BATCH, cpu);
-	return 0;
+	if (!lane->evict_ns)
+		return;
+	count_add(evict_wait_ns, now_ns > lane->evict_ns ? now_ns - lane->evict_ns : 0);
+	lane->evict_ns = 0;
 }
 
 /* Sees to it that the core closes when its budget is used up. */
@@ -167,62 +138,6 @@ static __always_inline s32 budget_init(u32 core_id)
 	return err ?: bpf_timer_set_callback(&timer->timer, budget_timer);
 }
 
-/* A critical task is sent to @core_id, which its context names. */
-static __always_inline void critical_sent(struct task_ctx *tctx, u32 core_id, u64 now_ns)
-{
-	struct core_ctx *core = core_ctx(core_id);
-
-	if (!core)
-		return;
-	if (!tctx->expected)
-		__sync_fetch_and_add(&core->expected, 1);
-	tctx->expected = 1;
-	budget_enter(core_id, tctx->budget);
-	core->claim_ns = now_ns;
-	core_refresh(core_id, now_ns);
-}
-
-/* A critical task no longer waits for the core to which it was sent. */
-static __always_inline void critical_gone(struct task_ctx *tctx)
-{
-	struct core_ctx *core = tctx->expected ? core_ctx(tctx->core) : NULL;
-
-	if (!core)
-		return;
-	tctx->expected = 0;
-	if (__sync_fetch_and_sub(&core->expected, 1) != 1)
-		return;
-	core->claim_ns = 0;
-	core->derived = CORE_UNSURE;
-}
-
-/*
- * A critical task begins to run on @core_id. If it was sent to another core, a lane of
- * which this is not, that one may open.
- */
-static __always_inline void critical_arrived(struct task_ctx *tctx, u32 core_id)
-{
-	budget_enter(core_id, tctx->budget);
-	if (!tctx->expected)
-		return;
-	critical_gone(tctx);
-	if (tctx->core != core_id)
-		core_reopen(tctx->core, -1);
-}
-
-/* Is the task bound to its CPU for a moment? */
-static __always_inline bool is_bound_now(const struct task_struct *p)
-{
-	s32 disabled = 0;
-
-	if (bpf_core_field_exists(p->migration_disabled))
-		disabled = p->migration_disabled;
-	/* the program that asks disables migration of the current task */
-	if (p == bpf_get_current_task_btf())
-		disabled--;
-	return disabled > 0;
-}
-
 /* Batch that cannot leave now: exiting, or bound to its CPU for a moment. */
 static __always_inline bool batch_is_stuck(const struct task_struct *p)
 {
@@ -235,65 +150,9 @@ static __always_inline void borrow_check(struct task_struct *p, struct lane_ctx 
 {
 	if (lane->state == LANE_CRITICAL)
 		core_close(lane->core, now_ns);
-	else if (lane->state == LANE_BATCH && !lane->overdue && !borrow_allowed(lane->core) &&
+	else if (lane->state == LANE_BATCH && !lane->overdue && core_closed(lane->core) &&
 		 !batch_is_stuck(p))
 		evict_lane(lane, cpu, now_ns);
-}
-
-/* The set of cores that have an idle lane for @class. */
-static __always_inline u32 rooms_of(u32 class)
-{
-	return class == CLASS_BATCH ? CORES_FOR_BATCH : CORES_WITH_ROOM;
-}
-
-/* Wakes the idle lanes of all open cores that may run @class. */
-VERIFIED_ONCE int rooms_kick_idle(u32 class)
-{
-	u32 set = rooms_of(class), i;
-	s32 core = -1;
-
-	bpf_for(i, 0, nr_cores) {
-		core = core_set_next(set, set, core + 1);
-		if (core < 0)
-			break;
-		if (borrow_allowed(core))
-			core_kick_idle(core, class, -1);
-	}
-	return 0;
-}
-
-/* Is there work that @lane takes? */
-static __always_inline bool waits_for(const struct lane_ctx *lane)
-{
-	if (!work_hinted())
-		return false;
-	if (vector_waits(CLASS_CRITICAL))
-		return true;
-	if (core_parked(lane->core)) /* left from before, or for this core only */
-		return vector_waiting(lane->core, CLASS_NORMAL) ||
-		       (vector_waiting(lane->core, CLASS_BATCH) && borrow_allows(lane));
-	return vector_waits(CLASS_NORMAL) || (vector_waits(CLASS_BATCH) && borrow_allows(lane));
-}
-
-/*
- * The lane @cpu fell idle. Somebody may have queued work after it looked and before it was
- * idle; and below the SMT level a sibling may be busy now in its place, with work that
- * only that one may take.
- */
-static __always_inline void idle_check(struct lane_ctx *lane, s32 cpu)
-{
-	struct core_ctx *core;
-
-	if (lane->rechecked || !waits_for(lane))
-		return;
-	core = core_ctx(lane->core);
-	if (!core)
-		return;
-	lane->rechecked = 1;
-	if (lane->state != LANE_HELD)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	if (core->nr_lanes > live.smt_level)
-		core_kick_idle(lane->core, CLASS_NORMAL, cpu);
 }
 
 #endif /* SIDELANE_BORROW_BPF_H */

@@ -250,4 +250,17 @@ static __always_inline void budget_refresh(struct core_ctx *core, u64 now_ns)
 		core->charge_ns = now_ns;
 }
 
+/* The lanes of @core are in @states now, and critical work waits for it or not. */
+static __always_inline void budget_changes(struct core_ctx *core, u64 states, bool waiting,
+					   u32 busy, u64 now_ns)
+{
+	u32 critical = STATE_COUNT(states, LANE_CRITICAL);
+
+	/* one on its way from the vector to a lane is still in this period */
+	if (!waiting && !critical && !core->expected)
+		budget_reset(core);
+	else
+		budget_charge(core, critical && STATE_COUNT(states, LANE_BATCH), busy, now_ns);
+}
+
 #endif /* SIDELANE_BUDGET_BPF_H */

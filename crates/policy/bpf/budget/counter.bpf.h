@@ -38,8 +38,8 @@
 #ifndef SIDELANE_COUNTER_BPF_H
 #define SIDELANE_COUNTER_BPF_H
 
+#include "../hooks.bpf.h"
 #include "../core/types.bpf.h"
-#include "../io/profile.bpf.h"
 
 #define IPC_INTERVALS_MIN 32
 #define IPC_CYCLES_MIN (1ULL << 24) /* some milliseconds */
@@ -291,8 +291,7 @@ static __always_inline void count_read(u32 cpu, struct task_struct *p, u64 now_n
 		count->profile_ns = 0;
 		return;
 	}
-	if (fixed.symbiotic)
-		profile_read(p ? task_ctx(p) : NULL, count, core, cycles.counter, now_ns);
+	hook_counted(p ? task_ctx(p) : NULL, count, core, cycles.counter, now_ns);
 	ipc_interval(cpu, instructions.counter - count->instructions,
 		     cycles.counter - count->cycles);
 	count->span_ns = 0;

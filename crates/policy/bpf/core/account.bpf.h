@@ -17,11 +17,9 @@
 #ifndef SIDELANE_ACCOUNT_BPF_H
 #define SIDELANE_ACCOUNT_BPF_H
 
+#include "../hooks.bpf.h"
 #include "types.bpf.h"
-#include "../budget/budget.bpf.h"
-#include "../share/pool.bpf.h"
 #include "vector.bpf.h"
-#include "../share/weight.bpf.h"
 
 /* Does a critical task wait for a lane of @core_id, or is it on its way there? */
 static __always_inline bool critical_expected(u32 core_id, u64 now_ns)
@@ -35,14 +33,6 @@ static __always_inline bool critical_expected(u32 core_id, u64 now_ns)
 static __always_inline bool core_critical(u32 core_id, u64 now_ns)
 {
 	return critical_expected(core_id, now_ns) || lanes_in_state(core_id, LANE_CRITICAL) > 0;
-}
-
-/* Must batch stay away from @core_id? */
-VERIFIED_ONCE bool core_closed(u32 core_id)
-{
-	u64 now_ns = scx_bpf_now();
-
-	return core_critical(core_id, now_ns) && !budget_left(core_id, now_ns);
 }
 
 /* Of the fastest core. */
@@ -63,25 +53,6 @@ static __always_inline u64 lane_speed(const struct core_ctx *core, u32 busy)
 	u32 speed = live.thread_perf[i];
 
 	return (u64)core->capacity * (speed ? speed : SPEED_ONE);
-}
-
-/* Brings the clocks of @core up to @now_ns, from when on its lanes are in @states. */
-static __always_inline void core_clocks(struct core_ctx *core, u32 core_id, u64 states,
-					bool waiting, u64 now_ns)
-{
-	u32 critical = STATE_COUNT(states, LANE_CRITICAL), busy = states_busy(core, states);
-
-	if (fixed.counters)
-		company_update(core_id, now_ns);
-	if (fixed.symbiotic)
-		crowd_update(core, busy, now_ns);
-	if (fixed.nr_pools)
-		clock_advance(core, busy, now_ns);
-	/* one on its way from the vector to a lane is still in this period */
-	if (!waiting && !critical && !core->expected)
-		budget_reset(core);
-	else
-		budget_charge(core, critical && STATE_COUNT(states, LANE_BATCH), busy, now_ns);
 }
 
 /* Does a lane of @core_id idle that batch may use? */
@@ -145,8 +116,8 @@ VERIFIED_ONCE int core_refresh(u32 core_id, u64 now_ns)
 	waiting = core_claimed(core, now_ns) || vector_waiting(core_id, CLASS_CRITICAL);
 	open = !waiting && !STATE_COUNT(states, LANE_CRITICAL);
 	core->derived = states | (open && !core->unfit ? 0 : CORE_UNSURE);
-	core_clocks(core, core_id, states, waiting, now_ns);
-	core->closed = !open && !budget_left(core_id, now_ns);
+	hook_core_changes(core, core_id, states, waiting, now_ns);
+	core->closed = !open && !hook_bears_batch(core_id, now_ns);
 	kinds = core_kinds(core_id, waiting, core->closed);
 	UNROLLED
 	for (set = 0; set < CORES_QUEUED; set += 1)
@@ -226,19 +197,8 @@ static __always_inline void lane_set_state(struct lane_ctx *lane, struct core_ct
 	core_follow(core, lane->core, now_ns);
 }
 
-/* Work of @class ran on a lane of @core_id for so long (polarize.bpf.h). */
-static __always_inline void core_charge(u32 core_id, u32 class, u64 ran_ns)
-{
-	struct core_ctx *core = core_ctx(core_id);
-
-	if (core && class == CLASS_CRITICAL)
-		__sync_fetch_and_add(&core->critical_ns, ran_ns);
-	else if (core)
-		__sync_fetch_and_add(&core->used_ns, ran_ns);
-}
-
-/* Charges @p for the time since it began to run, or was charged last; how long that is. */
-static __always_inline u64 account_run(struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
+/* Charges @p for the time since it began to run, or was charged last. */
+static __always_inline void account_run(struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
 {
 	u32 class = task_class(tctx);
 	u64 ran_ns = 0;
@@ -247,15 +207,32 @@ static __always_inline u64 account_run(struct task_struct *p, struct task_ctx *t
 		ran_ns = now_ns - tctx->running_ns;
 	tctx->running_ns = now_ns;
 	tctx->burst_ns += ran_ns;
-	if (fixed.pair)
-		tctx->rate_ran_ns += ran_ns;
 	count_add(run_ns[class], ran_ns);
-	if (live.vertical)
-		core_charge(tctx->core, class, ran_ns);
-	pool_account(tctx, ran_ns, now_ns);
 	if (class == CLASS_NORMAL)
-		scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + weight_vtime(p, tctx, ran_ns));
-	return ran_ns;
+		scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + hook_vtime(p, tctx, ran_ns));
+	hook_ran(tctx, class, ran_ns, now_ns);
+}
+
+/* @p begins to run on @lane. */
+static __always_inline void account_begins(struct task_struct *p, struct task_ctx *tctx,
+					   struct lane_ctx *lane, u64 now_ns)
+{
+	u32 class = task_class(tctx);
+
+	tctx->core = lane->core;
+	tctx->running_ns = now_ns;
+	tctx->queued_ns = 0;
+	/* out of turn it has not the virtual time that normal work has reached */
+	if (class == CLASS_NORMAL && !lane->overdue && time_before(vtime_now, p->scx.dsq_vtime))
+		vtime_now = p->scx.dsq_vtime;
+	count(switches[class]);
+	lane->kthread = 0;
+	lane->slice_ends_ns = now_ns + p->scx.slice;
+	lane->job_ns = tctx->job_ns;
+	lane->pid = p->pid;
+	lane->marks = tctx->job_tid > 0;
+	lane->rechecked = 0;
+	lane->evict_ns = 0;
 }
 
 #define BURST_WEIGHT 8 /* earlier bursts together weigh 7 of 8 */

@@ -20,7 +20,6 @@
 
 #include "types.bpf.h"
 #include "account.bpf.h"
-#include "../budget/borrow.bpf.h"
 #include "vector.bpf.h"
 
 #define STATE(s) (1U << (s))

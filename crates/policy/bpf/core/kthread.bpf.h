@@ -22,7 +22,7 @@
 #define SIDELANE_KTHREAD_BPF_H
 
 #include "types.bpf.h"
-#include "../budget/borrow.bpf.h"
+#include "arrive.bpf.h"
 #include "overdue.bpf.h"
 
 /* Sends @p, a kernel thread of one lane, straight there. False: it has to wait. */

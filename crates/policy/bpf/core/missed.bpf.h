@@ -17,9 +17,10 @@
 #ifndef SIDELANE_MISSED_BPF_H
 #define SIDELANE_MISSED_BPF_H
 
+#include "../hooks.bpf.h"
 #include "types.bpf.h"
-#include "../budget/borrow.bpf.h"
 #include "find.bpf.h"
+#include "kick.bpf.h"
 #include "place.bpf.h"
 #include "vector.bpf.h"
 
@@ -35,7 +36,7 @@ VERIFIED_ONCE s32 missed_lane(struct task_struct *p __arg_trusted, u32 core_id, 
 	bool batch = class == CLASS_BATCH;
 	s32 cpu;
 
-	if (!core || (batch && !borrow_allowed(core_id)))
+	if (!core || !hook_may_run(core_id, class))
 		return -1;
 	cpu = pick_lane(p, core_id, STATE(LANE_IDLE) | (batch ? FOR_BATCH : 0), -1);
 	return cpu >= 0 && (batch || level_allows(core, core_id, cpu)) ? cpu : -1;

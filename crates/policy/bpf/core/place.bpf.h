@@ -48,16 +48,13 @@
 #ifndef SIDELANE_PLACE_BPF_H
 #define SIDELANE_PLACE_BPF_H
 
+#include "../hooks.bpf.h"
 #include "types.bpf.h"
 #include "account.bpf.h"
-#include "../io/adjust.bpf.h"
-#include "../budget/borrow.bpf.h"
+#include "arrive.bpf.h"
 #include "classify.bpf.h"
 #include "find.bpf.h"
-#include "../io/pair.bpf.h"
-#include "../share/polarize.bpf.h"
-#include "../io/retain.bpf.h"
-#include "../share/throttle.bpf.h"
+#include "kick.bpf.h"
 #include "vector.bpf.h"
 
 /* Counts where a critical task was placed. */
@@ -94,7 +91,7 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 	struct core_ctx *core;
 	s32 id, cpu;
 
-	if (tctx && !budget_ns(tctx->budget)) /* else batch may go on beside it */
+	if (tctx && hook_closes_at_once(tctx)) /* else batch may go on beside it */
 		states |= OVER_BATCH;
 	cpu = lane_of_waker(p, waker, now_ns);
 	if (cpu >= 0) {
@@ -142,63 +139,6 @@ static __always_inline bool keeps_lane(struct task_struct *p, u32 home, s32 prev
 		return true;
 	return (lane->state == LANE_IDLE || lane->state == LANE_BATCH) &&
 	       !core_critical(home, scx_bpf_now());
-}
-
-/* Of @core, to which @p goes by the adjuster: an idle lane, else the I/O lane, which makes room. */
-static __always_inline s32 adjust_lane(struct task_struct *p, struct core_ctx *core, u32 id,
-				       struct task_ctx *tctx)
-{
-	s32 cpu = pick_lane(p, id, STATE(LANE_IDLE), pair_io_lane(core));
-	struct lane_ctx *lane;
-
-	if (!core->pair.split)
-		core->pair.split = pair_bucket(tctx->rate);
-	tctx->side = SIDE_IO;
-	if (cpu >= 0)
-		return cpu;
-	cpu = pick_lane(p, id, STATE(LANE_NORMAL), pair_io_lane(core));
-	lane = lane_ctx(cpu);
-	if (cpu < 0 || !lane)
-		return pick_lane(p, id, ANY_STATE, -1);
-	lane->fills = 1;
-	return cpu;
-}
-
-/* Takes the ticket of @own for @p: the lane of the other core to which it goes; -1: none. */
-static __always_inline s32 adjust_take(struct task_struct *p, struct task_ctx *tctx,
-				       struct core_ctx *own, u32 home)
-{
-	u32 to = own->pair.swap_to, back = own->pair.swap_back;
-	struct core_ctx *other;
-	s32 cpu;
-
-	if (!to || core_critical(to - 1, scx_bpf_now()) || pick_lane(p, to - 1, ANY_STATE, -1) < 0)
-		return -1;
-	other = core_ctx(to - 1);
-	if (!other || __sync_val_compare_and_swap(&own->pair.swap_to, to, 0) != to)
-		return -1;
-	count(swaps);
-	if (back) {
-		cpu = adjust_lane(p, other, to - 1, tctx);
-		other->pair.swap_to = home + 1;
-		return cpu;
-	}
-	cpu = pick_lane(p, to - 1, FREE_STATES, -1);
-	return cpu >= 0 ? cpu : pick_lane(p, to - 1, ANY_STATE, -1);
-}
-
-/* The lane to which @p, which is normal, goes by the adjuster or as one of its side; -1: none. */
-VERIFIED_ONCE s32 place_paired(struct task_struct *p __arg_trusted, u32 home, s32 prev)
-{
-	struct core_ctx *core = core_ctx(home);
-	struct task_ctx *tctx = task_ctx(p);
-	s32 cpu = -1;
-
-	if (!core || !tctx)
-		return -1;
-	if (adjust_asks(core, tctx))
-		cpu = adjust_take(p, tctx, core, home);
-	return cpu >= 0 ? cpu : pair_lane(p, home, prev);
 }
 
 /*
@@ -259,7 +199,7 @@ VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32
 	s32 id, cpu;
 
 	if (core_set_some(CORES_FOR_BATCH)) {
-		if (borrow_allowed(home) && pick_lane(p, home, idle, prev) == prev)
+		if (hook_may_run(home, CLASS_BATCH) && pick_lane(p, home, idle, prev) == prev)
 			return prev;
 		id = find_core(p, CORES_IDLE, idle, home, end);
 		cpu = id >= 0 ? pick_lane(p, id, idle, prev) : -1;
@@ -344,14 +284,14 @@ static __always_inline void kick_for(struct task_struct *p, const struct task_ct
 		return;
 	/* an idle sibling is woken, and may come sooner; without one the waker has to leave */
 	stays = yields && lanes_in_state(lane->core, LANE_IDLE);
-	if (state == LANE_IDLE || pair_uses_held(tctx, lane, cpu))
+	if (state == LANE_IDLE || hook_shares_hold(tctx, lane, cpu))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	else if (pair_makes_room(tctx, lane) && !stays) {
+	else if (!stays && hook_makes_room(tctx, lane)) {
 		count(hand_backs);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	} else if (state < LANE_IDLE && state > tctx->class && !stays && !lane->overdue)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
-	else if (!is_bound(p) && (tctx->class != CLASS_BATCH || borrow_allowed(lane->core))) {
+	else if (!is_bound(p) && hook_may_run(lane->core, tctx->class)) {
 		/* one may have fallen idle meanwhile */
 		cpu = pick_lane(p, lane->core,
 				STATE(LANE_IDLE) | (tctx->class == CLASS_BATCH ? FOR_BATCH : 0),
@@ -425,9 +365,9 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 static __always_inline bool home_idles(struct task_struct *p, const struct task_ctx *tctx,
 				       const struct lane_ctx *lane, s32 prev, u64 now_ns)
 {
-	struct core_ctx *core = lane && !fixed.pair ? core_ctx(lane->core) : NULL;
+	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
 
-	return core && tctx->class == CLASS_NORMAL && lane->state == LANE_IDLE &&
+	return core && lane->state == LANE_IDLE &&
 	       STATE_COUNT(states_of(core), LANE_IDLE) == core->nr_lanes &&
 	       !core_parked(lane->core) && bpf_cpumask_test_cpu(prev, p->cpus_ptr) &&
 	       (tctx->burst_mean_ns < BRIEF_NS || !critical_expected(lane->core, now_ns));
@@ -445,8 +385,6 @@ static __always_inline s32 choose_lane(struct task_struct *p, const struct task_
 	if (is_bound(p) && tctx->class != CLASS_CRITICAL && bpf_cpumask_test_cpu(prev, p->cpus_ptr))
 		return prev;
 	lane = lane_ctx(prev);
-	if (home_idles(p, tctx, lane, prev, now_ns))
-		return prev;
 	end = cores_for(p, tctx->class);
 	home = lane ? lane->core : 0;
 	if (home >= end) { /* parked meanwhile */
@@ -458,8 +396,12 @@ static __always_inline s32 choose_lane(struct task_struct *p, const struct task_
 		return place_critical(p, home, prev, waker, now_ns);
 	if (tctx->class == CLASS_BATCH)
 		return place_batch(p, home, prev, end);
-	cpu = fixed.pair ? place_paired(p, home, prev) : -1;
-	return cpu >= 0 ? cpu : place_normal(p, home, prev, end, tctx->burst_mean_ns < BRIEF_NS);
+	cpu = hook_lane(p, home, prev);
+	if (cpu >= 0)
+		return cpu;
+	if (home_idles(p, tctx, lane, prev, now_ns))
+		return prev;
+	return place_normal(p, home, prev, end, tctx->burst_mean_ns < BRIEF_NS);
 }
 
 /* @p is to be placed: it leaves where it was sent before and did not run, and is what it is now. */
@@ -468,32 +410,11 @@ static __always_inline void place_begins(struct task_struct *p, struct task_ctx 
 {
 	critical_gone(tctx);
 	vector_left(tctx);
-	throttle_ends(p, tctx);
+	hook_freed(p, tctx);
 	if (waking || tctx->misclassified)
 		class_assign(p, tctx, now_ns);
 	if (waking || !tctx->job_ns)
 		tctx->job_ns = now_ns;
-}
-
-/* The lane @prev if it is held for @p, which wakes, and may run if its pool does not stop it; -1: none. */
-static __always_inline s32 place_held(struct task_struct *p, struct task_ctx *tctx, s32 prev,
-				      u32 stops, u64 now_ns)
-{
-	bool may = !stops && !adjust_asks_on(prev, tctx) && !pair_moves(p, tctx, prev);
-
-	return retain_lane(p, tctx, prev, may, now_ns);
-}
-
-/* Critical @p was sent to @core_id, which closes; its budget may run out later. */
-static __always_inline void place_closes(struct task_ctx *tctx, u32 core_id, bool selecting,
-					 u64 now_ns)
-{
-	critical_sent(tctx, core_id, now_ns);
-	core_close(core_id, now_ns);
-	if (!selecting) /* a lock is held under which timers are not set */
-		return;
-	budget_arm(core_id, now_ns);
-	window_need(tctx->budget);
 }
 
 /*
@@ -509,7 +430,7 @@ static __always_inline bool place_send(struct task_struct *p, struct task_ctx *t
 		return false;
 	}
 	if (waking)
-		retain_awaits(p, lane, cpu, waker);
+		hook_awaits(p, lane, cpu, waker);
 	if (waking && lane_next(p, tctx, lane)) {
 		lane_insert(p, tctx, lane->core, enq_flags, now_ns);
 		lane->next = 1;
@@ -538,19 +459,18 @@ static __always_inline s32 place(struct task_struct *p, struct task_ctx *tctx, s
 	u32 stops;
 
 	place_begins(p, tctx, waking, now_ns);
-	stops = pool_stops(p, tctx);
+	stops = hook_stops(p, tctx);
 	if (stops && selecting)
 		return prev; /* enqueue comes next */
 	if (waking) {
 		count(wakeups[task_class(tctx)]);
-		retain_woke(tctx, now_ns);
-		pair_woke(tctx, now_ns);
+		hook_woke(tctx, now_ns);
 	}
-	pair_look(p, tctx, now_ns);
+	hook_looks(p, tctx, now_ns);
 	if (waking)
-		held = place_held(p, tctx, prev, stops, now_ns);
+		held = hook_lane_held(p, tctx, prev, !stops, now_ns);
 	if (stops) {
-		throttle_hold(p, tctx, stops - 1, waking, enq_flags);
+		hook_holds(p, tctx, stops, waking, enq_flags);
 		return prev;
 	}
 	cpu = held >= 0 ? held : choose_lane(p, tctx, prev, waker, now_ns);
@@ -561,21 +481,19 @@ static __always_inline s32 place(struct task_struct *p, struct task_ctx *tctx, s
 	if (tctx->class == CLASS_NORMAL)
 		normal_sent(core, lane->core, now_ns);
 	if (waking && tctx->class == CLASS_CRITICAL && !vector_expected(core, CLASS_CRITICAL))
-		budget_refresh(core, now_ns);
+		hook_critical_wakes(core, now_ns);
 	at_once = waking && (selecting || cpu == prev) && cpu != waker &&
 		  lane_take_over(lane, core, cpu, tctx->class,
-				 held >= 0 || pair_uses_held(tctx, lane, cpu));
+				 held >= 0 || hook_shares_hold(tctx, lane, cpu));
 	if (!at_once && held >= 0) /* by the vector, from which a held lane does not take */
-		retain_back(lane, now_ns);
+		hook_lane_back(lane, now_ns);
 	kicks = place_send(p, tctx, lane, cpu, waker, waking, at_once, enq_flags, now_ns);
-	if (tctx->class == CLASS_CRITICAL)
-		place_closes(tctx, lane->core, selecting, now_ns);
-	if (selecting)
-		polar_need(now_ns);
-	if (waking && tctx->class == CLASS_NORMAL)
-		retain_need(core);
-	if (selecting && tctx->class == CLASS_NORMAL)
-		pair_need();
+	if (tctx->class == CLASS_CRITICAL) {
+		critical_sent(tctx, lane->core, now_ns);
+		/* in enqueue a lock is held under which timers are not set */
+		hook_critical_sent(lane->core, tctx->budget, selecting, now_ns);
+	}
+	hook_sent(tctx, core, waking, selecting, now_ns);
 	if (kicks)
 		kick_for(p, tctx, lane, cpu, cpu == waker);
 	return cpu;

@@ -30,12 +30,12 @@
 #ifndef SIDELANE_PROMOTE_BPF_H
 #define SIDELANE_PROMOTE_BPF_H
 
+#include "../hooks.bpf.h"
 #include "types.bpf.h"
 #include "account.bpf.h"
-#include "../budget/borrow.bpf.h"
+#include "arrive.bpf.h"
 #include "find.bpf.h"
-#include "../see/jobs.bpf.h"
-#include "../see/trace.bpf.h"
+#include "kick.bpf.h"
 #include "vector.bpf.h"
 
 /* Would the critical task of @lane run faster alone on @target_id? */
@@ -84,19 +84,6 @@ static __always_inline void core_release(u32 core_id)
 	core_reopen(core_id, -1);
 }
 
-/* Tells of a step of @p's promotion to core @to, if that is wanted. */
-static __always_inline void promote_trace(struct task_struct *p, const struct task_ctx *tctx,
-					  u32 step, u32 to)
-{
-	u64 began_ns, now_ns;
-
-	if (!live.trace)
-		return;
-	began_ns = job_began_ns(p);
-	now_ns = scx_bpf_now();
-	trace_promotion(step, p->pid, tctx->core, to, now_ns > began_ns ? now_ns - began_ns : 0);
-}
-
 /* The mark on @p is taken off: its core is released. */
 VERIFIED_ONCE int promote_end(struct task_struct *p __arg_trusted)
 {
@@ -109,7 +96,7 @@ VERIFIED_ONCE int promote_end(struct task_struct *p __arg_trusted)
 	if (!core)
 		return 0;
 	count(promotions_dropped);
-	promote_trace(p, tctx, PROMOTION_DROPPED, core - 1);
+	hook_promotes(p, tctx, PROMOTION_DROPPED, core - 1);
 	cpu = tctx->promote_lane;
 	tctx->promote_lane = 0;
 	core_release(core - 1);
@@ -155,7 +142,7 @@ VERIFIED_ONCE u64 lane_job_ns(s32 cpu)
 	p = lane->marks ? bpf_task_from_pid(lane->pid) : NULL;
 	if (!p)
 		return lane->job_ns;
-	job_ns = job_began_ns(p);
+	job_ns = hook_job_began_ns(p);
 	bpf_task_release(p);
 	return job_ns;
 }
@@ -220,7 +207,7 @@ VERIFIED_ONCE int promote_mark(s32 cpu, u32 core_id, u64 now_ns)
 	tctx = task_ctx(p);
 	if (tctx && !tctx->promote_to && core_reserve(core_id, now_ns)) {
 		tctx->promote_ns = now_ns;
-		promote_trace(p, tctx, PROMOTION_BEGUN, core_id);
+		hook_promotes(p, tctx, PROMOTION_BEGUN, core_id);
 		if (__sync_val_compare_and_swap(&tctx->promote_to, 0, core_id + 1))
 			core_release(core_id);
 		else if (lane->state != LANE_CRITICAL || lane->pid != (u32)p->pid)
@@ -283,7 +270,7 @@ static __always_inline bool promote_seize(struct task_struct *p, struct task_ctx
 	lane = lane_ctx(cpu);
 	if (cpu < 0 || !lane)
 		return false;
-	core_close(core_id, now_ns);
+	hook_critical_sent(core_id, tctx->budget, false, now_ns);
 	state = lane_state_take(lane, core_ctx(core_id), LANE_IDLE, LANE_OTHER);
 	if (state != LANE_IDLE && state != LANE_BATCH) /* batch has been asked to leave */
 		return false;
@@ -304,9 +291,9 @@ VERIFIED_ONCE bool promote_goes(struct task_struct *p __arg_trusted, u64 now_ns)
 	return false;
 }
 
-/* Does @p leave its lane for a better one? */
-static __always_inline bool promote_leaves(struct task_struct *p, const struct task_ctx *tctx,
-					   u64 now_ns)
+/* Moves @p, if it is to leave its lane for a better one and can. */
+static __always_inline bool promote_moves(struct task_struct *p, const struct task_ctx *tctx,
+					  u64 now_ns)
 {
 	return tctx->promote_to && promote_goes(p, now_ns);
 }
@@ -319,7 +306,7 @@ static __always_inline bool promote_send(struct task_struct *p, struct task_ctx 
 	u32 core_id;
 	s32 cpu;
 
-	if (!promote_leaves(p, tctx, now_ns))
+	if (!promote_moves(p, tctx, now_ns))
 		return false;
 	cpu = tctx->promote_lane - 1;
 	if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || is_bound_now(p)) {
@@ -328,7 +315,7 @@ static __always_inline bool promote_send(struct task_struct *p, struct task_ctx 
 	}
 	core_id = __sync_lock_test_and_set(&tctx->promote_to, 0) - 1;
 	tctx->promote_lane = 0;
-	promote_trace(p, tctx, PROMOTION_DONE, core_id);
+	hook_promotes(p, tctx, PROMOTION_DONE, core_id);
 	vector_left(tctx);
 	critical_gone(tctx);
 	tctx->core = core_id;

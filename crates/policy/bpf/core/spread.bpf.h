@@ -21,6 +21,7 @@
 
 #include "types.bpf.h"
 #include "account.bpf.h"
+#include "kick.bpf.h"
 #include "place.bpf.h"
 
 /* A lane of an idle core on which @p, normal and at the end of its slice on @core_id, is better off; -1. */
@@ -40,8 +41,8 @@ VERIFIED_ONCE s32 spread_lane(struct task_struct *p __arg_trusted, u32 core_id)
 	return id >= 0 ? pick_lane(p, id, STATE(LANE_IDLE), -1) : -1;
 }
 
-/* Does @p leave @core_id for such a lane? It is taken over for it then. */
-static __always_inline bool spread_leaves(struct task_struct *p, struct task_ctx *tctx, u32 core_id)
+/* Takes such a lane over for @p, which leaves @core_id then. False: it stays. */
+static __always_inline bool spread_moves(struct task_struct *p, struct task_ctx *tctx, u32 core_id)
 {
 	struct lane_ctx *lane;
 	struct core_ctx *core;

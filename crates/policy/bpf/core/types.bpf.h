@@ -357,6 +357,13 @@ static __always_inline bool is_pinned_kthread(const struct task_struct *p)
 	return (p->flags & PF_KTHREAD) && is_bound(p);
 }
 
+/* How a critical job moves to a better core (promote.bpf.h). */
+enum promotion_step {
+	PROMOTION_BEGUN, /* a core is reserved for it, and its lane was asked to let it go */
+	PROMOTION_DONE, /* it is on its way to a lane there */
+	PROMOTION_DROPPED, /* it stays */
+};
+
 /* The class of a task: enum task_class. */
 static __always_inline u32 task_class(const struct task_ctx *tctx)
 {

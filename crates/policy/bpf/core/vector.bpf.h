@@ -36,6 +36,7 @@
 #ifndef SIDELANE_VECTOR_BPF_H
 #define SIDELANE_VECTOR_BPF_H
 
+#include "../hooks.bpf.h"
 #include "types.bpf.h"
 
 /* 63..40 zero | 39..32 class + 1 | 31..0 core */
@@ -147,14 +148,6 @@ static __always_inline u64 slice_begins(struct task_ctx *tctx, u64 now_ns)
 										   : slice_ns;
 }
 
-/* A task comes to the vector of @core (+1), or leaves it (-1): who waits there (pair.bpf.h). */
-static __always_inline void vector_sides(struct core_ctx *core, const struct task_ctx *tctx,
-					 u32 class, s32 more)
-{
-	if (fixed.pair && class == CLASS_NORMAL)
-		__sync_fetch_and_add(&core->pair.waits[BOUNDED(tctx->side, NR_SIDES)], more);
-}
-
 /* A task is about to be put into the vector of @core. */
 static __always_inline void vector_enter(struct task_ctx *tctx, u32 core, u64 now_ns)
 {
@@ -169,9 +162,7 @@ static __always_inline void vector_enter(struct task_ctx *tctx, u32 core, u64 no
 		tctx->due_ns = now_ns + fixed.starvation_bound_ns[class];
 	if (!target)
 		return;
-	vector_sides(target, tctx, class, 1);
-	if (fixed.pair && class == CLASS_NORMAL && tctx->side == SIDE_IO)
-		__sync_fetch_and_add(&target->pair.came, 1);
+	hook_enters_vector(target, tctx, class);
 	/* a full barrier: see vector_refresh() */
 	__sync_fetch_and_add(&target->sent[class], 1);
 }
@@ -220,7 +211,7 @@ static __always_inline void vector_left(struct task_ctx *tctx)
 	if (tctx->in_vector == IN_VECTOR_UNFIT)
 		__sync_fetch_and_sub(&core->unfit, 1);
 	tctx->in_vector = IN_NO_VECTOR;
-	vector_sides(core, tctx, class, -1);
+	hook_leaves_vector(core, tctx, class);
 	if (__sync_fetch_and_sub(&core->sent[class], 1) == 1)
 		vector_refresh(tctx->core, class);
 }
@@ -241,34 +232,6 @@ static __always_inline bool work_hinted(void)
 static __always_inline bool vector_take(u32 core, u32 class)
 {
 	return vector_hinted(core, class) && scx_bpf_dsq_move_to_local(VECTOR_ID(core, class), 0);
-}
-
-/* Among so many tasks of a vector those of a side are looked for. */
-#define SIDE_LOOKS 32
-
-/* Moves the first normal task of @side (pair.bpf.h) to this lane. False: none may run here. */
-VERIFIED_ONCE bool vector_take_side(u32 core_id, u32 side)
-{
-	struct core_ctx *core = core_ctx(core_id);
-	s32 cpu = bpf_get_smp_processor_id();
-	struct task_struct *p;
-	bool taken = false;
-	u32 looks = 0;
-
-	if (!core || !core->pair.waits[BOUNDED(side, NR_SIDES)])
-		return false;
-	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, CLASS_NORMAL), 0) {
-		struct task_ctx *tctx = task_ctx(p);
-
-		if (looks++ >= SIDE_LOOKS)
-			break;
-		if (!tctx || tctx->side != side || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
-			continue;
-		taken = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0);
-		if (taken)
-			break;
-	}
-	return taken;
 }
 
 /* How far apart two cores are: enum distance. */
@@ -324,8 +287,7 @@ VERIFIED_ONCE bool steal_at(u32 thief, u32 class, u32 side, u32 distance)
 		if (victim < 0)
 			break;
 		if (victim != (s32)thief && steal_allowed(thief, victim, class, distance) &&
-		    (fixed.pair && side < NR_SIDES ? vector_take_side(victim, side)
-						   : vector_take(victim, class)))
+		    (side < NR_SIDES ? hook_takes_side(victim, side) : vector_take(victim, class)))
 			return true;
 	}
 	return false;

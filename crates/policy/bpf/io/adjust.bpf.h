@@ -25,7 +25,9 @@
 #define SIDELANE_ADJUST_BPF_H
 
 #include "../core/types.bpf.h"
+#include "../core/find.bpf.h"
 #include "pair.bpf.h"
+#include "retain.bpf.h"
 
 #define ADJUST_SWAPS 8
 #define ADJUST_APART 2
@@ -138,6 +140,14 @@ static __always_inline bool adjust_asks(const struct core_ctx *core, const struc
 	       tctx->rate >= core->pair.swap_least && tctx->rate <= core->pair.swap_most;
 }
 
+/* The same, of @core_id. */
+static __always_inline bool adjust_asks_of(u32 core_id, const struct task_ctx *tctx)
+{
+	struct core_ctx *core = fixed.pair ? core_ctx(core_id) : NULL;
+
+	return core && adjust_asks(core, tctx);
+}
+
 /* The same, of the core of the lane @cpu. */
 static __always_inline bool adjust_asks_on(s32 cpu, const struct task_ctx *tctx)
 {
@@ -207,6 +217,71 @@ static __always_inline s32 pair_init(void)
 		return -ENOENT;
 	err = bpf_timer_init(&timer->timer, &core_timers, CLOCK_MONOTONIC);
 	return err ?: bpf_timer_set_callback(&timer->timer, pair_timer);
+}
+
+/* Of @core, to which @p goes by the adjuster: an idle lane, else the I/O lane, which makes room. */
+static __always_inline s32 adjust_lane(struct task_struct *p, struct core_ctx *core, u32 id,
+				       struct task_ctx *tctx)
+{
+	s32 cpu = pick_lane(p, id, STATE(LANE_IDLE), pair_io_lane(core));
+	struct lane_ctx *lane;
+
+	if (!core->pair.split)
+		core->pair.split = pair_bucket(tctx->rate);
+	tctx->side = SIDE_IO;
+	if (cpu >= 0)
+		return cpu;
+	cpu = pick_lane(p, id, STATE(LANE_NORMAL), pair_io_lane(core));
+	lane = lane_ctx(cpu);
+	if (cpu < 0 || !lane)
+		return pick_lane(p, id, ANY_STATE, -1);
+	lane->fills = 1;
+	return cpu;
+}
+
+/* Takes the ticket of @own for @p: the lane of the other core to which it goes; -1: none. */
+static __always_inline s32 adjust_take(struct task_struct *p, struct task_ctx *tctx,
+				       struct core_ctx *own, u32 home)
+{
+	u32 to = own->pair.swap_to, back = own->pair.swap_back;
+	struct core_ctx *other;
+	s32 cpu;
+
+	if (!to || core_critical(to - 1, scx_bpf_now()) || pick_lane(p, to - 1, ANY_STATE, -1) < 0)
+		return -1;
+	other = core_ctx(to - 1);
+	if (!other || __sync_val_compare_and_swap(&own->pair.swap_to, to, 0) != to)
+		return -1;
+	count(swaps);
+	if (back) {
+		cpu = adjust_lane(p, other, to - 1, tctx);
+		other->pair.swap_to = home + 1;
+		return cpu;
+	}
+	cpu = pick_lane(p, to - 1, FREE_STATES, -1);
+	return cpu >= 0 ? cpu : pick_lane(p, to - 1, ANY_STATE, -1);
+}
+
+/* The lane to which @p, which is normal, goes by the adjuster or as one of its side; -1: none. */
+VERIFIED_ONCE s32 place_paired(struct task_struct *p __arg_trusted, u32 home, s32 prev)
+{
+	struct core_ctx *core = core_ctx(home);
+	struct task_ctx *tctx = task_ctx(p);
+	s32 cpu = -1;
+
+	if (!core || !tctx)
+		return -1;
+	if (adjust_asks(core, tctx))
+		cpu = adjust_take(p, tctx, core, home);
+	return cpu >= 0 ? cpu : pair_lane(p, home, prev);
+}
+
+/* The lane @prev if it is held for @p, which wakes, and may run if its pool does not stop it; -1: none. */
+static __always_inline s32 adjust_lane_held(struct task_struct *p, struct task_ctx *tctx, s32 prev,
+					    bool may, u64 now_ns)
+{
+	may = may && !adjust_asks_on(prev, tctx) && !pair_moves(p, tctx, prev);
+	return retain_lane(p, tctx, prev, may, now_ns);
 }
 
 #endif /* SIDELANE_ADJUST_BPF_H */

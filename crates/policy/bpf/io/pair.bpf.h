@@ -78,6 +78,51 @@ static __always_inline u32 pair_lane_side(const struct core_ctx *core, s32 cpu)
 	return cpu == pair_io_lane(core) ? SIDE_IO : SIDE_CPU;
 }
 
+/* A task comes to the vector of @core (+1), or leaves it (-1): who waits there (pair.bpf.h). */
+static __always_inline void pair_sides(struct core_ctx *core, const struct task_ctx *tctx,
+				       u32 class, s32 more)
+{
+	if (fixed.pair && class == CLASS_NORMAL)
+		__sync_fetch_and_add(&core->pair.waits[BOUNDED(tctx->side, NR_SIDES)], more);
+}
+
+/* One comes. */
+static __always_inline void pair_enters(struct core_ctx *core, const struct task_ctx *tctx,
+					u32 class)
+{
+	pair_sides(core, tctx, class, 1);
+	if (fixed.pair && class == CLASS_NORMAL && tctx->side == SIDE_IO)
+		__sync_fetch_and_add(&core->pair.came, 1);
+}
+
+/* Among so many tasks of a vector those of a side are looked for. */
+#define SIDE_LOOKS 32
+
+/* Moves the first normal task of @side (pair.bpf.h) to this lane. False: none may run here. */
+VERIFIED_ONCE bool pair_take_side(u32 core_id, u32 side)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	s32 cpu = bpf_get_smp_processor_id();
+	struct task_struct *p;
+	bool taken = false;
+	u32 looks = 0;
+
+	if (!core || !core->pair.waits[BOUNDED(side, NR_SIDES)])
+		return false;
+	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, CLASS_NORMAL), 0) {
+		struct task_ctx *tctx = task_ctx(p);
+
+		if (looks++ >= SIDE_LOOKS)
+			break;
+		if (!tctx || tctx->side != side || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			continue;
+		taken = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0);
+		if (taken)
+			break;
+	}
+	return taken;
+}
+
 /* @tctx woke: its lane could have been held for it for some of its sleep. */
 static __always_inline void pair_woke(struct task_ctx *tctx, u64 now_ns)
 {
@@ -153,6 +198,13 @@ static __always_inline void pair_look(struct task_struct *p, struct task_ctx *tc
 	}
 	core = core_ctx(tctx->core);
 	tctx->side = core ? pair_side(p, tctx, core) : SIDE_CPU;
+}
+
+/* A task ran for @ran_ns. */
+static __always_inline void pair_ran(struct task_ctx *tctx, u64 ran_ns)
+{
+	if (fixed.pair)
+		tctx->rate_ran_ns += ran_ns;
 }
 
 /* @tctx begins to run: it waited until now. */
@@ -250,7 +302,7 @@ static __always_inline bool pair_take_held(u32 core_id, s32 cpu)
 	struct core_ctx *core = core_ctx(core_id);
 
 	return core && !fixed.retain_exclusive && pair_lane_side(core, cpu) == SIDE_IO &&
-	       vector_take_side(core_id, SIDE_IO);
+	       pair_take_side(core_id, SIDE_IO);
 }
 
 /*
@@ -272,7 +324,7 @@ static __always_inline bool pair_find(u32 core_id, u32 side, bool keeps)
 {
 	if (fixed.symbiotic && side == SIDE_CPU && symbiosis_take(core_id, side))
 		return true;
-	if (vector_take_side(core_id, side))
+	if (pair_take_side(core_id, side))
 		return true;
 	if (fixed.symbiotic && side == SIDE_IO && !keeps && symbiosis_take(core_id, SIDE_CPU))
 		return true;

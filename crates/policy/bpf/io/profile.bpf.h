@@ -85,6 +85,13 @@ static __always_inline u32 profile_of(const struct task_ctx *tctx)
 	return tctx->profiled >= PROFILE_MIN ? tctx->miss_share + 1 : 0;
 }
 
+/* @tctx begins to run on @lane. */
+static __always_inline void profile_begins(const struct task_ctx *tctx, struct lane_ctx *lane)
+{
+	if (fixed.symbiotic)
+		lane->profile = profile_of(tctx);
+}
+
 /* The interval of @tctx (NULL: of nobody) on the lane with @count ends; @cycles: what its counter reads. */
 static __always_inline void profile_read(struct task_ctx *tctx, struct lane_count *count,
 					 const struct core_ctx *core, u64 cycles, u64 now_ns)

@@ -34,12 +34,12 @@
 #ifndef SIDELANE_RETAIN_BPF_H
 #define SIDELANE_RETAIN_BPF_H
 
+#include "../hooks.bpf.h"
 #include "../core/types.bpf.h"
 #include "../core/account.bpf.h"
-#include "../budget/borrow.bpf.h"
+#include "../core/kick.bpf.h"
 #include "pair.bpf.h"
 #include "../core/vector.bpf.h"
-#include "../share/weight.bpf.h"
 
 /* How often a task came back in time: moving average, of RETURNS_ALL. */
 #define RETURNS_ALL 1024
@@ -164,8 +164,11 @@ static __always_inline void retain_end(struct lane_ctx *lane, bool back, u64 now
 static __always_inline void retain_runs(struct task_struct *p, struct lane_ctx *lane, bool shared,
 					u64 now_ns)
 {
-	if (fixed.retain && lane->held_pid)
+	if (!fixed.retain)
+		return;
+	if (lane->held_pid)
 		retain_end(lane, lane->held_pid == (u32)p->pid || shared, now_ns);
+	lane->woke = 0;
 }
 
 /* The lane is nobody's any more; false: it is not idle either. */
@@ -211,7 +214,7 @@ static __always_inline s32 retain_lane(struct task_struct *p, struct task_ctx *t
 	}
 	held_ns = now_ns > lane->held_ns ? now_ns - lane->held_ns : 0;
 	tctx->slice_left_ns = tctx->held_slice_ns > held_ns ? tctx->held_slice_ns - held_ns : 1;
-	scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + weight_vtime(p, tctx, held_ns));
+	scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + hook_vtime(p, tctx, held_ns));
 	return prev;
 }
 

@@ -29,8 +29,9 @@
 #ifndef SIDELANE_JOBS_BPF_H
 #define SIDELANE_JOBS_BPF_H
 
+#include "../hooks.bpf.h"
 #include "../core/types.bpf.h"
-#include "../budget/objective.bpf.h"
+#include "../core/vector.bpf.h"
 
 #define JOB_BOARDS_MAX 1024
 /* Beyond the largest objective: such a job was left and never ended. */
@@ -155,8 +156,8 @@ VERIFIED_ONCE bool jobs_take(struct task_struct *p __arg_trusted)
 	bpf_for(i, 0, jobs) {
 		u32 at = (ended - 1 - i) % JOB_RING;
 
-		objective_job(tctx->budget,
-			      (u64)slot->latencies[BOUNDED(at, JOB_RING)] * JOB_LATENCY_NS);
+		hook_job_ended(tctx->budget,
+			       (u64)slot->latencies[BOUNDED(at, JOB_RING)] * JOB_LATENCY_NS);
 	}
 	return ended > 0;
 }

@@ -18,12 +18,6 @@
 
 #include "../core/types.bpf.h"
 
-enum promotion_step {
-	PROMOTION_BEGUN, /* a core is reserved for it, and its lane was asked to let it go */
-	PROMOTION_DONE, /* it is on its way to a lane there */
-	PROMOTION_DROPPED, /* it stays */
-};
-
 /* CPU number of the core's first lane, or -1. */
 static __always_inline s32 core_name(u32 core_id)
 {
@@ -54,6 +48,15 @@ VERIFIED_ONCE int trace_eviction(u32 pid, s32 cpu, u32 core)
 {
 	bpf_printk("sidelane_eviction: pid=%u cpu=%d core=%d", pid, cpu, core_name(core));
 	return 0;
+}
+
+/* A step of the promotion of @p, whose job began at @began_ns, from where it is to core @to. */
+static __always_inline void trace_step(const struct task_struct *p, const struct task_ctx *tctx,
+				       u32 step, u32 to, u64 began_ns)
+{
+	u64 now_ns = scx_bpf_now();
+
+	trace_promotion(step, p->pid, tctx->core, to, now_ns > began_ns ? now_ns - began_ns : 0);
 }
 
 #endif /* SIDELANE_TRACE_BPF_H */

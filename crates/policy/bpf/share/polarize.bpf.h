@@ -35,7 +35,7 @@
 
 #include "../core/types.bpf.h"
 #include "../core/account.bpf.h"
-#include "../budget/borrow.bpf.h"
+#include "../core/kick.bpf.h"
 #include "../core/vector.bpf.h"
 
 #define POLAR_WINDOW_NS 20000000ULL
@@ -48,6 +48,17 @@
 GLOBAL u32 polar_armed; /* 1: the timer of the windows is set */
 GLOBAL u32 polar_low; /* windows in a row after which a core could have been parked */
 GLOBAL u64 polar_since_ns; /* when this window began */
+
+/* Work of @class ran on a lane of @core_id for so long. */
+static __always_inline void polar_charge(u32 core_id, u32 class, u64 ran_ns)
+{
+	struct core_ctx *core = live.vertical ? core_ctx(core_id) : NULL;
+
+	if (core && class == CLASS_CRITICAL)
+		__sync_fetch_and_add(&core->critical_ns, ran_ns);
+	else if (core)
+		__sync_fetch_and_add(&core->used_ns, ran_ns);
+}
 
 /* Lane time of @core in @span_ns that normal work may use. */
 static __always_inline u64 polar_lanes_ns(const struct core_ctx *core, u64 span_ns)

@@ -5,9 +5,12 @@
 #ifndef SIDELANE_RELEASE_BPF_H
 #define SIDELANE_RELEASE_BPF_H
 
+#include "../hooks.bpf.h"
 #include "../core/types.bpf.h"
-#include "../budget/borrow.bpf.h"
+#include "../core/arrive.bpf.h"
+#include "../core/kick.bpf.h"
 #include "../core/place.bpf.h"
+#include "polarize.bpf.h"
 #include "pool.bpf.h"
 #include "throttle.bpf.h"
 #include "../core/vector.bpf.h"
@@ -28,15 +31,10 @@ VERIFIED_ONCE s32 release_lane(struct task_struct *p __arg_trusted, u64 now_ns)
 	return choose_lane(p, tctx, scx_bpf_task_cpu(p), -1, now_ns);
 }
 
-/*
- * Critical work of @budget goes to @core_id. Apart from its caller: in that one's loop, verifiers before
- * 7.0 lose their way when they come back from the timers.
- */
+/* Critical work of @budget goes to @core_id. Apart: in its caller's loop verifiers before 7.0 do not come back from timers. */
 VERIFIED_ONCE int release_closes(u32 core_id, u32 budget, u64 now_ns)
 {
-	core_close(core_id, now_ns);
-	budget_arm(core_id, now_ns);
-	window_need(budget);
+	hook_critical_sent(core_id, budget, true, now_ns);
 	return 0;
 }
 
@@ -51,7 +49,7 @@ static __always_inline void release_begins(struct task_ctx *tctx, u32 core_id, u
 
 	if (core && class == CLASS_CRITICAL && tctx->held == HELD_WOKE &&
 	    !vector_expected(core, CLASS_CRITICAL))
-		budget_refresh(core, now_ns);
+		hook_critical_wakes(core, now_ns);
 	vector_enter(tctx, core_id, now_ns);
 	core_set_assign(CORES_QUEUED + class, core_id, true);
 	if (class == CLASS_CRITICAL) {

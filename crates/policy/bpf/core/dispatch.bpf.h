@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a lane runs next.
+ *
+ * Problem: a lane has to choose between what runs on it, what waits on its core and what waits on others.
+ *
+ * Rule: what is due by the starvation bound (overdue.bpf.h) comes first; then class by class, critical work first: who
+ * waits in the vector of the lane's core, then in others' (vector.bpf.h), then the task that runs. That one stays only
+ * if nothing moves it elsewhere. A lane that is held takes critical work, and what may share the hold.
+ *
+ * Cost: a look at the sets of cores with waiting work; where there is none, nothing else.
+ *
+ * Source: z/VM: dispatch vectors.
+ */
+#ifndef SIDELANE_DISPATCH_BPF_H
+#define SIDELANE_DISPATCH_BPF_H
+
+#include "../hooks.bpf.h"
+#include "types.bpf.h"
+#include "account.bpf.h"
+#include "kick.bpf.h"
+#include "overdue.bpf.h"
+#include "place.bpf.h"
+#include "vector.bpf.h"
+
+/* Lets @prev go on if nobody with a better claim waits. */
+static __always_inline bool keep_running(struct task_struct *prev, struct lane_ctx *lane,
+					 u64 now_ns)
+{
+	struct task_ctx *tctx = prev ? task_ctx(prev) : NULL;
+	u32 class;
+
+	if (!tctx)
+		return false;
+	class = task_class(tctx);
+	if (!hook_may_run(lane->core, class))
+		return false;
+	scx_bpf_task_set_slice(prev, slice_of(tctx));
+	lane->slice_ends_ns = now_ns + slice_of(tctx);
+	return true;
+}
+
+/* Class of @prev if it can go on running on @core_id, else NR_CLASSES. */
+static __always_inline u32 class_of_prev(struct task_struct *prev, u32 core_id)
+{
+	struct task_ctx *tctx;
+
+	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED))
+		return NR_CLASSES;
+	tctx = task_ctx(prev);
+	if (!tctx || tctx->misclassified || parked_leaves(prev, task_class(tctx), core_id) ||
+	    !hook_stays(prev, tctx, core_id))
+		return NR_CLASSES;
+	return task_class(tctx);
+}
+
+/* May @lane, which may run critical and normal work by the SMT @level, serve @class by itself? */
+static __always_inline bool lane_serves(const struct lane_ctx *lane, u32 class, bool level)
+{
+	return class == CLASS_BATCH ? lane_may_run(lane, class) : level;
+}
+
+/* Takes what waits too long behind the class that @lane serves next by itself. */
+static __always_inline bool take_overdue(const struct lane_ctx *lane, s32 cpu, u32 prev_class,
+					 bool level, bool held, u64 now_ns)
+{
+	u32 class, own = NR_CLASSES;
+
+	if (!overdue_expected(lane, now_ns))
+		return false;
+	UNROLLED
+	for (class = 0; class < NR_CLASSES; class += 1) {
+		if (own == NR_CLASSES && (!held || class == CLASS_CRITICAL) &&
+		    (class == prev_class || vector_waiting(lane->core, class) ||
+		     vector_waits(class)) &&
+		    lane_serves(lane, class, level))
+			own = class;
+	}
+	return overdue_take(cpu, own, now_ns);
+}
+
+/* Takes work of @class for the lane @cpu. */
+static __always_inline bool take(struct lane_ctx *lane, s32 cpu, u32 class,
+				 struct task_struct *prev, u32 prev_class)
+{
+	u32 taken;
+
+	if (!core_set_some(CORES_QUEUED + class))
+		return false;
+	taken = class == CLASS_NORMAL ? hook_takes(lane, cpu, prev, prev_class) : TAKES_ON;
+	if (taken != TAKES_ON)
+		return taken == TAKEN;
+	return vector_take(lane->core, class) || vector_steal(lane->core, class, NR_SIDES);
+}
+
+/* Finds something for the lane @cpu to run. False: nothing, and @prev does not go on. */
+static __always_inline bool find_work(struct lane_ctx *lane, struct core_ctx *core, s32 cpu,
+				      struct task_struct *prev, u64 now_ns)
+{
+	u32 prev_class = class_of_prev(prev, lane->core), class;
+	bool queued = work_hinted(), level, held;
+
+	if (prev_class != NR_CLASSES && hook_moves(prev, lane->core, now_ns))
+		prev_class = NR_CLASSES;
+	if (!queued && prev_class == NR_CLASSES)
+		return false;
+	level = level_allows(core, lane->core, cpu);
+	held = hook_lane_is_held(lane, now_ns);
+	if (queued && take_overdue(lane, cpu, prev_class, level, held, now_ns))
+		return true;
+	UNROLLED
+	for (class = 0; class < NR_CLASSES; class += 1) {
+		if (held && class != CLASS_CRITICAL)
+			return level && hook_takes_held(lane->core, cpu);
+		if (class != prev_class && !core_set_some(CORES_QUEUED + class))
+			continue;
+		if (!lane_serves(lane, class, level))
+			continue;
+		if (take(lane, cpu, class, prev, prev_class))
+			return true;
+		if (class == prev_class && keep_running(prev, lane, now_ns)) {
+			if (lane->state == LANE_OTHER) { /* taken over, as below */
+				lane_set_state(lane, core, class, now_ns);
+				hook_lane_runs(cpu, class, prev->pid);
+			}
+			return true;
+		}
+	}
+	return false;
+}
+
+#endif /* SIDELANE_DISPATCH_BPF_H */

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Lanes that are woken to look for work.
+ *
+ * Problem: a lane that idles looks at no vector, and what waits may be for it.
+ *
+ * Rule: whoever makes room, or sends work that others could take, wakes the idle lanes that may run it; a lane
+ * that falls idle looks once more, for work may have come after it looked and before it idled.
+ *
+ * Cost: one interrupt for each lane that is woken.
+ *
+ * Source: none.
+ */
+#ifndef SIDELANE_KICK_BPF_H
+#define SIDELANE_KICK_BPF_H
+
+#include "../hooks.bpf.h"
+#include "types.bpf.h"
+#include "account.bpf.h"
+#include "vector.bpf.h"
+
+/* May @class run on @lane now? */
+static __always_inline bool lane_may_run(const struct lane_ctx *lane, u32 class)
+{
+	struct core_ctx *core = class == CLASS_BATCH ? core_ctx(lane->core) : NULL;
+
+	return class != CLASS_BATCH ||
+	       (core && lane->index >= first_for_batch(core) && hook_may_run(lane->core, class));
+}
+
+/* Wakes the idle lanes of @core_id that may run @class, but @self, so that they dispatch again. */
+VERIFIED_ONCE int core_kick_idle(u32 core_id, u32 class, s32 self)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u32 i;
+
+	if (!core || !STATE_COUNT(states_of(core), LANE_IDLE))
+		return 0;
+	bpf_for(i, class == CLASS_BATCH ? first_for_batch(core) : 0, core->nr_lanes) {
+		s32 cpu = core_lane(core, i);
+		struct lane_ctx *lane = lane_ctx(cpu);
+
+		if (lane && cpu != self && lane->state == LANE_IDLE)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	}
+	return 0;
+}
+
+/*
+ * The lane @cpu went from critical work to something else. If that was the last
+ * critical work of the core, batch may come back.
+ */
+VERIFIED_ONCE int core_reopen(u32 core_id, s32 cpu)
+{
+	core_refresh(core_id, scx_bpf_now());
+	if (!hook_may_run(core_id, CLASS_BATCH))
+		return 0;
+	count(openings);
+	if (vector_waits(CLASS_BATCH))
+		core_kick_idle(core_id, CLASS_BATCH, cpu);
+	return 0;
+}
+
+/* Is the task bound to its CPU for a moment? */
+static __always_inline bool is_bound_now(const struct task_struct *p)
+{
+	s32 disabled = 0;
+
+	if (bpf_core_field_exists(p->migration_disabled))
+		disabled = p->migration_disabled;
+	/* the program that asks disables migration of the current task */
+	if (p == bpf_get_current_task_btf())
+		disabled--;
+	return disabled > 0;
+}
+
+/* The set of cores that have an idle lane for @class. */
+static __always_inline u32 rooms_of(u32 class)
+{
+	return class == CLASS_BATCH ? CORES_FOR_BATCH : CORES_WITH_ROOM;
+}
+
+/* Wakes the idle lanes of all open cores that may run @class. */
+VERIFIED_ONCE int rooms_kick_idle(u32 class)
+{
+	u32 set = rooms_of(class), i;
+	s32 core = -1;
+
+	bpf_for(i, 0, nr_cores) {
+		core = core_set_next(set, set, core + 1);
+		if (core < 0)
+			break;
+		if (hook_may_run(core, CLASS_BATCH))
+			core_kick_idle(core, class, -1);
+	}
+	return 0;
+}
+
+/* Is there work that @lane takes? */
+static __always_inline bool waits_for(const struct lane_ctx *lane)
+{
+	if (!work_hinted())
+		return false;
+	if (vector_waits(CLASS_CRITICAL))
+		return true;
+	if (core_parked(lane->core)) /* left from before, or for this core only */
+		return vector_waiting(lane->core, CLASS_NORMAL) ||
+		       (vector_waiting(lane->core, CLASS_BATCH) && lane_may_run(lane, CLASS_BATCH));
+	return vector_waits(CLASS_NORMAL) ||
+	       (vector_waits(CLASS_BATCH) && lane_may_run(lane, CLASS_BATCH));
+}
+
+/*
+ * The lane @cpu fell idle. Somebody may have queued work after it looked and before it was
+ * idle; and below the SMT level a sibling may be busy now in its place, with work that
+ * only that one may take.
+ */
+static __always_inline void idle_check(struct lane_ctx *lane, s32 cpu)
+{
+	struct core_ctx *core;
+
+	if (lane->rechecked || !waits_for(lane))
+		return;
+	core = core_ctx(lane->core);
+	if (!core)
+		return;
+	lane->rechecked = 1;
+	if (lane->state != LANE_HELD)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	if (core->nr_lanes > live.smt_level)
+		core_kick_idle(lane->core, CLASS_NORMAL, cpu);
+}
+
+#endif /* SIDELANE_KICK_BPF_H */
