@@ -1,16 +1,19 @@
 //! Reads the structure of the workspace from its sources: which crate needs which, and which module of a crate
-//! names which. `tests/house.rs` holds it to the plan in CONTRIBUTING.md; a part of the lint.
+//! names which; and of the scheduler, which header names which. `tests/house.rs` holds it to the plan in CONTRIBUTING.md and
+//! to the contract of the scheduler's hooks; a part of the lint.
 //!
 //! Tests inside the modules are left out: they may look at anything.
 
 mod circles;
 mod crates;
 mod modules;
+mod scheduler;
 mod uses;
 
 pub use circles::circles;
 pub use crates::{Member, members};
 pub use modules::{Module, Modules};
+pub use scheduler::{Headers, folder_of};
 
 /// What keeps the structure from being read.
 #[derive(Debug, thiserror::Error)]

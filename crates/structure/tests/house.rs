@@ -1,7 +1,7 @@
 //! The plan of the house in CONTRIBUTING.md, held against the sources, and test files that no program has.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use sidelane_structure::{Modules, circles, members};
+use sidelane_structure::{Headers, Modules, circles, folder_of, members};
 use std::path::Path;
 
 fn workspace() -> &'static Path {
@@ -62,6 +62,37 @@ fn no_modules_form_a_circle() {
         found.len(),
         found.join("\n")
     );
+}
+
+/// What asks the mechanisms of the scheduler.
+const HOOKS: &str = "hooks.bpf.h";
+const OPERATIONS: &str = "main.bpf.c";
+/// Contexts and what they hold: anybody's.
+const CONTEXTS: &str = "core/types.bpf.h";
+
+#[test]
+fn the_scheduler_s_mechanisms_know_each_other_by_hooks_only() {
+    let headers = Headers::read(&workspace().join("crates/policy/bpf")).unwrap();
+    let asked: Vec<&str> = headers
+        .called(HOOKS)
+        .iter()
+        .map(|(_, file)| *file)
+        .collect();
+    assert!(asked.len() > 20, "{HOOKS} asks {asked:?} only");
+    let mut found = Vec::new();
+    for file in headers.files().filter(|file| *file != HOOKS) {
+        for (function, place) in headers.called(file) {
+            let own = folder_of(place) == folder_of(file);
+            let core = folder_of(place) == "core";
+            let mechanism = file == OPERATIONS && asked.contains(&place) && place != CONTEXTS;
+            if place != HOOKS && (mechanism || !(own || core)) {
+                found.push(format!("{file} calls {function} of {place}"));
+            }
+        }
+    }
+    // the tracer of lanes is a program of its own
+    found.retain(|line| !line.starts_with("lanes.bpf.c"));
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 /// Where a crate's tests are one program, a file that it does not name would not even be compiled.
