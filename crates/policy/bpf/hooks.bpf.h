@@ -354,7 +354,7 @@ HOOK u32 hook_takes(struct lane_ctx *lane, s32 cpu, struct task_struct *prev, u3
 {
 	u32 side;
 
-	if (fair_take(lane->core))
+	if (fair_take(lane->core, prev_class == CLASS_NORMAL))
 		return TAKEN;
 	side = pair_first(lane->core, cpu);
 	if (side < NR_SIDES)

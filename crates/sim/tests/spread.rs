@@ -123,6 +123,8 @@ fn shares(packages: u32, pinned: bool) -> (Vec<f64>, Vec<f64>) {
     let interference = Interference::ThreadPerf(vec![1.0, 0.6]);
     let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
     let mut sim = Simulation::new(machine, &Kind::from(Settings::default())).unwrap();
+    // at moment 0 nothing is known yet of what was sent to a core
+    go(&mut sim, 1);
     let early = spinners(&mut sim, 12, Class::Normal, None);
     go(&mut sim, 100);
     let late = spinners(&mut sim, 12, Class::Normal, None);

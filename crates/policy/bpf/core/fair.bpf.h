@@ -6,13 +6,13 @@
  * core has work waiting, a core on which ten tasks woke keeps them while others share theirs by three,
  * for as long as nobody sleeps; with weights of cgroups their shares hold on each core alone.
  *
- * Rule: a lane takes a normal task from another core's vector if that is behind its own in virtual time
- * by more than a slice brings. It looks at FAIR_LOOKS vectors each time, in turns. Virtual time is one
+ * Rule: a lane takes a normal task from another core's vector if that is behind what waits on its own core, or
+ * else behind the task that runs on it, in virtual time by more than a slice brings. It looks at FAIR_LOOKS vectors each time, in turns. Virtual time is one
  * for all cores, and nobody is kept further behind than a slice (vector.bpf.h), so a higher barrier for
  * cores that are far would never be reached.
  *
  * Cost: as many looks at the first task of another vector, each time that a lane looks for normal
- * work while some waits on its own core. Nothing otherwise.
+ * work while some waits on its own core, or would go on with its own. Nothing otherwise.
  *
  * Source: our own; z/VM's steal barriers know the length of a vector only. Does not: hold exactly, as a
  * lane looks at a few others and at their first tasks only; look past one that may not run here.
@@ -46,13 +46,16 @@ VERIFIED_ONCE u64 vector_head_vtime(u32 core_id, u64 nothing)
 	return vtime;
 }
 
-/* From which vector a lane of @home takes normal work, to be fair: that of @home or of another core. */
-VERIFIED_ONCE u32 fairest_core(u32 home)
+/*
+ * From which vector a lane of @home takes normal work, to be fair: that of @home or of another core. @goes_on: else it goes
+ * on with normal work.
+ */
+VERIFIED_ONCE u32 fairest_core(u32 home, bool goes_on)
 {
 	u64 slack = fixed.slice_ns[CLASS_NORMAL], least, vtime;
 	u32 best = home, first, i;
 
-	if (core_parked(home) || !vector_hinted(home, CLASS_NORMAL))
+	if (core_parked(home) || !(goes_on || vector_hinted(home, CLASS_NORMAL)))
 		return home;
 	first = fair_turn++;
 	if (slack < vtime_stride)
@@ -73,9 +76,10 @@ VERIFIED_ONCE u32 fairest_core(u32 home)
 }
 
 /* Takes normal work that is behind all there is on @home. False: there is none. */
-static __always_inline bool fair_take(u32 home)
+static __always_inline bool fair_take(u32 home, bool goes_on)
 {
-	u32 core = core_set_any(CORES_QUEUED + CLASS_NORMAL, home) ? fairest_core(home) : home;
+	bool others = core_set_any(CORES_QUEUED + CLASS_NORMAL, home);
+	u32 core = others ? fairest_core(home, goes_on) : home;
 	struct core_ctx *own, *other;
 
 	if (core == home)
