@@ -131,6 +131,8 @@ HOOK void hook_ran(struct task_ctx *tctx, u32 class, u64 ran_ns, u64 now_ns);
 /* The lanes of @core are in @states from now on, and critical work is on its way there (@waiting) or not. */
 HOOK void hook_core_changes(struct core_ctx *core, u32 core_id, u64 states, bool waiting,
 			    u64 now_ns);
+/* Is each change of a core's lanes to be told there? */
+HOOK bool hook_follows_all(void);
 /* The lane @cpu runs @pid, or nothing: enum lane_state. */
 HOOK void hook_lane_runs(u32 cpu, u32 state, u32 pid);
 /* Batch is asked to leave @lane. */
@@ -467,6 +469,11 @@ HOOK void hook_core_changes(struct core_ctx *core, u32 core_id, u64 states, bool
 	if (fixed.nr_pools)
 		clock_advance(core, busy, now_ns);
 	budget_changes(core, states, waiting, busy, now_ns);
+}
+
+HOOK bool hook_follows_all(void)
+{
+	return fixed.counters || fixed.symbiotic || fixed.nr_pools;
 }
 
 HOOK void hook_lane_runs(u32 cpu, u32 state, u32 pid)

@@ -125,12 +125,65 @@ VERIFIED_ONCE int core_refresh(u32 core_id, u64 now_ns)
 	return 0;
 }
 
-/* The same if anything may have changed. */
+/* Lanes in these states, or what is not sure, make a core more than quiet: its sets are exact then. */
+#define MORE_THAN_QUIET \
+	(CORE_UNSURE | STATE_ALL(LANE_CRITICAL) | STATE_ALL(LANE_BATCH) | STATE_ALL(LANE_HELD))
+
+/*
+ * Is @core, which is in @states, in all sets in which it has to be? A quiet core, on which nothing but normal work comes
+ * and goes, stays a member for as long as no more of it idles than when it was put there: most changes change no set.
+ */
+static __always_inline bool core_sets_hold(const struct core_ctx *core, u64 states)
+{
+	u64 derived = *(volatile const u64 *)&core->derived;
+
+	if (states == derived)
+		return true;
+	return !hook_follows_all() && !((states | derived) & MORE_THAN_QUIET) &&
+	       STATE_COUNT(states, LANE_IDLE) <= STATE_COUNT(derived, LANE_IDLE) &&
+	       !first_meant_for_batch(core);
+}
+
+/* Brings the sets of a core up to date if they may lack it. */
 static __always_inline void core_follow(const struct core_ctx *core, u32 core_id, u64 now_ns)
 {
-	if (states_of(core) != core->derived || core->claim_ns ||
+	if (!core_sets_hold(core, states_of(core)) || core->claim_ns ||
 	    vector_hinted(core_id, CLASS_CRITICAL))
 		core_refresh(core_id, now_ns);
+}
+
+/* Puts a quiet core into the sets that it changes between: all of it idles (@idles), a lane does (@room). */
+static __always_inline void core_quiet_sets(const struct core_word *word, u32 core_id, bool idles,
+					    bool room)
+{
+	core_word_assign(word, CORES_IDLE, core_id, idles);
+	core_word_assign(word, CORES_FREE, core_id, room);
+	room = room && !core_parked(core_id);
+	core_word_assign(word, CORES_WITH_ROOM, core_id, room);
+	core_word_assign(word, CORES_FOR_BATCH, core_id, room);
+}
+
+/* A search found nothing on @core_id: if that is quiet, takes it out of the sets into which it does not fit any more. */
+VERIFIED_ONCE int core_settle(u32 core_id)
+{
+	struct core_word *word = core_word_of(core_id);
+	struct core_ctx *core = core_ctx(core_id);
+	u64 states;
+
+	if (!core || !word)
+		return 0;
+	states = states_of(core);
+	if (states == core->derived || ((states | core->derived) & MORE_THAN_QUIET))
+		return 0;
+	/* full barriers: a lane that falls idle meanwhile sees this, or its change is seen below */
+	__sync_lock_test_and_set(&core->derived, states);
+	core_quiet_sets(word, core_id, STATE_COUNT(states, LANE_IDLE) == core->nr_lanes,
+			STATE_COUNT(states, LANE_IDLE) > 0);
+	if (states_of(core) == states)
+		return 0;
+	core->derived = CORE_UNSURE;
+	core_quiet_sets(word, core_id, true, true);
+	return 0;
 }
 
 /* Do fewer lanes of @core_id than the SMT level run critical or normal work, but for the lane @cpu? */

@@ -27,7 +27,7 @@
 #define FREE_STATES (STATE(LANE_IDLE) | STATE(LANE_BATCH))
 #define FOR_BATCH STATE(NR_LANE_STATES) /* only lanes that batch may use */
 #define OVER_BATCH STATE(NR_LANE_STATES + 1) /* see pick_lane() */
-#define UNSENT STATE(NR_LANE_STATES + 2) /* see core_worth() */
+#define WHOLE STATE(NR_LANE_STATES + 2) /* see core_worth() */
 #define HELD_STATES (FREE_STATES | STATE(LANE_HELD)) /* free for critical work */
 
 /* Do as many lanes of @core_id run as batch may use of it (fixed.batch_lanes), of fewer than all? */
@@ -98,7 +98,7 @@ static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
 
 /*
  * What core @id is worth to @p, which comes from @home: the more, the higher its capacity, then the nearer. 0: not more
- * than @least, or it has no lane in one of @states, or is claimed, or (UNSENT) normal work was sent to it.
+ * than @least, or it has no lane in one of @states, or is claimed, or (WHOLE) not all of it idles, or normal work was sent to it.
  */
 VERIFIED_ONCE u32 core_worth(struct task_struct *p __arg_trusted, u32 id, u32 states, u32 home,
 			     u32 least)
@@ -108,7 +108,7 @@ VERIFIED_ONCE u32 core_worth(struct task_struct *p __arg_trusted, u32 id, u32 st
 	u32 worth;
 
 	if (!own || !core || core_claimed(core, now_ns) ||
-	    ((states & UNSENT) && core_sent_normal(core, now_ns)))
+	    ((states & WHOLE) && (!core_idles(core) || core_sent_normal(core, now_ns))))
 		return 0;
 	worth = core->capacity * NR_DISTANCES + NR_DISTANCES - 1 - core_distance(own, core);
 	return worth > least && pick_lane(p, id, states, -1) >= 0 ? worth : 0;
@@ -127,14 +127,16 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 st
 	s32 best = -1, id = -1;
 
 	if (set == CORES_IDLE)
-		states |= UNSENT;
+		states |= WHOLE;
 	bpf_for(i, 0, nr_cores) {
 		id = core_set_next(set, free ? CORES_FREE : set, id + 1);
 		if (id < 0 || id >= (s32)end)
 			break;
 		worth = core_worth(p, id, states, home, most);
-		if (!worth)
+		if (!worth) {
+			core_settle(id);
 			continue;
+		}
 		best = id;
 		most = worth;
 	}
@@ -158,7 +160,7 @@ VERIFIED_ONCE s32 find_open_core(struct task_struct *p __arg_trusted, u32 states
 	u64 now_ns = scx_bpf_now();
 	s32 idle, lent;
 
-	if (own && core_set_test(CORES_IDLE, home) && own->capacity >= capacity_of(0) &&
+	if (own && core_idles(own) && own->capacity >= capacity_of(0) &&
 	    !core_claimed(own, now_ns) && !core_sent_normal(own, now_ns) &&
 	    pick_lane(p, home, FREE_STATES, -1) >= 0)
 		return home;
@@ -223,6 +225,8 @@ VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u
 		if (!core)
 			continue;
 		cpu = pick_lane(p, id, STATE(LANE_IDLE) | (set >= 0 ? FOR_BATCH : 0), prev);
+		if (cpu < 0)
+			core_settle(id);
 		if (cpu < 0 || (set < 0 && !level_allows(core, id, cpu)))
 			continue;
 		speed = lane_speed(core, core->nr_lanes - lanes_in_state(id, LANE_IDLE) + 1);

@@ -58,9 +58,9 @@
 #include "vector.bpf.h"
 
 /* Counts where a critical task was placed. */
-static __always_inline void count_placed(u32 core_id)
+static __always_inline void count_placed(const struct core_ctx *core, u32 core_id)
 {
-	if (core_set_test(CORES_IDLE, core_id))
+	if (core_idles(core))
 		count(critical_idle_core);
 	else if (core_set_test(CORES_LENT, core_id))
 		count(critical_borrowed_core);
@@ -108,7 +108,7 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 		core = core_ctx(id);
 		cpu = pick_lane(p, id, states, prev);
 		if (core && cpu >= 0 && core_claim(core, now_ns)) {
-			count_placed(id);
+			count_placed(core, id);
 			return cpu;
 		}
 	}
@@ -160,9 +160,9 @@ static __always_inline s32 roomier_core(struct task_struct *p, u32 home, u32 end
 }
 
 /* Normal work goes to @core: if that idles, it counts as idle no longer. */
-static __always_inline void normal_sent(struct core_ctx *core, u32 core_id, u64 now_ns)
+static __always_inline void normal_sent(struct core_ctx *core, u64 now_ns)
 {
-	if (core_set_test(CORES_IDLE, core_id))
+	if (core_idles(core))
 		core->normal_ns = now_ns;
 }
 
@@ -367,9 +367,8 @@ static __always_inline bool home_idles(struct task_struct *p, const struct task_
 {
 	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
 
-	return core && lane->state == LANE_IDLE &&
-	       STATE_COUNT(states_of(core), LANE_IDLE) == core->nr_lanes &&
-	       !core_parked(lane->core) && bpf_cpumask_test_cpu(prev, p->cpus_ptr) &&
+	return core && lane->state == LANE_IDLE && core_idles(core) && !core_parked(lane->core) &&
+	       bpf_cpumask_test_cpu(prev, p->cpus_ptr) &&
 	       (tctx->burst_mean_ns < BRIEF_NS || !critical_expected(lane->core, now_ns));
 }
 
@@ -479,7 +478,7 @@ static __always_inline s32 place(struct task_struct *p, struct task_ctx *tctx, s
 	if (!core)
 		return -1;
 	if (tctx->class == CLASS_NORMAL)
-		normal_sent(core, lane->core, now_ns);
+		normal_sent(core, now_ns);
 	if (waking && tctx->class == CLASS_CRITICAL && !vector_expected(core, CLASS_CRITICAL))
 		hook_critical_wakes(core, now_ns);
 	at_once = waking && (selecting || cpu == prev) && cpu != waker &&

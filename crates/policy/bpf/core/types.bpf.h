@@ -157,7 +157,7 @@ static __always_inline struct core_timer *timer_of(enum timer kind, u32 core_id)
 /* Settings that may be changed at run time, in a map of their own, too. */
 GLOBAL struct live_settings live SEC(".data.sidelane");
 
-/* Which cores are in which condition. */
+/* Which cores are in which condition. A member may be so no longer (core_settle()); who is no member is not. */
 enum core_set {
 	CORES_IDLE, /* every lane is idle */
 	CORES_LENT, /* some lanes run batch, the others idle */
@@ -165,7 +165,7 @@ enum core_set {
 	CORES_WITH_ROOM, /* open, not parked, and a lane is idle */
 	CORES_FOR_BATCH, /* the same, and batch may use that lane */
 	CORES_SLOWED, /* several lanes run critical work, or any does and there are faster cores */
-	CORES_FREE, /* a lane idles, is held or runs batch; or was, a moment ago */
+	CORES_FREE, /* a lane idles, is held or runs batch */
 	CORES_QUEUED, /* + class: the vector of that class is not empty */
 	NR_CORE_SETS = CORES_QUEUED + NR_CLASSES,
 };
@@ -395,6 +395,7 @@ static __always_inline u32 first_for_batch(const struct core_ctx *core)
 
 #define STATE_COUNT(states, state) ((u32)((states) >> 8 * (state)) & 0xff)
 #define STATE_ONE(state) (1ULL << 8 * ((state) & 7))
+#define STATE_ALL(state) (0xffULL << 8 * (state))
 _Static_assert(NR_LANE_STATES <= 8 && MAX_LANES_PER_CORE < 256, "states are counted in 64 bits");
 
 /* How many lanes of @core are in each state: eight bits for each. */
@@ -409,6 +410,12 @@ static __always_inline u64 core_states(u32 core_id)
 	struct core_ctx *core = core_ctx(core_id);
 
 	return core ? states_of(core) : 0;
+}
+
+/* Does every lane of @core idle? */
+static __always_inline bool core_idles(const struct core_ctx *core)
+{
+	return STATE_COUNT(states_of(core), LANE_IDLE) == core->nr_lanes;
 }
 
 /* In which states any lane is: bit n, state n. One bit of each byte that is not 0, gathered by a product. */
