@@ -107,7 +107,7 @@ HOOK bool hook_takes_held(u32 core_id, s32 cpu);
 /* This lane takes a normal task of @side from the vector of @core_id. */
 HOOK bool hook_takes_side(u32 core_id, u32 side);
 /* @p could go on on @core_id: is it moved elsewhere instead? */
-HOOK bool hook_moves(struct task_struct *p, u32 core_id, u64 now_ns);
+HOOK bool hook_moves(struct task_struct *p, struct task_ctx *tctx, u32 core_id, u64 now_ns);
 /* What ran on @lane is over, or goes on like any other. */
 HOOK void hook_slice_ends(struct lane_ctx *lane, u64 now_ns);
 /* @p is about to run on @lane; it does. */
@@ -377,11 +377,9 @@ HOOK bool hook_takes_side(u32 core_id, u32 side)
 	return fixed.pair && pair_take_side(core_id, side);
 }
 
-HOOK bool hook_moves(struct task_struct *p, u32 core_id, u64 now_ns)
+HOOK bool hook_moves(struct task_struct *p, struct task_ctx *tctx, u32 core_id, u64 now_ns)
 {
-	struct task_ctx *tctx = task_ctx(p);
-
-	return tctx && (promote_moves(p, tctx, now_ns) || spread_moves(p, tctx, core_id));
+	return promote_moves(p, tctx, now_ns) || spread_moves(p, tctx, core_id);
 }
 
 HOOK void hook_slice_ends(struct lane_ctx *lane, u64 now_ns)

@@ -24,34 +24,31 @@
 #include "vector.bpf.h"
 
 /* Lets @prev go on if nobody with a better claim waits. */
-static __always_inline bool keep_running(struct task_struct *prev, struct lane_ctx *lane,
-					 u64 now_ns)
+static __always_inline bool keep_running(struct task_struct *prev, const struct task_ctx *tctx,
+					 struct lane_ctx *lane, u64 now_ns)
 {
-	struct task_ctx *tctx = prev ? task_ctx(prev) : NULL;
-	u32 class;
+	u64 slice_ns = slice_of(tctx);
 
-	if (!tctx)
+	if (!hook_may_run(lane->core, task_class(tctx)))
 		return false;
-	class = task_class(tctx);
-	if (!hook_may_run(lane->core, class))
-		return false;
-	scx_bpf_task_set_slice(prev, slice_of(tctx));
-	lane->slice_ends_ns = now_ns + slice_of(tctx);
+	scx_bpf_task_set_slice(prev, slice_ns);
+	lane->slice_ends_ns = now_ns + slice_ns;
 	return true;
 }
 
-/* Class of @prev if it can go on running on @core_id, else NR_CLASSES. */
-static __always_inline u32 class_of_prev(struct task_struct *prev, u32 core_id)
+/* Class of @prev if it goes on running on @core_id unless something better is found, else NR_CLASSES. */
+static __always_inline u32 class_of_prev(struct task_struct *prev, struct task_ctx *tctx,
+					 u32 core_id, u64 now_ns)
 {
-	struct task_ctx *tctx;
+	u32 class;
 
-	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED))
+	if (!prev || !tctx)
 		return NR_CLASSES;
-	tctx = task_ctx(prev);
-	if (!tctx || tctx->misclassified || parked_leaves(prev, task_class(tctx), core_id) ||
-	    !hook_stays(prev, tctx, core_id))
+	class = task_class(tctx);
+	if (tctx->misclassified || parked_leaves(prev, class, core_id) ||
+	    !hook_stays(prev, tctx, core_id) || hook_moves(prev, tctx, core_id, now_ns))
 		return NR_CLASSES;
-	return task_class(tctx);
+	return class;
 }
 
 /* May @lane, which may run critical and normal work by the SMT @level, serve @class by itself? */
@@ -97,11 +94,11 @@ static __always_inline bool take(struct lane_ctx *lane, s32 cpu, u32 class,
 static __always_inline bool find_work(struct lane_ctx *lane, struct core_ctx *core, s32 cpu,
 				      struct task_struct *prev, u64 now_ns)
 {
-	u32 prev_class = class_of_prev(prev, lane->core), class;
-	bool queued = work_hinted(), level, held;
+	bool runs = prev && (prev->scx.flags & SCX_TASK_QUEUED), queued = work_hinted(), level,
+	     held;
+	struct task_ctx *tctx = runs ? task_ctx(prev) : NULL;
+	u32 prev_class = class_of_prev(prev, tctx, lane->core, now_ns), class;
 
-	if (prev_class != NR_CLASSES && hook_moves(prev, lane->core, now_ns))
-		prev_class = NR_CLASSES;
 	if (!queued && prev_class == NR_CLASSES)
 		return false;
 	level = level_allows(core, lane->core, cpu);
@@ -118,7 +115,7 @@ static __always_inline bool find_work(struct lane_ctx *lane, struct core_ctx *co
 			continue;
 		if (take(lane, cpu, class, prev, prev_class))
 			return true;
-		if (class == prev_class && keep_running(prev, lane, now_ns)) {
+		if (class == prev_class && prev && tctx && keep_running(prev, tctx, lane, now_ns)) {
 			if (lane->state == LANE_OTHER) { /* taken over, as below */
 				lane_set_state(lane, core, class, now_ns);
 				hook_lane_runs(cpu, class, prev->pid);

@@ -27,15 +27,10 @@
 /* A lane of an idle core on which @p, normal and at the end of its slice on @core_id, is better off; -1. */
 VERIFIED_ONCE s32 spread_lane(struct task_struct *p __arg_trusted, u32 core_id)
 {
-	struct task_ctx *tctx = task_ctx(p);
-	u64 states;
+	u64 states = core_states(core_id);
 	u32 shared;
 	s32 id;
 
-	if (!tctx || tctx->burst_ns < fixed.slice_ns[CLASS_NORMAL] ||
-	    !core_set_any(CORES_IDLE, core_id))
-		return -1;
-	states = core_states(core_id);
 	shared = STATE_COUNT(states, LANE_CRITICAL) + STATE_COUNT(states, LANE_NORMAL);
 	id = find_roomier(p, core_id, shared, cores_for(p, CLASS_NORMAL));
 	return id >= 0 ? pick_lane(p, id, STATE(LANE_IDLE), -1) : -1;
@@ -48,7 +43,8 @@ static __always_inline bool spread_moves(struct task_struct *p, struct task_ctx 
 	struct core_ctx *core;
 	s32 cpu;
 
-	if (tctx->class != CLASS_NORMAL || is_bound_now(p))
+	if (tctx->class != CLASS_NORMAL || tctx->burst_ns < fixed.slice_ns[CLASS_NORMAL] ||
+	    !core_set_any(CORES_IDLE, core_id) || is_bound_now(p))
 		return false;
 	cpu = spread_lane(p, core_id);
 	lane = lane_ctx(cpu);

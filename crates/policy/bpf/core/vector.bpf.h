@@ -130,12 +130,13 @@ static __always_inline u64 slice_of(const struct task_ctx *tctx)
 static __always_inline void slice_ends(const struct task_struct *p, struct task_ctx *tctx,
 				       u64 now_ns)
 {
-	u64 left_ns = p->scx.slice, slice_ns = slice_of(tctx);
+	u64 left_ns = p->scx.slice, slice_ns;
 
 	tctx->slept_ns = now_ns;
-	tctx->slice_left_ns = fixed.keep_slice && left_ns * 2 > slice_ns && left_ns < slice_ns
-				      ? left_ns
-				      : 0;
+	if (!fixed.keep_slice)
+		return;
+	slice_ns = slice_of(tctx);
+	tctx->slice_left_ns = left_ns * 2 > slice_ns && left_ns < slice_ns ? left_ns : 0;
 }
 
 /* The slice with which a task begins to wait, whether it has woken or not. */
