@@ -57,19 +57,23 @@ static __always_inline bool kthread_passes(struct task_struct *p, struct task_ct
 {
 	u64 now_ns, slice_ns = 1; /* used up: until the next tick */
 	struct lane_ctx *lane;
+	struct core_ctx *core;
 	s32 cpu;
 
 	if (tctx->class != CLASS_CRITICAL || tctx->misclassified || (enq_flags & SCX_ENQ_WAKEUP))
 		return false;
 	cpu = scx_bpf_task_cpu(p);
 	lane = lane_ctx(cpu);
+	core = lane ? core_ctx(lane->core) : NULL;
 	now_ns = scx_bpf_now();
-	if (!lane || !lane->kthread || lane->pid != (u32)p->pid ||
+	if (!core || !lane->kthread || lane->pid != (u32)p->pid ||
 	    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || overdue_next(cpu, CLASS_CRITICAL, now_ns))
 		return false;
 	tctx->core = lane->core;
 	tctx->queued_ns = now_ns;
 	critical_sent(tctx, lane->core, now_ns);
+	/* it comes, however long the thread takes: until a tick */
+	core->claim_ns = now_ns + NS_PER_S;
 	if (lane->slice_ends_ns > now_ns)
 		slice_ns = lane->slice_ends_ns - now_ns;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
