@@ -238,12 +238,14 @@ struct core_ctx {
 	u32 capacity; /* 1..1024 */
 	u32 cache; /* index of the last-level cache */
 	u32 node; /* index of (package, NUMA node) */
+	u32 near; /* the first core on that cache; kept by the scheduler */
 	u32 unfit; /* batch in its vector that may use none of its lanes for batch */
 
 	u64 states; /* how many of its lanes are in each state: eight bits for each (types.bpf.h) */
 	u64 derived; /* the same when its sets were derived from it last; CORE_UNSURE: look again */
 	u64 claim_ns; /* when a waking critical task was last sent here; 0: all run */
 	u64 normal_ns; /* when normal work was last sent here while all of it idled; 0: it runs */
+	u64 settled_ns; /* when a search took it out of a set last */
 	u32 expected; /* critical tasks that were sent here and do not run yet */
 	u32 sent[NR_CLASSES]; /* tasks that were sent to that vector and do not run yet */
 	u32 strictest; /* of this busy period: index of its critical tasks' strictest budget */

@@ -101,12 +101,15 @@ VERIFIED_ONCE u32 core_kinds(u32 core_id, bool waiting, bool closed)
 	return kinds;
 }
 
+/* After a search took it out of a set, the sets of a core are exact for so long: who is searched often lags seldom. */
+#define EXACT_NS 10000000ULL
+
 /* Puts a core into the sets that its lanes' states put it into, and takes it out of the others. */
 VERIFIED_ONCE int core_refresh(u32 core_id, u64 now_ns)
 {
 	struct core_word *word = core_word_of(core_id);
 	struct core_ctx *core = core_ctx(core_id);
-	bool waiting, open;
+	bool waiting, open, lags;
 	u32 kinds, set;
 	u64 states;
 
@@ -115,7 +118,8 @@ VERIFIED_ONCE int core_refresh(u32 core_id, u64 now_ns)
 	states = states_of(core);
 	waiting = core_claimed(core, now_ns) || vector_waiting(core_id, CLASS_CRITICAL);
 	open = !waiting && !STATE_COUNT(states, LANE_CRITICAL);
-	core->derived = states | (open && !core->unfit ? 0 : CORE_UNSURE);
+	lags = open && !core->unfit && now_ns >= core->settled_ns + EXACT_NS;
+	core->derived = states | (lags ? 0 : CORE_UNSURE);
 	hook_core_changes(core, core_id, states, waiting, now_ns);
 	core->closed = !open && !hook_bears_batch(core_id, now_ns);
 	kinds = core_kinds(core_id, waiting, core->closed);
@@ -176,13 +180,12 @@ VERIFIED_ONCE int core_settle(u32 core_id)
 	if (states == core->derived || ((states | core->derived) & MORE_THAN_QUIET))
 		return 0;
 	/* full barriers: a lane that falls idle meanwhile sees this, or its change is seen below */
-	__sync_lock_test_and_set(&core->derived, states);
+	core->settled_ns = scx_bpf_now();
+	__sync_lock_test_and_set(&core->derived, states | CORE_UNSURE);
 	core_quiet_sets(word, core_id, STATE_COUNT(states, LANE_IDLE) == core->nr_lanes,
 			STATE_COUNT(states, LANE_IDLE) > 0);
-	if (states_of(core) == states)
-		return 0;
-	core->derived = CORE_UNSURE;
-	core_quiet_sets(word, core_id, true, true);
+	if (states_of(core) != states)
+		core_quiet_sets(word, core_id, true, true);
 	return 0;
 }
 
@@ -222,7 +225,7 @@ static __always_inline void lane_state_write(struct lane_ctx *lane, struct core_
 	lane_state_put(lane, core, state);
 }
 
-/* Before anything runs: counts the lanes of @core_id by the states that the loader gave them. */
+/* Before anything runs: counts the lanes of @core_id by the states that the loader gave them, and looks which cores are near. */
 VERIFIED_ONCE int core_begin(u32 core_id)
 {
 	struct core_ctx *core = core_ctx(core_id);
@@ -238,6 +241,15 @@ VERIFIED_ONCE int core_begin(u32 core_id)
 			states += STATE_ONE(lane->state);
 	}
 	core->states = states;
+	core->near = core_id;
+	bpf_for(i, 0, core_id) {
+		struct core_ctx *other = core_ctx(i);
+
+		if (!other || other->cache != core->cache)
+			continue;
+		core->near = i;
+		break;
+	}
 	core_refresh(core_id, scx_bpf_now());
 	return 0;
 }

@@ -96,6 +96,9 @@ static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
 	return __sync_val_compare_and_swap(&core->claim_ns, claimed_ns, now_ns) == claimed_ns;
 }
 
+/* The more, the faster a core is, then the nearer. */
+#define WORTH(capacity, distance) ((capacity) * NR_DISTANCES + NR_DISTANCES - 1 - (distance))
+
 /*
  * What core @id is worth to @p, which comes from @home: the more, the higher its capacity, then the nearer. 0: not more
  * than @least, or it has no lane in one of @states, or is claimed, or (WHOLE) not all of it idles, or normal work was sent to it.
@@ -110,29 +113,47 @@ VERIFIED_ONCE u32 core_worth(struct task_struct *p __arg_trusted, u32 id, u32 st
 	if (!own || !core || core_claimed(core, now_ns) ||
 	    ((states & WHOLE) && (!core_idles(core) || core_sent_normal(core, now_ns))))
 		return 0;
-	worth = core->capacity * NR_DISTANCES + NR_DISTANCES - 1 - core_distance(own, core);
+	worth = WORTH(core->capacity, core_distance(own, core));
 	return worth > least && pick_lane(p, id, states, -1) >= 0 ? worth : 0;
+}
+
+static __always_inline u32 capacity_of(s32 core_id)
+{
+	struct core_ctx *core = core_id >= 0 ? core_ctx(core_id) : NULL;
+
+	return core ? core->capacity : 0;
 }
 
 /*
  * The best core of @set, of the first @end, for @p with a lane in one of @states: highest
  * capacity, then nearest to @home. -1: none. Claimed cores are passed over, and those that no longer
- * idle as soon as normal work arrives that was sent there.
+ * idle as soon as normal work arrives that was sent there. The search begins at the cores that are near, and ends where
+ * none can be better.
  */
 VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 states, u32 home,
 			    u32 end)
 {
 	bool free = !(states & ~(HELD_STATES | FOR_BATCH | OVER_BATCH));
-	u32 i, worth, most = 0;
+	u32 also = free ? CORES_FREE : set, i, worth, enough, most = 0;
+	struct core_ctx *own = core_ctx(home);
 	s32 best = -1, id = -1;
 
+	if (!own || !core_set_some(set) || !core_set_some(also))
+		return -1;
+	enough = WORTH(capacity_of(0), DISTANCE_CACHE);
 	if (set == CORES_IDLE)
 		states |= WHOLE;
+	if (home < end && core_set_test(set, home)) {
+		most = core_worth(p, home, states, home, 0);
+		best = most ? (s32)home : -1;
+	}
 	bpf_for(i, 0, nr_cores) {
-		id = core_set_next(set, free ? CORES_FREE : set, id + 1);
-		if (id < 0 || id >= (s32)end)
+		if (most >= enough)
 			break;
-		worth = core_worth(p, id, states, home, most);
+		id = core_set_around(set, also, own->near, id);
+		if (id < 0)
+			break;
+		worth = id < (s32)end ? core_worth(p, id, states, home, most) : 0;
 		if (!worth) {
 			core_settle(id);
 			continue;
@@ -141,13 +162,6 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 st
 		most = worth;
 	}
 	return best;
-}
-
-static __always_inline u32 capacity_of(s32 core_id)
-{
-	struct core_ctx *core = core_id >= 0 ? core_ctx(core_id) : NULL;
-
-	return core ? core->capacity : 0;
 }
 
 /*
@@ -213,12 +227,14 @@ VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u
 	u32 from = set >= 0 ? set : CORES_FREE, i;
 	s32 best = -1, id = -1;
 
+	if (!core_set_some(from))
+		return -1;
 	bpf_for(i, 0, nr_cores) {
 		struct core_ctx *core;
 		u64 speed;
 		s32 cpu;
 
-		id = core_set_around(from, home, id);
+		id = core_set_around(from, from, home, id);
 		if (id < 0)
 			break;
 		core = id < (s32)end ? core_ctx(id) : NULL;

@@ -103,7 +103,9 @@ VERIFIED_ONCE int missed_look(s32 cpu, u32 class)
 		return 0;
 	fits = vector_hinted(lane->core, class) && missed_any(lane->core, class, lane->core);
 	bpf_for(i, 0, MISSED_VECTORS) {
-		s32 id = fits ? -1 : core_set_around(CORES_QUEUED + class, lane->missed, -1);
+		s32 id = fits ? -1
+			      : core_set_around(CORES_QUEUED + class, CORES_QUEUED + class,
+						lane->missed, -1);
 
 		if (id < 0)
 			break;

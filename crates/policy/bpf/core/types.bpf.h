@@ -251,14 +251,17 @@ VERIFIED_ONCE s32 core_set_next(u32 set, u32 also, u32 from)
 	return -1;
 }
 
-/* The member of @set that follows @last, or the first (@last: -1), in a circle that begins at @first; -1: none. */
-static __always_inline s32 core_set_around(u32 set, u32 first, s32 last)
+/*
+ * The member of @set that is in @also, too, and follows @last, or the first (@last: -1), in a circle that begins at
+ * @first; -1: none.
+ */
+static __always_inline s32 core_set_around(u32 set, u32 also, u32 first, s32 last)
 {
 	bool turned = last >= 0 && (u32)last < first;
-	s32 id = core_set_next(set, set, last < 0 ? first : (u32)last + 1);
+	s32 id = core_set_next(set, also, last < 0 ? first : (u32)last + 1);
 
 	if (id < 0 && !turned) {
-		id = core_set_next(set, set, 0);
+		id = core_set_next(set, also, 0);
 		turned = true;
 	}
 	return turned && id >= (s32)first ? -1 : id;

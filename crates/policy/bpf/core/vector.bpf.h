@@ -277,14 +277,14 @@ static __always_inline bool steal_allowed(u32 thief, u32 victim, u32 class, u32 
 /* Takes a task of @class from a core at @distance; @side: see vector_steal(). */
 VERIFIED_ONCE bool steal_at(u32 thief, u32 class, u32 side, u32 distance)
 {
+	u32 set = CORES_QUEUED + class, i;
 	s32 victim = -1;
-	u32 i;
 
 	if (class >= NR_CLASSES)
 		return false;
 	bpf_for(i, 0, nr_cores) {
 		/* a word of thieves begins at its own victims, so that thieves spread */
-		victim = core_set_around(CORES_QUEUED + class, thief & ~63U, victim);
+		victim = core_set_around(set, set, thief & ~63U, victim);
 		if (victim < 0)
 			break;
 		if (victim != (s32)thief && steal_allowed(thief, victim, class, distance) &&
