@@ -115,16 +115,6 @@ fn share_within(length_s: u64) -> f64 {
     if length_s >= 60 { 0.01 } else { 0.03 }
 }
 
-fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: fills in the structure
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    (time.tv_sec * 1_000_000_000 + time.tv_nsec).cast_unsigned()
-}
-
 /// Is `found` what was expected, to this share of it? It may be so much more.
 fn agree(of: &str, found: u64, expected: u64, share: f64, more_ns: u64) {
     let percent = (found as f64 / expected as f64 - 1.0) * 100.0;

@@ -163,6 +163,17 @@ pub fn busy_lanes(seconds: &str) -> [f64; 3] {
     [0, 1, 2].map(|class| rates["busy_lanes"][class].as_f64().unwrap())
 }
 
+/// The monotonic clock, by which intervals are recorded.
+pub fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: fills in the structure
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    (time.tv_sec * 1_000_000_000 + time.tv_nsec).cast_unsigned()
+}
+
 /// A cgroup of the unified hierarchy, made if need be.
 pub fn cgroup(name: &str) -> PathBuf {
     let path = Path::new("/sys/fs/cgroup").join(name);
