@@ -4,6 +4,7 @@ use super::support::*;
 use sidelane_smt::recording::{Frame, open};
 use sidelane_smt::snapshot::{Class, Interval, TaskTotals, Usage};
 use std::fs;
+use std::panic::AssertUnwindSafe;
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -51,26 +52,49 @@ impl Recorder {
         assert!(self.0.wait().unwrap().success());
         sum_within(0, u64::MAX)
     }
+
+    /// What it has recorded since a moment, and up to an interval before that and from now on. It goes on.
+    fn since(&self, from_ns: u64) -> Interval {
+        let now_ns = monotonic_ns();
+        let recorded = || {
+            let bytes = fs::read(FILE).unwrap();
+            let (_, frames) = open(&bytes).unwrap();
+            // the last one may be half written
+            let all = intervals(frames.map_while(Result::ok));
+            all.filter(|interval| interval.to_ns > from_ns)
+                .collect::<Vec<_>>()
+        };
+        eventually("it is recorded", || {
+            recorded()
+                .last()
+                .is_some_and(|interval| interval.to_ns >= now_ns)
+        });
+        let recorded = recorded().into_iter();
+        sum(recorded.filter(|interval| interval.from_ns < now_ns))
+    }
 }
 
 /// Intervals of the recording between two moments, added up.
 pub fn sum_within(from_ns: u64, to_ns: u64) -> Interval {
     let bytes = fs::read(FILE).unwrap();
     let (_, frames) = open(&bytes).unwrap();
-    let mut total: Option<Interval> = None;
-    for frame in frames {
-        let Frame::Interval(interval) = frame.unwrap() else {
-            continue;
-        };
-        if interval.from_ns < from_ns || interval.to_ns > to_ns {
-            continue;
-        }
-        match &mut total {
-            None => total = Some(interval),
-            Some(total) => total.add(&interval).unwrap(),
-        }
-    }
-    total.unwrap()
+    let all = intervals(frames.map(Result::unwrap));
+    sum(all.filter(|interval| interval.from_ns >= from_ns && interval.to_ns <= to_ns))
+}
+
+fn intervals(frames: impl Iterator<Item = Frame>) -> impl Iterator<Item = Interval> {
+    frames.filter_map(|frame| match frame {
+        Frame::Interval(interval) => Some(interval),
+        _ => None,
+    })
+}
+
+fn sum(intervals: impl Iterator<Item = Interval>) -> Interval {
+    let add = |mut total: Interval, interval| {
+        total.add(&interval).unwrap();
+        total
+    };
+    intervals.reduce(add).unwrap()
 }
 
 impl Drop for Recorder {
@@ -158,15 +182,16 @@ fn leave_the_first_core() {
 
 /// Measures again where the host stopped a lane between the kernel's look at the clock and ours: rare, and
 /// what is wrong is so each time.
-fn check_load(cpus: &[usize], thread_perf: f64) {
+fn check_load(recorder: &Recorder, cpus: &[usize], thread_perf: f64) {
     const TIMES: usize = 3;
-    let holds = |_| std::panic::catch_unwind(|| check_load_once(cpus, thread_perf)).is_ok();
+    let once = || check_load_once(recorder, cpus, thread_perf);
+    let holds = |_| std::panic::catch_unwind(AssertUnwindSafe(once)).is_ok();
     assert!((0..TIMES).any(holds), "not once in {TIMES} times");
 }
 
 /// What spinners on these lanes of the first core have to show. At most two, or two on one lane.
-fn check_load_once(cpus: &[usize], thread_perf: f64) {
-    let recorder = Recorder::start();
+fn check_load_once(recorder: &Recorder, cpus: &[usize], thread_perf: f64) {
+    let from_ns = monotonic_ns();
     let interrupts_ns = interrupts_ns(cpus);
     let loads: Vec<Load> = cpus.iter().map(|&cpu| spin_on(cpu)).collect();
     // until it is bound to its lane, a load runs on another core
@@ -176,7 +201,7 @@ fn check_load_once(cpus: &[usize], thread_perf: f64) {
     let told: Vec<_> = loads.iter().map(Load::schedstat).collect();
     // the kernel counts no task for them
     let interrupts_ns = self::interrupts_ns(cpus) - interrupts_ns;
-    let interval = recorder.stop();
+    let interval = recorder.since(from_ns);
     println!("{:?}\n{:?}", interval.notes, interval.cores);
     let usages: Vec<&Usage> = (loads.iter()).map(|l| &task(&interval, l).usage).collect();
     let raw_ns: u64 = usages.iter().map(|usage| usage.raw_ns).sum();
@@ -239,22 +264,26 @@ fn sums_agree(interval: &Interval) {
 }
 
 /// Alone, beside each other, and in turns on one lane.
-fn densities_and_times_are_as_expected() {
+fn densities_and_times_are_as_expected(recorder: &Recorder) {
     leave_the_first_core();
-    check_load(&[0], 1.0);
-    check_load(&[0, 1], 0.6);
-    check_load(&[1, 1], 1.0);
+    check_load(recorder, &[0], 1.0);
+    check_load(recorder, &[0, 1], 0.6);
+    check_load(recorder, &[1, 1], 1.0);
 }
 
 fn densities_and_times_with_the_kernel_s_scheduler() {
-    densities_and_times_are_as_expected();
+    let recorder = Recorder::start();
+    densities_and_times_are_as_expected(&recorder);
+    sums_agree(&recorder.stop());
 }
 
-/// Under one scheduler, for it takes seconds to attach here.
+/// Under one scheduler and by one recorder, for it takes seconds to start them here.
 fn densities_times_and_jobs_with_the_scheduler() {
     let scheduler = Scheduler::attach(&["--critical", "cgroup:/critical"]);
-    classes_and_jobs_of_the_scheduler_make_throughput();
-    densities_and_times_are_as_expected();
+    let recorder = Recorder::start();
+    classes_and_jobs_of_the_scheduler_make_throughput(&recorder);
+    densities_and_times_are_as_expected(&recorder);
+    sums_agree(&recorder.stop());
     stat_has_the_metrics_too();
     assert!(scheduler.stop().success());
 }
@@ -294,8 +323,8 @@ fn looking_now_and_then_estimates_the_same() {
     assert!(text.contains("Looked at the lanes 251 times"), "{text}");
 }
 
-fn classes_and_jobs_of_the_scheduler_make_throughput() {
-    let recorder = Recorder::start();
+fn classes_and_jobs_of_the_scheduler_make_throughput(recorder: &Recorder) {
+    let from_ns = monotonic_ns();
     let script = "i=0; while [ $i -lt 20 ]; do i=$((i+1)); sleep 0.05; done";
     let critical = Load::spawn(
         "sh",
@@ -307,7 +336,7 @@ fn classes_and_jobs_of_the_scheduler_make_throughput() {
     );
     let pid = critical.pid();
     assert!(critical.wait().success());
-    let interval = recorder.stop();
+    let interval = recorder.since(from_ns);
     let shell = interval.tasks.iter().find(|task| task.pid == pid).unwrap();
     assert_eq!((shell.class, shell.ended), (Some(Class::Critical), true));
     assert!(shell.usage.jobs.count() >= 20, "{:?}", shell.usage);
@@ -391,12 +420,16 @@ fn lanes_that_go_and_come_are_told() {
     let recorder = Recorder::start();
     set_smt("on");
     eventually("all lanes are back", || online() == all);
-    std::thread::sleep(Duration::from_secs(2));
+    let report = || {
+        let report = sidelane(&["report", FILE]);
+        String::from_utf8_lossy(&report.stdout).replace("\n  ", " ")
+    };
+    let anew = "anew: lanes came online";
+    eventually("it is started anew", || report().contains(anew));
     signal(recorder.0.id(), "INT");
     eventually("it ends", || {
-        let report = sidelane(&["report", FILE]);
-        let text = String::from_utf8_lossy(&report.stdout).replace("\n  ", " ");
-        text.contains("anew: lanes came online") && !text.contains("its end is missing")
+        let text = report();
+        text.contains(anew) && !text.contains("its end is missing")
     });
 }
 
