@@ -1,6 +1,6 @@
 //! What batch borrows, and what critical work forces its siblings to idle.
 
-use super::metrics::{FILE, Recorder, close, stop, task};
+use super::metrics::{FILE, Recorder, close, stop, sum_within, task};
 use super::support::*;
 use sidelane_smt::snapshot::Interval;
 use std::time::Duration;
@@ -19,19 +19,22 @@ fn spin(cgroup: &'static str, cpu: Option<usize>) -> Load {
     })
 }
 
-/// What was recorded of `critical` beside batch on these CPUs, or on any: of both for the same two seconds.
-fn record(critical: &Load, batch: &[Option<usize>]) -> Interval {
-    let mut loads: Vec<Load> = batch.iter().map(|cpu| spin("batch", *cpu)).collect();
-    // until it runs, a task has no class
+/// Critical work beside batch on these CPUs, or on any, for two seconds after half a second: until it runs, a task has
+/// no class. From when to when, on the monotonic clock.
+fn beside(batch: &[Option<usize>]) -> (u64, u64) {
+    let _loads: Vec<Load> = batch.iter().map(|cpu| spin("batch", *cpu)).collect();
     std::thread::sleep(Duration::from_millis(500));
-    let recorder = Recorder::start();
-    std::thread::sleep(Duration::from_secs(2));
-    let interval = recorder.stop();
-    loads.clear();
-    let raw_ns = task(&interval, critical).usage.raw_ns;
+    let from_ns = monotonic_ns();
+    // of the intervals, those that are within: two seconds at least
+    std::thread::sleep(Duration::from_millis(2500));
+    (from_ns, monotonic_ns())
+}
+
+/// What was recorded of `critical`.
+fn tell(critical: &Load, interval: &Interval) {
+    let raw_ns = task(interval, critical).usage.raw_ns;
     println!("critical work ran for {raw_ns} ns: {:?}", interval.cores);
     println!("{:?}", interval.notes);
-    interval
 }
 
 /// Borrowed and forced-idle time of all cgroups, checked against cores and tasks.
@@ -55,9 +58,45 @@ fn company(interval: &Interval) -> (u64, u64) {
 fn a_closed_core_s_lane_idles_or_is_borrowed() {
     let scheduler = Scheduler::attach(&RULES);
     let critical = spin("critical", Some(0));
-    let interval = record(&critical, &[None; 4]);
-    let raw_ns = task(&interval, &critical).usage.raw_ns;
-    let (borrowed_ns, forced_ns) = company(&interval);
+    what_waits_already_is_seen_once_it_ran(&critical);
+    // one recording of all three, for it takes seconds to start one beside so much load
+    let recorder = Recorder::start();
+    let any = beside(&[None; 4]);
+    let elsewhere = beside(&[Some(2), Some(2), Some(3)]);
+    assert!(sidelane(&["tune", "--borrow", "off"]).status.success());
+    let no_limit = beside(&[None; 4]);
+    recorder.stop();
+    let [any, elsewhere, no_limit] = [any, elsewhere, no_limit].map(|(from_ns, to_ns)| {
+        let interval = sum_within(from_ns, to_ns);
+        tell(&critical, &interval);
+        interval
+    });
+    a_lane_of_a_closed_core_idles(&critical, &any);
+    // batch that may not use the lane does not wait for it
+    let raw_ns = task(&elsewhere, &critical).usage.raw_ns;
+    let (borrowed_ns, forced_ns) = company(&elsewhere);
+    assert!(borrowed_ns < raw_ns / 100 && forced_ns < raw_ns / 100);
+    without_a_limit_all_is_borrowed_and_nothing_idles(&critical, &no_limit);
+    the_scheduler_goes_and_nobody_knows_any_more(scheduler, &critical);
+}
+
+/// Batch that may only use the sibling waits for it; what waits already when the recorder begins is seen once it ran by
+/// the starvation bound, a second.
+fn what_waits_already_is_seen_once_it_ran(critical: &Load) {
+    let _batch = spin("batch", Some(1));
+    std::thread::sleep(Duration::from_millis(500));
+    let recorder = Recorder::start();
+    std::thread::sleep(Duration::from_secs(2));
+    let interval = recorder.stop();
+    tell(critical, &interval);
+    let raw_ns = task(&interval, critical).usage.raw_ns;
+    let (_, forced_ns) = company(&interval);
+    assert!(forced_ns > raw_ns * 4 / 10, "{forced_ns} of {raw_ns}");
+}
+
+fn a_lane_of_a_closed_core_idles(critical: &Load, interval: &Interval) {
+    let raw_ns = task(interval, critical).usage.raw_ns;
+    let (borrowed_ns, forced_ns) = company(interval);
     // batch gets the sibling only by the starvation bound; normal work, as the recorder's, takes some
     let alone_ns = interval.cores[0].by_density_ns[0];
     assert!(forced_ns > alone_ns / 100 * 95, "{forced_ns} of {alone_ns}");
@@ -67,26 +106,11 @@ fn a_closed_core_s_lane_idles_or_is_borrowed() {
     let text = String::from_utf8_lossy(&text);
     println!("{text}");
     assert!(text.contains("forced%") && text.contains("borr. ms"));
-
-    // batch that may not use the lane does not wait for it
-    let interval = record(&critical, &[Some(2), Some(2), Some(3)]);
-    let raw_ns = task(&interval, &critical).usage.raw_ns;
-    let (borrowed_ns, forced_ns) = company(&interval);
-    assert!(borrowed_ns < raw_ns / 100 && forced_ns < raw_ns / 100);
-    // batch that may only use that lane does; it is seen once it ran by the starvation bound, a second
-    let interval = record(&critical, &[Some(1)]);
-    let raw_ns = task(&interval, &critical).usage.raw_ns;
-    let (_, forced_ns) = company(&interval);
-    assert!(forced_ns > raw_ns * 4 / 10, "{forced_ns} of {raw_ns}");
-    without_a_limit_all_is_borrowed_and_nothing_idles(&critical);
-    the_scheduler_goes_and_nobody_knows_any_more(scheduler, &critical);
 }
 
-fn without_a_limit_all_is_borrowed_and_nothing_idles(critical: &Load) {
-    assert!(sidelane(&["tune", "--borrow", "off"]).status.success());
-    let interval = record(critical, &[None; 4]);
-    let raw_ns = task(&interval, critical).usage.raw_ns;
-    let (borrowed_ns, forced_ns) = company(&interval);
+fn without_a_limit_all_is_borrowed_and_nothing_idles(critical: &Load, interval: &Interval) {
+    let raw_ns = task(interval, critical).usage.raw_ns;
+    let (borrowed_ns, forced_ns) = company(interval);
     // the recorder, too, runs on the sibling
     let both_ns = interval.cores[0].by_density_ns[1];
     assert!(borrowed_ns > raw_ns / 2, "{borrowed_ns} of {raw_ns}");
@@ -100,13 +124,17 @@ fn without_a_limit_all_is_borrowed_and_nothing_idles(critical: &Load) {
 fn the_scheduler_goes_and_nobody_knows_any_more(scheduler: Scheduler, critical: &Load) {
     let recorder = Recorder::start();
     assert!(scheduler.stop().success());
-    std::thread::sleep(Duration::from_millis(1500));
+    let report = || {
+        let text = sidelane(&["report", FILE]).stdout;
+        String::from_utf8_lossy(&text).replace("\n  ", " ")
+    };
+    eventually("it is recorded", || {
+        report().contains("the scheduler has ended")
+    });
     let interval = recorder.stop();
     let usage = &task(&interval, critical).usage;
     assert_eq!((usage.borrowed_ns, usage.forced_idle_ns), (None, None));
-    let text = sidelane(&["report", FILE]).stdout;
-    let text = String::from_utf8_lossy(&text);
-    let text = text.replace("\n  ", " ");
+    let text = report();
     assert!(
         text.contains("the scheduler has ended") && !text.contains("forced%"),
         "{text}"
