@@ -10,14 +10,14 @@ use serde_json::Value;
 use sidelane_demo::tracefs::Recording;
 use sidelane_smt::trace::{self, Kind};
 use std::collections::HashMap;
-use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 tests! {
     all_shows_agree_with_the_kernel,
 }
+
+/// How fast lanes are, for `stat`.
+const SPEEDS: [&str; 2] = ["--thread-perf", "1,0.6,0.5,0.4"];
 
 const GROUPS: [&str; 3] = ["critical", "batch", "web"];
 
@@ -77,32 +77,6 @@ fn mixed_load() -> Vec<Load> {
     loads
 }
 
-/// A running `sidelane stat`.
-struct Stat(Child);
-
-impl Stat {
-    fn start(args: &[&str]) -> Stat {
-        let stat = Command::new(SIDELANE)
-            .arg("stat")
-            .args(args)
-            .args(["--format", "json", "--thread-perf", "1,0.6,0.5,0.4"])
-            .stdout(Stdio::piped())
-            .spawn();
-        Stat(stat.unwrap())
-    }
-
-    /// Its lines, once it has ended.
-    fn lines(mut self) -> Vec<Value> {
-        let mut text = String::new();
-        let output = self.0.stdout.as_mut().unwrap();
-        output.read_to_string(&mut text).unwrap();
-        assert!(self.0.wait().unwrap().success());
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    }
-}
-
 /// How far the kernel's account of a cgroup may be apart. It takes interrupts off, and tells how much they were
 /// by ticks of 10 ms, which mostly miss them; and it charges the time in which the next task is picked to that
 /// one. Measured: -1.2 to +0.4 % for critical work, +1.9 to +4 % for batch, -0.3 % for the bursts. A trace has
@@ -130,19 +104,23 @@ fn agree(of: &str, found: u64, expected: u64, share: f64, more_ns: u64) {
 fn all_shows_agree_with_the_kernel() {
     let length = std::env::var("SIDELANE_AGREE_S").map_or(5, |text| text.parse::<u64>().unwrap());
     let scheduler = Scheduler::attach(&RULES);
+    // begins before the load and ends after it
+    let whole = Stat::start(&[&["0.5"], &SPEEDS[..]].concat());
     let exporter = Exporter::start();
     let recorder = Recorder::start();
-    // begins before the load and ends after it
-    let whole = Stat::start(&["1"]);
-    std::thread::sleep(Duration::from_secs(4));
+    let first = whole.next();
     let before = GROUPS.map(usage_ns);
     let cpus: Vec<usize> = (0..nr_cpus()).collect();
     let interrupts_ns = interrupts_ns(&cpus);
     let recording = Recording::begin(Path::new("/sys/kernel/tracing")).unwrap();
     let loads = mixed_load();
     // meanwhile
-    let within = Stat::start(&[&length.to_string(), "1"]).lines().remove(0);
+    let seconds = length.to_string();
+    let within = Stat::start(&[&[&*seconds, "1"], &SPEEDS[..]].concat());
+    let line = within.next();
+    // not once it has ended, for to unload its collector takes a while
     let end_ns = monotonic_ns();
+    assert!(within.end().is_empty());
     stop(&loads);
     let exported = scrape();
     let interval = recorder.stop();
@@ -150,10 +128,7 @@ fn all_shows_agree_with_the_kernel() {
     let traced_ns = traced_ns(&recording.end().unwrap(), &loads);
     // the kernel charges them to no cgroup, we to whom they interrupt
     let interrupts_ns = self::interrupts_ns(&cpus) - interrupts_ns;
-    // another line, as the last one ends with the load
-    std::thread::sleep(Duration::from_secs(2));
-    signal(whole.0.id(), "INT");
-    let stat = whole.lines();
+    let stat = [vec![first], whole.end_beyond_now()].concat();
     for (index, group) in GROUPS.into_iter().enumerate() {
         let path = format!("/{group}");
         let mut groups = interval.cgroups.iter();
@@ -192,14 +167,14 @@ fn all_shows_agree_with_the_kernel() {
         let of = format!("stat, kernel: {}", GROUPS[index]);
         agree(&of, busy as u64, kernel_ns, 0.05, interrupts_ns);
     }
-    let length_ns = (within["interval_s"].as_f64().unwrap() * 1e9) as u64;
+    let length_ns = (line["interval_s"].as_f64().unwrap() * 1e9) as u64;
     let recorded = sum_within(end_ns - length_ns, end_ns).metrics().unwrap();
     for (what, recorded) in [
         ("thread_density", recorded.thread_density),
         ("capacity_factor", recorded.capacity_factor),
         ("productivity", recorded.productivity),
     ] {
-        let (found, recorded) = (within["smt"][what].as_f64().unwrap(), recorded.unwrap());
+        let (found, recorded) = (line["smt"][what].as_f64().unwrap(), recorded.unwrap());
         let share = found / recorded - 1.0;
         println!(
             "stat, record: {what} {found:.4}, {recorded:.4}, {:+.2} %",

@@ -134,6 +134,62 @@ pub fn sidelane(args: &[&str]) -> Output {
     Command::new(SIDELANE).args(args).output().unwrap()
 }
 
+/// A running `sidelane stat`; killed when dropped.
+pub struct Stat {
+    child: Child,
+    lines: Receiver<Value>,
+}
+
+impl Stat {
+    pub fn start(args: &[&str]) -> Stat {
+        let mut child = Command::new(SIDELANE)
+            .arg("stat")
+            .args(args)
+            .args(["--format", "json"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            output
+                .lines()
+                .map_while(Result::ok)
+                .all(|line| sender.send(serde_json::from_str(&line).unwrap()).is_ok())
+        });
+        Stat { child, lines }
+    }
+
+    /// Waits for its next line.
+    pub fn next(&self) -> Value {
+        self.lines.recv_timeout(PATIENCE).unwrap()
+    }
+
+    /// The other lines, once it has ended.
+    pub fn end(mut self) -> Vec<Value> {
+        let lines = self.lines.iter().collect();
+        assert!(self.child.wait().unwrap().success());
+        lines
+    }
+
+    /// The other lines, the last one of an interval that ends after this moment. Asks it to end.
+    pub fn end_beyond_now(self) -> Vec<Value> {
+        let mut lines: Vec<Value> = self.lines.try_iter().collect();
+        // the first one may be of an interval that has ended already
+        lines.extend([(); 2].map(|()| self.next()));
+        signal(self.child.id(), "INT");
+        lines.extend(self.end());
+        lines
+    }
+}
+
+impl Drop for Stat {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// One line of `sidelane stat` over `seconds`.
 pub fn rates(seconds: &str) -> Value {
     // SMT metrics need a collector, which takes seconds to load here
