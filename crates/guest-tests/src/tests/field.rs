@@ -92,9 +92,16 @@ fn wander(index: usize, turn: u64) {
     }
 }
 
+/// A short starvation bound, where batch waits for it time and again.
+fn soon_due() -> [&'static str; 2] {
+    let file = "/run/soon-due.toml";
+    fs::write(file, "[scheduler]\nstarvation_bound_ms = 50\n").unwrap();
+    ["--config", file]
+}
+
 /// Under one scheduler, for it takes seconds to attach here.
 fn storms_a_real_time_hog_and_a_lock_that_batch_holds() {
-    let scheduler = Scheduler::attach(&[&NAMED[..], &RULES].concat());
+    let scheduler = Scheduler::attach(&[&NAMED[..], &RULES, &soon_due()].concat());
     a_storm_of_affinities_forks_and_execs_in_all_classes();
     assert!(attached(), "ejected");
     a_real_time_hog_takes_its_own_lane_only();
@@ -239,7 +246,7 @@ fn an_isolated_partition_comes_and_goes_under_the_scheduler() {
         assert_eq!(fs::read_to_string(&file).unwrap().trim(), kind);
     };
     make_it("isolated");
-    let scheduler = Scheduler::attach(&RULES);
+    let scheduler = Scheduler::attach(&[&RULES[..], &soon_due()].concat());
     let bound = |&cpu: &usize| Traits {
         cgroup: Some("apart"),
         cpus: vec![cpu],
