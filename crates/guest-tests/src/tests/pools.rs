@@ -17,10 +17,10 @@ const SMT: &str = "/sys/devices/system/cpu/smt/control";
 fn two_cgroups(tasks: [usize; 2]) -> [f64; 2] {
     let start = |(name, many): (&'static str, usize)| (0..many).map(move |_| Load::spin_in(name));
     let names = ["light", "heavy"];
-    let _loads: Vec<Load> = names.into_iter().zip(tasks).flat_map(start).collect();
-    std::thread::sleep(Duration::from_secs(1)); // until they all run
+    let loads: Vec<Load> = names.into_iter().zip(tasks).flat_map(start).collect();
+    eventually_all_run(&loads, 8_000_000);
     let before = names.map(usage_ns);
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(2));
     let used = names.map(usage_ns);
     [0, 1].map(|index| (used[index] - before[index]) as f64 / 1e9)
 }
@@ -59,25 +59,36 @@ fn quotas_of_cgroups_hold_also_more_than_there_is_room_for() {
     assert!(scheduler.stop().success(), "ejected");
 }
 
+/// Writes a cgroup's `cpu.max` and waits until the scheduler knows, and a few periods more.
+fn set_quota(cgroup: &str, text: &str, lanes: Option<f64>) {
+    fs::write(super::support::cgroup(cgroup).join("cpu.max"), text).unwrap();
+    let name = format!("/{cgroup}");
+    eventually("the limit is known", || {
+        let rates = rates("0.1");
+        let mut pools = rates["pools"].as_array().unwrap().iter();
+        let pool = pools.find(|pool| pool["cgroup"] == *name);
+        pool.and_then(|pool| pool["capacity_cores"].as_f64()) == lanes
+    });
+    std::thread::sleep(Duration::from_millis(300));
+}
+
 fn a_quota_of_a_cgroup_holds_from_when_it_is_set_until_it_is_lifted() {
-    let limit = |text: &str| fs::write(cgroup("capped").join("cpu.max"), text).unwrap();
-    let _loads = [(); 3].map(|()| Load::spin_in("capped"));
-    let lanes = || busy_lanes("2")[1];
-    for (text, range) in [
-        ("max 100000", 2.5..3.2),
-        ("50000 100000", 0.4..0.65),
-        ("30000 20000", 1.3..1.75),
-        ("max 100000", 2.5..3.2),
+    let loads = [(); 3].map(|()| Load::spin_in("capped"));
+    let lanes = || busy_lanes("1")[1];
+    eventually_all_run(&loads, 8_000_000);
+    for (text, limit, range) in [
+        ("max 100000", None, 2.5..3.2),
+        ("50000 100000", Some(0.5), 0.4..0.65),
+        ("30000 20000", Some(1.5), 1.3..1.75),
+        ("max 100000", None, 2.5..3.2),
     ] {
-        limit(text);
-        std::thread::sleep(Duration::from_secs(1));
+        set_quota("capped", text, limit);
         let lanes = lanes();
         println!("cpu.max = {text}: {lanes:.2} lanes");
         assert!(range.contains(&lanes), "{text}: {lanes}");
     }
-    limit("20000 100000");
-    std::thread::sleep(Duration::from_secs(1));
-    let pool = &rates("2")["pools"][0];
+    set_quota("capped", "20000 100000", Some(0.2));
+    let pool = &rates("1")["pools"][0];
     assert_eq!(pool["cgroup"], "/capped", "{pool}");
     assert!(
         (0.15..0.3).contains(&pool["lanes"].as_f64().unwrap()),
@@ -96,15 +107,17 @@ const CONTAINER: &str = "kubepods.slice/kubepods-burstable.slice/\
 /// The cgroups of pools, one of them deep below.
 const POOLS: [&str; 2] = ["tuned", CONTAINER];
 
-/// Lanes busy with work of a cgroup's pool.
-fn lanes_of(pool: &str) -> f64 {
+/// Lanes busy with work of each pool.
+fn lanes_of_pools() -> [f64; 2] {
     let rates = rates("2");
-    let name = format!("/{pool}");
-    let mut pools = rates["pools"].as_array().unwrap().iter();
-    let found = pools.find(|found| found["cgroup"] == *name);
-    found.unwrap_or_else(|| panic!("{name}: {rates}"))["lanes"]
-        .as_f64()
-        .unwrap()
+    POOLS.map(|pool| {
+        let name = format!("/{pool}");
+        let mut pools = rates["pools"].as_array().unwrap().iter();
+        let found = pools.find(|found| found["cgroup"] == *name);
+        found.unwrap_or_else(|| panic!("{name}: {rates}"))["lanes"]
+            .as_f64()
+            .unwrap()
+    })
 }
 
 fn pools_are_tuned_and_stay_so_when_lanes_go() {
@@ -117,7 +130,7 @@ fn pools_are_tuned_and_stay_so_when_lanes_go() {
     let text = POOLS.map(|name| pool(name, "0.3")).concat() + &pool(&other, "2");
     fs::write(path, text).unwrap();
     let mut scheduler = Scheduler::attach(&["--config", path]);
-    POOLS.into_iter().for_each(is_tuned);
+    are_tuned();
     let none = ["tune", "--pool", "/none", "--cores", "1"];
     assert!(!sidelane(&none).status.success());
     // without load, for to attach again takes long enough
@@ -135,20 +148,23 @@ fn pools_are_tuned_and_stay_so_when_lanes_go() {
     assert!(scheduler.stop().success(), "ejected");
 }
 
-/// A pool of 0.3 lanes gets these, and a whole one once that is set.
-fn is_tuned(pool: &'static str) {
+/// Pools of 0.3 lanes get these, and each a whole one once that is set for it.
+fn are_tuned() {
     let _critical = Load::critical_jobs(2_000, "0.01");
-    let _loads = [(); 2].map(|()| Load::spin_in(pool));
-    let before = lanes_of(pool);
-    assert!((0.2..0.42).contains(&before), "{before}");
-    let name = format!("/{pool}");
-    let tuned = sidelane(&["tune", "--pool", &name, "--cores", "1"]);
-    let said = String::from_utf8_lossy(&tuned.stdout).into_owned();
-    let tuned = format!("# pool {name}: capacity_cores 1,");
-    assert!(said.contains(&tuned), "{said}");
-    let after = lanes_of(pool);
-    assert!((0.8..1.15).contains(&after), "{after}");
-    println!("{name}: of 0.3 lanes {before:.2}, of 1 {after:.2}");
+    let _loads = POOLS.map(|pool| [(); 2].map(|()| Load::spin_in(pool)));
+    for tuned in 0..=POOLS.len() {
+        if let Some(last) = POOLS[..tuned].last() {
+            let name = format!("/{last}");
+            let output = sidelane(&["tune", "--pool", &name, "--cores", "1"]);
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(said.contains(&format!("# pool {name}: capacity_cores 1,")));
+        }
+        let found = lanes_of_pools();
+        println!("{tuned} of them tuned: {found:.2?} lanes");
+        let (whole, small) = found.split_at(tuned);
+        assert!(whole.iter().all(|lanes| (0.8..1.15).contains(lanes)));
+        assert!(small.iter().all(|lanes| (0.2..0.42).contains(lanes)));
+    }
 }
 
 fn more_quotas_than_there_is_room_for_hold_after_it_is_attached_again(scheduler: &mut Scheduler) {
@@ -161,12 +177,11 @@ fn more_quotas_than_there_is_room_for_hold_after_it_is_attached_again(scheduler:
     scheduler.await_line("attaching again");
     scheduler.await_line("attached:");
     let last = "many/299";
-    fs::write(cgroup(last).join("cpu.max"), "30000 100000").unwrap();
     let loads = [(); 2].map(|()| Load::spin_in(last));
-    std::thread::sleep(Duration::from_secs(3));
+    set_quota(last, "30000 100000", Some(0.3));
     // not all normal work: to read so many files takes the loader a while here
     let (began, before) = (Instant::now(), usage_ns(last));
-    std::thread::sleep(Duration::from_secs(4));
+    std::thread::sleep(Duration::from_secs(2));
     let used_ns = usage_ns(last) - before;
     let lanes = used_ns as f64 / began.elapsed().as_nanos() as f64;
     println!("of 0.3 lanes {lanes:.2}, by the last of 300 limits");
