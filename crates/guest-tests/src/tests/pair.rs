@@ -35,7 +35,7 @@ fn computation_is_chosen_by_what_it_needs_where_counters_tell() {
 
 /// Which part of its cycles a task waits for memory, as far as the scheduler knows.
 fn known_share(load: &Load) -> Option<f64> {
-    let seen = tasks("1");
+    let seen = tasks("0.5");
     let mut tasks = seen["tasks"].as_array().unwrap().iter();
     let task = tasks.find(|task| task["tid"] == load.pid())?;
     task["retention"]["miss_share"].as_f64()
@@ -59,7 +59,7 @@ fn computation_makes_room_for_io_bound_work_and_nobody_starves() {
         rates["hand_backs"], rates["swaps"], rates["held_lanes"]
     );
     assert!(rates["retentions"].as_f64().unwrap() > 1.0, "{rates}");
-    let seen = tasks("2");
+    let seen = tasks("1");
     let rate = |load: &Load| {
         let mut tasks = seen["tasks"].as_array().unwrap().iter();
         let task = tasks.find(|task| task["tid"] == load.pid()).unwrap();
@@ -87,7 +87,7 @@ fn lanes_are_held_where_that_is_wanted_and_nobody_starves() {
         let scheduler = Scheduler::attach(&args);
         let _batch: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("batch")).collect();
         let _normal = Load::jobs(100, "0.001", &Traits::default());
-        let rates = rates("2");
+        let rates = rates("1");
         let [held, back, failed] =
             ["held_lanes", "retentions", "retentions_failed"].map(|name| figure(&rates, name));
         println!(
