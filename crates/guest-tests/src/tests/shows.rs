@@ -1,10 +1,12 @@
 //! `sidelane export` and `sidelane advise`.
 
+use super::metrics::{FILE, Recorder};
 use super::support::*;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command};
+use std::time::Duration;
 
 tests! {
     what_is_exported_follows_the_load,
@@ -74,7 +76,7 @@ fn what_is_exported_follows_the_load() {
 
 fn a_thread_that_never_pauses_beside_idle_cores_is_found() {
     let load = Load::spin(&Traits::default());
-    let output = sidelane(&["advise", "--seconds", "4", "--format", "json"]);
+    let output = sidelane(&["advise", "--seconds", "2.5", "--format", "json"]);
     assert!(output.status.success(), "{output:?}");
     let advice: Value = serde_json::from_slice(&output.stdout).unwrap();
     let found = |advice: &&Value| {
@@ -103,13 +105,14 @@ fn a_recording_tells_which_pool_lost_entitlement() {
     };
     let cgroups = [Some("raw"), Some("raw"), Some("mt1"), Some("mt1")];
     let others = std::iter::repeat_n(None, nr_cpus());
+    // before the load, beside which it takes seconds to start
+    let recorder = Recorder::start();
     let loads: Vec<Load> = cgroups.into_iter().chain(others).map(spin).collect();
-    let file = "/tmp/entitled.rec";
-    let output = sidelane(&["record", file, "--seconds", "4", "--thread-perf", "1,0.6"]);
-    assert!(output.status.success(), "{output:?}");
+    std::thread::sleep(Duration::from_secs(3));
+    recorder.stop();
     drop(loads);
     assert!(scheduler.stop().success(), "ejected");
-    let output = sidelane(&["advise", file, "--format", "json"]);
+    let output = sidelane(&["advise", FILE, "--format", "json"]);
     let advice: Value = serde_json::from_slice(&output.stdout).unwrap();
     let all = advice.as_array().unwrap().iter();
     let lost: Vec<&Value> = all

@@ -105,11 +105,12 @@ fn take_terminal() -> std::io::Result<()> {
 /// Prints the screen as text and, between two lines that say so, as a picture.
 fn top_draws_sorts_and_leaves_the_terminal_as_it_was() {
     let scheduler = Scheduler::attach(&RULES);
+    let mut top = Terminal::run(&["top", "--thread-perf", "1,0.6,0.5,0.4"]);
+    top.shows("waiting for the first interval");
+    // only now: beside them its collector takes long to load
     let _critical = Load::critical_jobs(2_000, "0.02");
     let _batch: Vec<Load> = (0..3).map(|_| Load::spin_in("batch")).collect();
     let _normal = Load::spin_in("web");
-    let mut top = Terminal::run(&["top", "--thread-perf", "1,0.6,0.5,0.4"]);
-    top.shows("waiting for the first interval");
     top.shows("p99 of critical jobs");
     top.press("F");
     top.shows("FORCED▾");
