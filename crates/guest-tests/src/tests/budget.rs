@@ -33,9 +33,9 @@ pub(super) fn attach(settings: &str) -> (Scheduler, Vec<Load>) {
     (scheduler, batch)
 }
 
-/// Lanes busy with batch beside a task with long jobs.
-pub(super) fn batch_lanes(what: &str) -> f64 {
-    let [critical, _, batch] = busy_lanes("2");
+/// Lanes busy with batch beside a task with long jobs, over so many seconds.
+pub(super) fn batch_lanes(what: &str, seconds: &str) -> f64 {
+    let [critical, _, batch] = busy_lanes(seconds);
     println!("{what}: {critical:.2} lanes run critical work, {batch:.2} batch");
     assert!(critical > 0.7, "the critical task computes: {critical}");
     batch
@@ -46,14 +46,14 @@ fn batch_lanes_tuned(options: &[&str]) -> f64 {
     let tuned = sidelane(&[&["tune"], options].concat());
     let said = String::from_utf8_lossy(&tuned.stderr);
     assert!(tuned.status.success(), "{said}");
-    batch_lanes(&options.join(" "))
+    batch_lanes(&options.join(" "), "1")
 }
 
 fn a_budget_gives_batch_more_than_none_and_less_than_no_limit_also_while_it_changes() {
     let fixed = "borrow = \"fixed\"\nbudget_ms = 50\nthread_perf = [1, 0.7]";
     let (scheduler, _batch) = attach(fixed);
     let _critical = long_jobs();
-    let fixed = batch_lanes(fixed);
+    let fixed = batch_lanes(fixed, "1");
     let off = batch_lanes_tuned(&["--borrow", "off"]);
     let none = batch_lanes_tuned(&["--borrow", "borrow-idle"]);
     let dynamic = batch_lanes_tuned(&["--borrow", "dynamic", "--budget", "30"]);
@@ -92,7 +92,7 @@ fn a_rule_has_a_budget_of_its_own_and_the_strictest_counts() {
     };
     let _batch: Vec<_> = (0..nr_cpus()).map(|_| pinned("batch", None)).collect();
     let _lenient = pinned("critical", Some(0));
-    let beside = busy_lanes("2")[2];
+    let beside = busy_lanes("1")[2];
     println!("beside a rule without a limit {beside:.2} lanes run batch");
     assert!(
         beside > nr_cpus() as f64 - 1.3,
@@ -100,7 +100,7 @@ fn a_rule_has_a_budget_of_its_own_and_the_strictest_counts() {
     );
     // a second critical task, in turns on the same lane, closes the core
     let strict = pinned("strict", Some(0));
-    let closed = busy_lanes("2")[2];
+    let closed = busy_lanes("1")[2];
     println!("beside a strict one too {closed:.2}");
     assert!(closed < beside - 0.5, "{beside}, then {closed}");
     drop(strict);
@@ -113,7 +113,7 @@ fn await_budget(above_ms: impl Fn(f64) -> f64) {
     // jobs of about a millisecond, many a second
     let _critical: Vec<_> = (0..2).map(|_| Load::critical_jobs(500, "0.001")).collect();
     eventually("a budget", || {
-        let rates = rates("1");
+        let rates = rates("0.2");
         let objective = &rates["objectives"][0];
         println!("{objective}");
         let [budget_ms, windows] = ["budget_ms", "windows"].map(|key| objective[key].as_f64());
@@ -151,7 +151,7 @@ fn the_budget_grows_while_the_objective_is_far_and_survives_hotplug() {
 
 /// What a dynamic budget is charged by.
 fn charge() -> serde_json::Value {
-    rates("1")["dynamic"][0].clone()
+    rates("0.2")["dynamic"][0].clone()
 }
 
 const DYNAMIC: &str = "borrow = \"dynamic\"\nbudget_ms = 30\nthread_perf = [1, 0.7]";
@@ -188,6 +188,6 @@ fn counters_are_read_and_say_what_is_lost() {
         assert!((0.95..1.05).contains(&ipc), "{charge}");
     }
     assert!(charge["loss"].as_f64().unwrap() < 0.05, "{charge}");
-    batch_lanes("with nothing lost");
+    batch_lanes("with nothing lost", "1");
     assert!(scheduler.stop().success(), "ejected");
 }

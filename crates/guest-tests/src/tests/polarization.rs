@@ -33,7 +33,7 @@ fn others_idled() -> f64 {
 }
 
 fn cores_awake() -> u64 {
-    rates("1")["cores_awake"].as_u64().unwrap()
+    rates("0.5")["cores_awake"].as_u64().unwrap()
 }
 
 fn cores_without_work_are_left_idle_until_there_is_more() {
@@ -58,7 +58,7 @@ fn cores_without_work_are_left_idle_until_there_is_more() {
     let tuned = sidelane(&["tune", "--polarization", "horizontal"]);
     assert!(tuned.status.success());
     eventually("none is parked", || {
-        rates("1")["cores_awake"].is_null()
+        rates("0.5")["cores_awake"].is_null()
             && String::from_utf8_lossy(&sidelane(&["tune"]).stdout).contains("horizontal")
     });
     assert!(scheduler.stop().success(), "ejected");

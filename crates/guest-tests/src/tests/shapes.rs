@@ -31,7 +31,7 @@ fn lanes_per_core() -> usize {
 fn batch_beside(policy: &str) -> f64 {
     let (scheduler, _batch) = attach(policy);
     let _critical = long_jobs();
-    let lanes = batch_lanes(policy);
+    let lanes = batch_lanes(policy, "2");
     assert!(scheduler.stop().success(), "ejected");
     lanes
 }
