@@ -4,6 +4,7 @@ use crate::tests;
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
 use std::thread;
+use std::time::Instant;
 
 /// Makes the program serve inside a machine.
 pub const ARGUMENT: &str = "--inside";
@@ -20,13 +21,15 @@ pub fn serve() -> ExitCode {
     for name in std::io::stdin().lock().lines() {
         let name = name.unwrap();
         let run = find(&name).unwrap_or_else(|| panic!("no test is called {name}"));
+        let began = Instant::now();
         let thread = thread::Builder::new().name(name.clone());
         let ended = match thread.spawn(run).unwrap().join() {
             Ok(()) => PASSED,
             Err(_) => FAILED,
         };
         // a test may have left its line open
-        println!("\n{ENDED}{ended}");
+        println!("\n{name} took {:.1} s", began.elapsed().as_secs_f64());
+        println!("{ENDED}{ended}");
         std::io::stdout().flush().unwrap();
     }
     ExitCode::SUCCESS
