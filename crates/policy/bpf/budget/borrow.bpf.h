@@ -88,17 +88,18 @@ static __always_inline void borrow_ends(struct lane_ctx *lane, u64 now_ns)
 }
 
 /* Sees to it that the core closes when its budget is used up. */
-static __always_inline void budget_arm(u32 core_id, u64 now_ns)
+VERIFIED_ONCE int budget_arm(u32 core_id, u64 now_ns)
 {
 	struct core_timer *timer = bpf_map_lookup_elem(&core_timers, &core_id);
 	struct core_ctx *core = core_ctx(core_id);
 	u64 after_ns;
 
 	if (!core || !timer)
-		return;
+		return 0;
 	after_ns = budget_remaining_ns(core, now_ns);
 	if (after_ns)
 		bpf_timer_start(&timer->timer, after_ns, 0);
+	return 0;
 }
 
 /* The budget of a core may be used up: by now, or else later. */

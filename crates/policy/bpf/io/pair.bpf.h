@@ -139,13 +139,14 @@ static __always_inline void pair_woke(struct task_ctx *tctx, u64 now_ns)
 }
 
 /* A period has passed for @p: what its rate is now, which its core is told. */
-static __always_inline void pair_rate(struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
+VERIFIED_ONCE int pair_rate(struct task_struct *p __arg_trusted, u64 now_ns)
 {
-	struct core_ctx *core = core_ctx(tctx->core);
+	struct task_ctx *tctx = task_ctx(p);
+	struct core_ctx *core = tctx ? core_ctx(tctx->core) : NULL;
 	u64 passed_ns, wanted_ns, demand, rate;
 
-	if (now_ns <= tctx->rate_since_ns)
-		return;
+	if (!tctx || now_ns <= tctx->rate_since_ns)
+		return 0;
 	passed_ns = now_ns - tctx->rate_since_ns;
 	wanted_ns = tctx->rate_ran_ns + tctx->rate_waited_ns;
 	demand = wanted_ns < passed_ns ? wanted_ns * DEMAND_ALL / passed_ns : DEMAND_ALL;
@@ -159,11 +160,12 @@ static __always_inline void pair_rate(struct task_struct *p, struct task_ctx *tc
 	tctx->rated = 1;
 	tctx->holds_per_s = tctx->holds * NS_PER_S / passed_ns;
 	if (!core || !demand)
-		return;
+		return 0;
 	__sync_fetch_and_add(&core->pair.told, 1);
 	__sync_fetch_and_add(&core->pair.sum, tctx->rate);
 	__sync_fetch_and_add(&core->pair.squares, (u64)tctx->rate * tctx->rate);
 	__sync_fetch_and_add(&core->pair.weights[pair_bucket(tctx->rate)], p->scx.weight * demand);
+	return 0;
 }
 
 /* To which side of @core does @p belong? One that may use lanes of one side only, to that. */
@@ -188,7 +190,7 @@ static __always_inline void pair_look(struct task_struct *p, struct task_ctx *tc
 	if (!tctx->rate_since_ns || tctx->rate_period != pair_period) {
 		pair_seen = 1;
 		if (tctx->rate_since_ns)
-			pair_rate(p, tctx, now_ns);
+			pair_rate(p, now_ns);
 		tctx->rate_period = pair_period;
 		tctx->rate_since_ns = now_ns;
 		tctx->rate_held_ns = 0;

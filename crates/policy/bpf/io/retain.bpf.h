@@ -142,7 +142,7 @@ static __always_inline void retain_begin(struct task_struct *p, struct task_ctx 
 }
 
 /* The hold of @lane ends: somebody else runs there, its task runs (@back), or nobody. */
-static __always_inline void retain_end(struct lane_ctx *lane, bool back, u64 now_ns)
+VERIFIED_ONCE int retain_end(struct lane_ctx *lane __arg_nonnull, bool back, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(lane->core);
 	u64 held_ns = now_ns > lane->held_ns ? now_ns - lane->held_ns : 0;
@@ -153,11 +153,12 @@ static __always_inline void retain_end(struct lane_ctx *lane, bool back, u64 now
 		count_add(held_waited_ns, held_ns);
 	if (!back) {
 		count(retentions_failed);
-		return;
+		return 0;
 	}
 	count(retentions);
 	if (core)
 		__sync_fetch_and_add(&core->retain.returns, 1);
+	return 0;
 }
 
 /* @p begins to run on @lane; @shared: if that is held for another, it is so for @p too. */

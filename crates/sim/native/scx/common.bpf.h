@@ -27,6 +27,7 @@ typedef long long s64;
 #define __always_inline inline __attribute__((always_inline))
 #define __noinline __attribute__((noinline))
 #define __arg_trusted
+#define __arg_nonnull
 #define barrier_var(var) asm volatile("" : "+r"(var))
 #define SEC(name)
 #define GLOBAL _Thread_local
