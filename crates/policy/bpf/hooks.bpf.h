@@ -100,8 +100,8 @@ HOOK void hook_core_falls_free(u32 core_id, u64 now_ns);
  * A task on a lane.
  */
 
-/* The lane @cpu looks for normal work. */
-HOOK u32 hook_takes(struct lane_ctx *lane, s32 cpu, struct task_struct *prev, u32 prev_class);
+/* The lane @cpu of @core_id looks for normal work, or goes on with a task of @prev_class and @prev_side. */
+HOOK u32 hook_takes(u32 core_id, s32 cpu, u32 prev_class, u32 prev_side);
 /* A lane of @core_id, which is kept for somebody, takes what may share it. */
 HOOK bool hook_takes_held(u32 core_id, s32 cpu);
 /* This lane takes a normal task of @side from the vector of @core_id. */
@@ -352,19 +352,19 @@ HOOK void hook_core_falls_free(u32 core_id, u64 now_ns)
 	promote_offer(core_id, now_ns);
 }
 
-HOOK u32 hook_takes(struct lane_ctx *lane, s32 cpu, struct task_struct *prev, u32 prev_class)
+HOOK u32 hook_takes(u32 core_id, s32 cpu, u32 prev_class, u32 prev_side)
 {
+	bool goes_on = prev_class == CLASS_NORMAL;
 	u32 side;
 
-	if (fair_take(lane->core, prev_class == CLASS_NORMAL))
+	if (fair_take(core_id, goes_on))
 		return TAKEN;
-	side = pair_first(lane->core, cpu);
+	side = pair_first(core_id, cpu);
 	if (side < NR_SIDES)
-		return pair_find(lane->core, side,
-				 prev_class == CLASS_NORMAL && pair_keeps(prev, lane->core, side))
+		return pair_find(core_id, side, goes_on && pair_keeps(core_id, prev_side, side))
 			       ? TAKEN
 			       : TAKES_NONE;
-	return fixed.symbiotic && symbiosis_take(lane->core, NR_SIDES) ? TAKEN : TAKES_ON;
+	return fixed.symbiotic && symbiosis_take(core_id, NR_SIDES) ? TAKEN : TAKES_ON;
 }
 
 HOOK bool hook_takes_held(u32 core_id, s32 cpu)

@@ -76,18 +76,19 @@ static __always_inline bool take_overdue(const struct lane_ctx *lane, s32 cpu, u
 	return overdue_take(cpu, own, now_ns);
 }
 
-/* Takes work of @class for the lane @cpu. */
-static __always_inline bool take(struct lane_ctx *lane, s32 cpu, u32 class,
-				 struct task_struct *prev, u32 prev_class)
+/*
+ * Takes work of @class for the lane @cpu of @core_id, where else a task of @prev_class and @prev_side goes on; NR_CLASSES:
+ * none does.
+ */
+VERIFIED_ONCE bool take(u32 core_id, s32 cpu, u32 class, u32 prev_class, u32 prev_side)
 {
-	u32 taken;
+	u32 taken = TAKES_ON;
 
-	if (!core_set_some(CORES_QUEUED + class))
-		return false;
-	taken = class == CLASS_NORMAL ? hook_takes(lane, cpu, prev, prev_class) : TAKES_ON;
+	if (class == CLASS_NORMAL)
+		taken = hook_takes(core_id, cpu, prev_class, prev_side);
 	if (taken != TAKES_ON)
 		return taken == TAKEN;
-	return vector_take(lane->core, class) || vector_steal(lane->core, class, NR_SIDES);
+	return vector_take(core_id, class) || vector_steal(core_id, class, NR_SIDES);
 }
 
 /* Finds something for the lane @cpu to run. False: nothing, and @prev does not go on. */
@@ -113,7 +114,8 @@ static __always_inline bool find_work(struct lane_ctx *lane, struct core_ctx *co
 			continue;
 		if (!lane_serves(lane, class, level))
 			continue;
-		if (take(lane, cpu, class, prev, prev_class))
+		if (core_set_some(CORES_QUEUED + class) &&
+		    take(lane->core, cpu, class, prev_class, tctx ? tctx->side : NR_SIDES))
 			return true;
 		if (class == prev_class && prev && tctx && keep_running(prev, tctx, lane, now_ns)) {
 			if (lane->state == LANE_OTHER) { /* taken over, as below */

@@ -308,14 +308,12 @@ static __always_inline bool pair_take_held(u32 core_id, s32 cpu)
 }
 
 /*
- * Does @prev, which is normal, go on on its lane, of @side, while only tasks of the other side
+ * Does a normal task of @prev_side go on on its lane of @core_id, which is of @side, while only tasks of the other side
  * wait?
  */
-static __always_inline bool pair_keeps(struct task_struct *prev, u32 core_id, u32 side)
+static __always_inline bool pair_keeps(u32 core_id, u32 prev_side, u32 side)
 {
-	struct task_ctx *tctx = prev ? task_ctx(prev) : NULL;
-
-	return tctx && tctx->side == side && !lanes_in_state(core_id, LANE_CRITICAL);
+	return prev_side == side && !lanes_in_state(core_id, LANE_CRITICAL);
 }
 
 /*
