@@ -255,7 +255,7 @@ VERIFIED_ONCE s32 core_set_next(u32 set, u32 also, u32 from)
  * The member of @set that is in @also, too, and follows @last, or the first (@last: -1), in a circle that begins at
  * @first; -1: none.
  */
-static __always_inline s32 core_set_around(u32 set, u32 also, u32 first, s32 last)
+VERIFIED_ONCE s32 core_set_around(u32 set, u32 also, u32 first, s32 last)
 {
 	bool turned = last >= 0 && (u32)last < first;
 	s32 id = core_set_next(set, also, last < 0 ? first : (u32)last + 1);
