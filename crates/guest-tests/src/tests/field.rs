@@ -92,13 +92,6 @@ fn wander(index: usize, turn: u64) {
     }
 }
 
-/// A short starvation bound, where batch waits for it time and again.
-fn soon_due() -> [&'static str; 2] {
-    let file = "/run/soon-due.toml";
-    fs::write(file, "[scheduler]\nstarvation_bound_ms = 50\n").unwrap();
-    ["--config", file]
-}
-
 /// Under one scheduler, for it takes seconds to attach here.
 fn storms_a_real_time_hog_and_a_lock_that_batch_holds() {
     let scheduler = Scheduler::attach(&[&NAMED[..], &RULES, &soon_due()].concat());

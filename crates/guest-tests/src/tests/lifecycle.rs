@@ -135,10 +135,11 @@ fn attaches_with_all_mechanisms_at_once() {
 
 /// Attached twice in all, for it takes seconds here.
 fn short_processes_loaders_and_lanes_come_and_go() {
-    let scheduler = Scheduler::attach(&RULES);
+    let flags = [&RULES[..], &soon_due()].concat();
+    let scheduler = Scheduler::attach(&flags);
     five_hundred_short_processes_come_and_go();
     a_killed_loader_leaves_the_default_scheduler(scheduler);
-    lanes_go_offline_and_smt_goes_off_under_load(Scheduler::attach(&RULES));
+    lanes_go_offline_and_smt_goes_off_under_load(Scheduler::attach(&flags));
 }
 
 fn a_killed_loader_leaves_the_default_scheduler(scheduler: Scheduler) {

@@ -12,6 +12,13 @@ use std::time::{Duration, Instant};
 pub const SIDELANE: &str = "/usr/bin/sidelane";
 /// What most tests want: the cgroups /critical and /batch are that.
 pub const RULES: [&str; 4] = ["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"];
+/// A short starvation bound, where batch waits for it time and again.
+pub fn soon_due() -> [&'static str; 2] {
+    let file = "/run/soon-due.toml";
+    fs::write(file, "[scheduler]\nstarvation_bound_ms = 50\n").unwrap();
+    ["--config", file]
+}
+
 /// Emulated, and beside other work on the host: generous.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
