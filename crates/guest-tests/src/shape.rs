@@ -61,6 +61,7 @@ pub const ALL: &[Shape] = &[
         // the others of these take other shapes, or minutes
         tests: &[
             if_asked("demos::"),
+            never("cost::"),
             never("shapes::"),
             never("vms::"),
             always(""),
@@ -77,6 +78,13 @@ pub const ALL: &[Shape] = &[
             always("metrics::a_command_is_recorded"),
             always("metrics::looking_now_and_then"),
         ],
+    },
+    Shape {
+        // its clock counts executed instructions
+        name: "2x2-counted",
+        kernel: "newest",
+        machine: &["--cores", "2", "--lanes", "2", "--counted-time"],
+        tests: &[always("cost::")],
     },
     Shape {
         name: "2x2-kvm",

@@ -17,6 +17,7 @@ macro_rules! tests {
 mod agree;
 mod budget;
 mod control;
+mod cost;
 mod demos;
 mod field;
 mod forced;
@@ -42,6 +43,7 @@ pub fn all() -> Vec<Test> {
         agree::TESTS,
         budget::TESTS,
         control::TESTS,
+        cost::TESTS,
         demos::TESTS,
         field::TESTS,
         forced::TESTS,

@@ -102,7 +102,7 @@ VERIFIED_ONCE u32 core_kinds(u32 core_id, bool waiting, bool closed)
 }
 
 /* After a search took it out of a set, the sets of a core are exact for so long: who is searched often lags seldom. */
-#define EXACT_NS 10000000ULL
+#define EXACT_NS 1000000ULL
 
 /* Puts a core into the sets that its lanes' states put it into, and takes it out of the others. */
 VERIFIED_ONCE int core_refresh(u32 core_id, u64 now_ns)
