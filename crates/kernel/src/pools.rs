@@ -1,4 +1,4 @@
-//! What pools of the running scheduler may use, and what they used (`bpf/pool.bpf.h`).
+//! What pools of the running scheduler may use, and what they used (`share/pool.bpf.h`).
 
 use crate::attached::{self, map};
 use crate::{Error, Plain, bytes_of};

@@ -1,4 +1,4 @@
-//! By what dynamic budgets of the running scheduler are charged (`bpf/counter.bpf.h`).
+//! By what dynamic budgets of the running scheduler are charged (`budget/counter.bpf.h`).
 
 use crate::bpf::intf;
 use crate::running::{FIXED, LIVE};

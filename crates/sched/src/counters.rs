@@ -1,4 +1,4 @@
-//! Counters of instructions and cycles on each lane: what `bpf/counter.bpf.h` reads.
+//! Counters of instructions and cycles on each lane: what `budget/counter.bpf.h` reads.
 
 use crate::Error;
 use crate::bpf::BpfSkel;

@@ -1,4 +1,4 @@
-//! Pools: what a cgroup may use of the cores (`bpf/pool.bpf.h`), and the scheduler's table of them.
+//! Pools: what a cgroup may use of the cores (`share/pool.bpf.h`), and the scheduler's table of them.
 
 use crate::bpf::{intf, zeroed};
 use crate::cgroup_path::{self, up};

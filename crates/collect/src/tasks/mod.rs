@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use vcpus::Vcpu;
 
-/// A retention rate of 1 (`RATE_ALL` in `bpf/pair.bpf.h`).
+/// A retention rate of 1 (`RATE_ALL` in `io/pair.bpf.h`).
 const RATE_ALL: f64 = 1024.0;
 
 /// To which lanes of its core a task belongs.

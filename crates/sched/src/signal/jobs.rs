@@ -1,4 +1,4 @@
-//! Job boards: memory in which programs tell the scheduler of their jobs (`bpf/jobs.bpf.h`).
+//! Job boards: memory in which programs tell the scheduler of their jobs (`see/jobs.bpf.h`).
 //!
 //! A program gets one that it alone can write, and the scheduler looks there for that program's
 //! threads only. Which program it is, the kernel tells: the process that connected.

@@ -1,6 +1,6 @@
 //! The lane signal: what every lane runs, for programs to see.
 //!
-//! The BPF side is `bpf/signal.bpf.h`; [`Service`] hands it out.
+//! The BPF side is `see/signal.bpf.h`; [`Service`] hands it out.
 
 mod jobs;
 pub mod lanes;

@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 /// what else the process has open.
 const PROGRAMS_MAX: usize = 768;
 
-/// The maps of `bpf/signal.bpf.h`, of whichever object, and that of `bpf/jobs.bpf.h`.
+/// The maps of `see/signal.bpf.h`, of whichever object, and that of `see/jobs.bpf.h`.
 pub(crate) struct Maps {
     /// `lane_signals`
     pub lines: MapHandle,
