@@ -96,9 +96,11 @@ VERIFIED_ONCE int rooms_kick_idle(u32 class)
 	return 0;
 }
 
-/* Is there work that @lane takes, of what may wait? */
-VERIFIED_ONCE bool lane_waited_for(const struct lane_ctx *lane __arg_nonnull)
+/* Is there work that @lane takes? */
+static __always_inline bool waits_for(const struct lane_ctx *lane)
 {
+	if (!work_hinted())
+		return false;
 	if (vector_waits(CLASS_CRITICAL))
 		return true;
 	if (core_parked(lane->core)) /* left from before, or for this core only */
@@ -106,12 +108,6 @@ VERIFIED_ONCE bool lane_waited_for(const struct lane_ctx *lane __arg_nonnull)
 		       (vector_waiting(lane->core, CLASS_BATCH) && lane_may_run(lane, CLASS_BATCH));
 	return vector_waits(CLASS_NORMAL) ||
 	       (vector_waits(CLASS_BATCH) && lane_may_run(lane, CLASS_BATCH));
-}
-
-/* Is there work that @lane takes? */
-static __always_inline bool waits_for(const struct lane_ctx *lane)
-{
-	return work_hinted() && lane_waited_for(lane);
 }
 
 /*
