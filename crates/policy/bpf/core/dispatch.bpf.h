@@ -54,7 +54,7 @@ static __always_inline u32 class_of_prev(struct task_struct *prev, struct task_c
 /* May @lane, which may run critical and normal work by the SMT @level, serve @class by itself? */
 static __always_inline bool lane_serves(const struct lane_ctx *lane, u32 class, bool level)
 {
-	return class == CLASS_BATCH ? lane_may_run(lane, class) : level;
+	return class == CLASS_BATCH ? lane_bears_batch(lane) : level;
 }
 
 /* Takes what waits too long behind the class that @lane serves next by itself. */

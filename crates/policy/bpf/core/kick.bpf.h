@@ -19,13 +19,13 @@
 #include "account.bpf.h"
 #include "vector.bpf.h"
 
-/* May @class run on @lane now? */
-static __always_inline bool lane_may_run(const struct lane_ctx *lane, u32 class)
+/* May batch run on @lane now? */
+static __always_inline bool lane_bears_batch(const struct lane_ctx *lane)
 {
-	struct core_ctx *core = class == CLASS_BATCH ? core_ctx(lane->core) : NULL;
+	struct core_ctx *core = core_ctx(lane->core);
 
-	return class != CLASS_BATCH ||
-	       (core && lane->index >= first_for_batch(core) && hook_may_run(lane->core, class));
+	return core && lane->index >= first_for_batch(core) &&
+	       hook_may_run(lane->core, CLASS_BATCH);
 }
 
 /* Wakes the idle lanes of @core_id that may run @class, but @self, so that they dispatch again. */
@@ -105,9 +105,8 @@ static __always_inline bool waits_for(const struct lane_ctx *lane)
 		return true;
 	if (core_parked(lane->core)) /* left from before, or for this core only */
 		return vector_waiting(lane->core, CLASS_NORMAL) ||
-		       (vector_waiting(lane->core, CLASS_BATCH) && lane_may_run(lane, CLASS_BATCH));
-	return vector_waits(CLASS_NORMAL) ||
-	       (vector_waits(CLASS_BATCH) && lane_may_run(lane, CLASS_BATCH));
+		       (vector_waiting(lane->core, CLASS_BATCH) && lane_bears_batch(lane));
+	return vector_waits(CLASS_NORMAL) || (vector_waits(CLASS_BATCH) && lane_bears_batch(lane));
 }
 
 /*
