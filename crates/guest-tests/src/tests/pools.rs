@@ -1,6 +1,7 @@
 //! Pools: what a cgroup may use of the cores.
 
 use super::support::*;
+use serde_json::Value;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -59,14 +60,19 @@ fn quotas_of_cgroups_hold_also_more_than_there_is_room_for() {
     assert!(scheduler.stop().success(), "ejected");
 }
 
+/// What `sidelane stat` says of the pool of a cgroup.
+fn pool_of<'a>(rates: &'a Value, cgroup: &str) -> Option<&'a Value> {
+    let mut pools = rates["pools"].as_array().unwrap().iter();
+    pools.find(|pool| pool["cgroup"] == *cgroup)
+}
+
 /// Writes a cgroup's `cpu.max` and waits until the scheduler knows, and a few periods more.
 fn set_quota(cgroup: &str, text: &str, lanes: Option<f64>) {
     fs::write(super::support::cgroup(cgroup).join("cpu.max"), text).unwrap();
     let name = format!("/{cgroup}");
     eventually("the limit is known", || {
         let rates = rates("0.1");
-        let mut pools = rates["pools"].as_array().unwrap().iter();
-        let pool = pools.find(|pool| pool["cgroup"] == *name);
+        let pool = pool_of(&rates, &name);
         pool.and_then(|pool| pool["capacity_cores"].as_f64()) == lanes
     });
     std::thread::sleep(Duration::from_millis(300));
@@ -112,8 +118,7 @@ fn lanes_of_pools() -> [f64; 2] {
     let rates = rates("2");
     POOLS.map(|pool| {
         let name = format!("/{pool}");
-        let mut pools = rates["pools"].as_array().unwrap().iter();
-        let found = pools.find(|found| found["cgroup"] == *name);
+        let found = pool_of(&rates, &name);
         found.unwrap_or_else(|| panic!("{name}: {rates}"))["lanes"]
             .as_f64()
             .unwrap()

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -68,14 +68,7 @@ impl Scheduler {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            stderr
-                .lines()
-                .map_while(Result::ok)
-                .all(|line| sender.send(line).is_ok())
-        });
+        let lines = lines_of(child.stderr.take().unwrap());
         let mut scheduler = Scheduler {
             child,
             lines,
@@ -141,10 +134,26 @@ pub fn sidelane(args: &[&str]) -> Output {
     Command::new(SIDELANE).args(args).output().unwrap()
 }
 
+/// Lines of what a program prints, as they come.
+fn lines_of(printed: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        BufReader::new(printed)
+            .lines()
+            .map_while(Result::ok)
+            .all(|line| sender.send(line).is_ok())
+    });
+    lines
+}
+
+fn parse(line: &str) -> Value {
+    serde_json::from_str(line).unwrap()
+}
+
 /// A running `sidelane stat`; killed when dropped.
 pub struct Stat {
     child: Child,
-    lines: Receiver<Value>,
+    lines: Receiver<String>,
 }
 
 impl Stat {
@@ -156,32 +165,26 @@ impl Stat {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            output
-                .lines()
-                .map_while(Result::ok)
-                .all(|line| sender.send(serde_json::from_str(&line).unwrap()).is_ok())
-        });
+        let lines = lines_of(child.stdout.take().unwrap());
         Stat { child, lines }
     }
 
     /// Waits for its next line.
     pub fn next(&self) -> Value {
-        self.lines.recv_timeout(PATIENCE).unwrap()
+        parse(&self.lines.recv_timeout(PATIENCE).unwrap())
     }
 
     /// The other lines, once it has ended.
     pub fn end(mut self) -> Vec<Value> {
-        let lines = self.lines.iter().collect();
+        let lines = self.lines.iter().map(|line| parse(&line)).collect();
         assert!(self.child.wait().unwrap().success());
         lines
     }
 
     /// The other lines, the last one of an interval that ends after this moment. Asks it to end.
     pub fn end_beyond_now(self) -> Vec<Value> {
-        let mut lines: Vec<Value> = self.lines.try_iter().collect();
+        let come = self.lines.try_iter();
+        let mut lines: Vec<Value> = come.map(|line| parse(&line)).collect();
         // the first one may be of an interval that has ended already
         lines.extend([(); 2].map(|()| self.next()));
         signal(self.child.id(), "INT");
