@@ -8,9 +8,10 @@
  * a lane over, from idle to LANE_OTHER, for a task that it sends there, or ends its hold. Each change is one
  * atomic exchange, which counts in one word of the core how many lanes are in each
  * state (types.bpf.h). What a core is (idle, lent to batch, with room for batch) is
- * derived from that word.
+ * derived from that word, and says the sets in which it has to be. While nothing but normal work comes and goes it may stay
+ * in more of them: a search takes it out.
  *
- * Cost: two atomic operations a change; a look at the core's sets where the word says something new.
+ * Cost: two atomic operations a change; a look at the core's sets where it could lack one.
  *
  * Does not: charge MT1-equivalent time; see pool.bpf.h and metrics.
  */

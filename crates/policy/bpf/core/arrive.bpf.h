@@ -6,7 +6,7 @@
  * is seen on the core's lanes.
  *
  * Rule: the core counts what was sent to it and does not run yet, and keeps a claim (a time stamp) until all of it
- * does, ARRIVAL_NS at most. While something is expected, it is as if critical work ran there.
+ * does, ARRIVAL_NS at most; longer behind a kernel thread (kthread.bpf.h). While something is expected, it is as if critical work ran there.
  *
  * Cost: an atomic operation each way.
  *

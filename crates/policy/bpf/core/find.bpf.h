@@ -9,8 +9,8 @@
  * idle lanes beside others the one with the highest capacity * threadPerf. A core that somebody has claimed,
  * or that normal work was sent to, is passed over.
  *
- * Cost: one pass over a bitmap of all cores, and a look at each core that has a free lane, at worst; shared lanes: over
- * the cores.
+ * Cost: a look at each member of a set, until none can be better: at the near ones first. Members that fit no more are
+ * taken out (core_settle()). Shared lanes: over the cores.
  *
  * Does not: decide in which order these are tried (place.bpf.h, promote.bpf.h, spread.bpf.h); take anything,
  * but for claims.
