@@ -1,6 +1,6 @@
 //! `sidelane testbed` as a user runs it: exit status, failures, and nothing left behind.
 
-use crate::{sidelane, turn};
+use crate::{beside_others, sidelane};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
@@ -27,7 +27,7 @@ fn error_of(output: &Output) -> String {
 
 #[test]
 fn output_status_and_time_out() {
-    let _turn = turn();
+    let _host = beside_others();
     let done = testbed(&["run", "--", "sh", "-c", "echo out; echo err >&2; exit 9"]);
     assert_eq!(done.status.code(), Some(9), "{}", error_of(&done));
     assert_eq!(
@@ -41,7 +41,7 @@ fn output_status_and_time_out() {
 
 #[test]
 fn a_guest_that_ends_early_is_a_failed_machine() {
-    let _turn = turn();
+    let _host = beside_others();
     let off = testbed(&["run", "--", "poweroff", "-f"]);
     assert_eq!(off.status.code(), Some(125));
     assert!(
@@ -135,7 +135,7 @@ fn search(folder: &Path, name: &str, depth: usize, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn nothing_is_left_after_a_signal_or_a_kill() {
-    let _turn = turn();
+    let _host = beside_others();
     for (signal, code) in [
         (Signal::SIGINT, Some(130)),
         (Signal::SIGTERM, Some(130)),

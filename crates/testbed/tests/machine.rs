@@ -1,6 +1,6 @@
 //! Boots machines and looks at them from inside; and quotas on real cgroups, this machine's and a guest's.
 
-use crate::{run, shell, sidelane, spec, turn};
+use crate::{alone, beside_others, run, shell, sidelane, spec};
 use sidelane_testbed::belongings::{Belongings, Process};
 use sidelane_testbed::quota::{LaneGroups, LaneThread, Shares};
 use sidelane_testbed::{Error, Job, Machine, exit_code, smt};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn commands_streams_and_status() {
-    let _turn = turn();
+    let _host = alone();
     let mut spec = spec();
     spec.add = vec![std::env::current_exe().unwrap()];
     let mut machine = Machine::boot(&spec).unwrap();
@@ -168,7 +168,7 @@ fn a_command_that_takes_too_long_times_out(machine: &mut Machine) {
 
 #[test]
 fn four_lanes_added_files_and_modules() {
-    let _turn = turn();
+    let _host = beside_others();
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("sub")).unwrap();
     std::fs::write(folder.path().join("sub/file"), "content").unwrap();

@@ -7,7 +7,7 @@ mod machine;
 use sidelane_testbed::{Job, Machine, Spec};
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The `sidelane` program: `$SIDELANE_BIN`, else beside the folder of this test's program, where
 /// `cargo build` and `cargo test --workspace` put it.
@@ -29,10 +29,18 @@ fn sidelane() -> PathBuf {
     path
 }
 
-/// One machine at a time: several would starve each other of this host's CPUs.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Taken to boot a machine: to read by tests that only boot and look, to write by one that measures, which
+/// others would starve of this host's CPUs.
+static HOST: RwLock<()> = RwLock::new(());
+
+/// Beside other machines.
+fn beside_others() -> RwLockReadGuard<'static, ()> {
+    HOST.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The only machine.
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    HOST.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The default machine.

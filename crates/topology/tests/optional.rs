@@ -4,7 +4,7 @@
 
 use sidelane_topology::Topology;
 use sidelane_topology::render::{WIDTH, text};
-use sidelane_trees::machines;
+use sidelane_trees::{Tree, machines};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -49,31 +49,40 @@ fn check(root: &Path, right: &BTreeSet<Vec<u32>>, spoilt: &str) {
 
 #[test]
 fn no_single_file_but_the_cpus_online_changes_lanes_and_cores() {
-    for (name, machine) in machines::all() {
-        let folder = tempfile::tempdir().unwrap();
-        let (root, tree) = (folder.path(), machine.tree());
-        tree.write(root);
-        let right = cores(&Topology::read(root).unwrap());
-        for (file, content) in &tree.0 {
-            if file.ends_with("/cpu/online") {
-                continue;
-            }
-            let path = root.join(file);
-            for spoilt in SPOILT {
-                fs::write(&path, spoilt).unwrap();
-                check(
-                    root,
-                    &right,
-                    &format!("{name}: {file} = {:?}", spoilt.escape_ascii().to_string()),
-                );
-            }
-            fs::remove_file(&path).unwrap();
-            check(root, &right, &format!("{name}: {file} is missing"));
-            fs::create_dir(&path).unwrap();
-            check(root, &right, &format!("{name}: {file} is a folder"));
-            fs::remove_dir(&path).unwrap();
-            fs::write(&path, content).unwrap();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                for (name, machine) in machines::all() {
+                    no_file_matters(name, &machine.tree(), |nth| nth % threads == thread);
+                }
+            });
         }
+    });
+}
+
+/// Spoils those files of a machine that are `chosen` by their place in the order of names, one at a time.
+fn no_file_matters(name: &str, tree: &Tree, chosen: impl Fn(usize) -> bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    tree.write(root);
+    let right = cores(&Topology::read(root).unwrap());
+    for (nth, (file, content)) in tree.0.iter().enumerate() {
+        if file.ends_with("/cpu/online") || !chosen(nth) {
+            continue;
+        }
+        let path = root.join(file);
+        for spoilt in SPOILT {
+            fs::write(&path, spoilt).unwrap();
+            let what = format!("{name}: {file} = {:?}", spoilt.escape_ascii().to_string());
+            check(root, &right, &what);
+        }
+        fs::remove_file(&path).unwrap();
+        check(root, &right, &format!("{name}: {file} is missing"));
+        fs::create_dir(&path).unwrap();
+        check(root, &right, &format!("{name}: {file} is a folder"));
+        fs::remove_dir(&path).unwrap();
+        fs::write(&path, content).unwrap();
     }
 }
 
