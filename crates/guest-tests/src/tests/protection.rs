@@ -120,8 +120,8 @@ fn batch_beside_critical() -> [f64; 2] {
         "--workloads=compute",
         "--configurations=alone,default,sidelane",
         "--repetitions=1",
-        "--seconds=0.5",
-        "--trace-seconds=5",
+        "--seconds=0.1",
+        "--trace-seconds=2",
         "--svg=/tmp/demo.svg",
         "--format=json",
     ]);
