@@ -1,6 +1,7 @@
 //! Inside the machine: runs each test that standard input names, and tells how it ended.
 
-use crate::tests;
+use crate::Test;
+use crate::tests::{self, support::Scheduler};
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
 use std::thread;
@@ -20,7 +21,13 @@ pub fn serve() -> ExitCode {
     unsafe { libc::dup2(libc::STDOUT_FILENO, libc::STDERR_FILENO) };
     for name in std::io::stdin().lock().lines() {
         let name = name.unwrap();
-        let run = find(&name).unwrap_or_else(|| panic!("no test is called {name}"));
+        let test = find(&name).unwrap_or_else(|| panic!("no test is called {name}"));
+        let run = move || {
+            if !test.shares {
+                Scheduler::end_shared();
+            }
+            (test.run)();
+        };
         let began = Instant::now();
         let thread = thread::Builder::new().name(name.clone());
         let ended = match thread.spawn(run).unwrap().join() {
@@ -32,12 +39,10 @@ pub fn serve() -> ExitCode {
         println!("{ENDED}{ended}");
         std::io::stdout().flush().unwrap();
     }
+    Scheduler::end_shared();
     ExitCode::SUCCESS
 }
 
-fn find(name: &str) -> Option<fn()> {
-    let all = tests::all();
-    all.iter()
-        .find(|test| test.name() == name)
-        .map(|test| test.run)
+fn find(name: &str) -> Option<Test> {
+    tests::all().into_iter().find(|test| test.name() == name)
 }

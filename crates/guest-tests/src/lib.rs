@@ -26,6 +26,8 @@ struct Test {
     /// Path of its function.
     path: &'static str,
     run: fn(),
+    /// Whether it runs under the scheduler that the test before left, if that did, too.
+    shares: bool,
 }
 
 impl Test {

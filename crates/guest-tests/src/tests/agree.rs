@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 tests! {
+    #[shared]
     all_shows_agree_with_the_kernel,
 }
 
@@ -103,7 +104,7 @@ fn agree(of: &str, found: u64, expected: u64, share: f64, more_ns: u64) {
 
 fn all_shows_agree_with_the_kernel() {
     let length = std::env::var("SIDELANE_AGREE_S").map_or(5, |text| text.parse::<u64>().unwrap());
-    let scheduler = Scheduler::attach(&RULES);
+    let scheduler = Scheduler::shared();
     // begins before the load and ends after it
     let whole = Stat::start(&[&["0.5"], &SPEEDS[..]].concat());
     let exporter = Exporter::start();
@@ -185,5 +186,5 @@ fn all_shows_agree_with_the_kernel() {
         assert!(share.abs() < bound, "{what}");
     }
     drop((loads, exporter));
-    assert!(scheduler.stop().success());
+    scheduler.leave();
 }

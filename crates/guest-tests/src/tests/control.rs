@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 tests! {
     load_switches_smt_on_and_off,
+    #[shared]
     load_moves_the_scheduler_s_cap,
     what_a_killed_daemon_found_comes_back,
     a_flood_of_hotplug_ends_with_the_state_it_began_with,
@@ -128,7 +129,7 @@ fn load_switches_smt_on_and_off() {
 
 fn load_moves_the_scheduler_s_cap() {
     let before = online();
-    let scheduler = Scheduler::attach(&RULES);
+    let scheduler = Scheduler::shared();
     // by default the model knows that the scheduler balances, which is never better with fewer lanes
     let control = Control::start(&["--actuator", "scheduler", "--model", "placed"]);
     control.await_level(1);
@@ -155,7 +156,7 @@ fn load_moves_the_scheduler_s_cap() {
         busy_lanes("0.5")[0] > 1.8 * cores
     });
     drop(load);
-    assert!(scheduler.stop().success());
+    scheduler.leave();
 }
 
 fn what_a_killed_daemon_found_comes_back() {

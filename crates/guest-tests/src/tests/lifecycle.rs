@@ -137,7 +137,7 @@ fn attaches_with_all_mechanisms_at_once() {
 fn short_processes_loaders_and_lanes_come_and_go() {
     let flags = [&RULES[..], &soon_due()].concat();
     let scheduler = Scheduler::attach(&flags);
-    five_hundred_short_processes_come_and_go();
+    two_hundred_short_processes_come_and_go();
     a_killed_loader_leaves_the_default_scheduler(scheduler);
     lanes_go_offline_and_smt_goes_off_under_load(Scheduler::attach(&flags));
 }
@@ -188,11 +188,11 @@ fn smt_goes_off_and_on(scheduler: &mut Scheduler, load: &[Load]) {
     progresses(load);
 }
 
-fn five_hundred_short_processes_come_and_go() {
+fn two_hundred_short_processes_come_and_go() {
     // One critical task leaves other cores to batch; one on each core would leave it the starvation bound.
     let batch = (1..nr_cpus()).map(|_| Load::spin_in("batch"));
     let _load: Vec<Load> = batch.chain([Load::spin_in("critical")]).collect();
-    for batch in 0..50 {
+    for batch in 0..20 {
         let group = if batch % 2 == 0 { "batch" } else { "critical" };
         let traits = Traits {
             cgroup: Some(group),

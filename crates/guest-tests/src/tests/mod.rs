@@ -4,12 +4,15 @@
 
 use crate::Test;
 
-/// Lists the tests of a file.
+/// Lists the tests of a file. Those that are `shared` run under one scheduler, which has [`support::RULES`].
 macro_rules! tests {
-    ($($name:ident),* $(,)?) => {
+    (@shares) => { false };
+    (@shares shared) => { true };
+    ($($(#[$shared:ident])? $name:ident),* $(,)?) => {
         pub(super) const TESTS: &[crate::Test] = &[$(crate::Test {
             path: concat!(module_path!(), "::", stringify!($name)),
             run: $name,
+            shares: tests!(@shares $($shared)?),
         }),*];
     };
 }
@@ -33,11 +36,11 @@ mod protection;
 mod rules;
 mod shapes;
 mod shows;
-mod support;
+pub mod support;
 mod terminal;
 mod vms;
 
-/// All of them, in the order of their names.
+/// All of them in the order of their names, those first that share a scheduler.
 pub fn all() -> Vec<Test> {
     let files = [
         agree::TESTS,
@@ -62,5 +65,7 @@ pub fn all() -> Vec<Test> {
         terminal::TESTS,
         vms::TESTS,
     ];
-    files.concat()
+    let mut all = files.concat();
+    all.sort_by_key(|test| !test.shares);
+    all
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 tests! {
+    #[shared]
     work_moves_to_a_core_that_falls_free_and_a_trace_tells,
 }
 
@@ -15,13 +16,12 @@ fn core_of(load: &Load) -> usize {
     load.cpu() / 2
 }
 
-/// Under one scheduler, for it takes seconds to attach here.
 fn work_moves_to_a_core_that_falls_free_and_a_trace_tells() {
-    let scheduler = Scheduler::attach(&RULES);
+    let scheduler = Scheduler::shared();
     normal_work_that_shares_a_core_moves_to_an_idle_one();
     one_of_two_gets_the_core_that_falls_free();
     promotions_and_evictions_are_traced_where_that_is_wanted();
-    assert!(scheduler.stop().success(), "ejected");
+    scheduler.leave();
 }
 
 fn normal_work_that_shares_a_core_moves_to_an_idle_one() {

@@ -3,19 +3,19 @@
 use super::support::*;
 
 tests! {
+    #[shared]
     critical_work_has_its_cores_and_batch_goes_on,
     batch_uses_as_many_lanes_of_a_core_as_it_may,
     a_trace_shows_batch_beside_critical_work_below_one_percent,
 }
 
-/// Under one scheduler, for it takes seconds to attach here.
 fn critical_work_has_its_cores_and_batch_goes_on() {
-    let scheduler = Scheduler::attach(&RULES);
+    let scheduler = Scheduler::shared();
     batch_never_starves();
     batch_leaves_closed_cores_and_comes_back();
     every_critical_wake_up_evicts_batch();
     a_task_pinned_to_one_lane_stays_there();
-    assert!(scheduler.stop().success(), "ejected");
+    scheduler.leave();
 }
 
 fn batch_never_starves() {

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -59,7 +60,29 @@ pub struct Scheduler {
     seen: Vec<String>,
 }
 
+/// What tests share, between two of them.
+static SHARED: Mutex<Option<Scheduler>> = Mutex::new(None);
+
 impl Scheduler {
+    /// The one with [`RULES`] that tests share, for it takes seconds to attach here. A test that fails ends it.
+    pub fn shared() -> Scheduler {
+        let left = SHARED.lock().unwrap().take();
+        left.unwrap_or_else(|| Scheduler::attach(&RULES))
+    }
+
+    /// Leaves it to the next test.
+    pub fn leave(self) {
+        assert!(attached(), "ejected");
+        *SHARED.lock().unwrap() = Some(self);
+    }
+
+    /// Ends what the tests before shared.
+    pub fn end_shared() {
+        if let Some(left) = SHARED.lock().unwrap().take() {
+            assert!(left.stop().success(), "ejected");
+        }
+    }
+
     /// Starts it and waits until it is attached.
     pub fn attach(args: &[&str]) -> Scheduler {
         let mut child = Command::new(SIDELANE)

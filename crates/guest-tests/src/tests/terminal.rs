@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 tests! {
+    #[shared]
     top_draws_sorts_and_leaves_the_terminal_as_it_was,
 }
 
@@ -104,7 +105,7 @@ fn take_terminal() -> std::io::Result<()> {
 
 /// Prints the screen as text and, between two lines that say so, as a picture.
 fn top_draws_sorts_and_leaves_the_terminal_as_it_was() {
-    let scheduler = Scheduler::attach(&RULES);
+    let scheduler = Scheduler::shared();
     let mut top = Terminal::run(&["top", "--thread-perf", "1,0.6,0.5,0.4"]);
     top.shows("waiting for the first interval");
     // only now: beside them its collector takes long to load
@@ -137,5 +138,5 @@ fn top_draws_sorts_and_leaves_the_terminal_as_it_was() {
     eventually("the screen is left", || {
         !top.shown.lock().unwrap().screen().alternate_screen()
     });
-    assert!(scheduler.stop().success());
+    scheduler.leave();
 }
