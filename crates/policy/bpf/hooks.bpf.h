@@ -70,8 +70,6 @@ HOOK void hook_lane_back(struct lane_ctx *lane, u64 now_ns);
 /* Keeps @p from running, as hook_stops() said. */
 HOOK void hook_holds(struct task_struct *p, struct task_ctx *tctx, u32 stops, bool woke,
 		     u64 enq_flags);
-/* @p is not held any more. */
-HOOK void hook_freed(struct task_struct *p, struct task_ctx *tctx);
 /* @p, which wakes, waits for the lane @cpu; @waker: the CPU whose task woke it and is about to sleep, or -1. */
 HOOK void hook_awaits(const struct task_struct *p, const struct lane_ctx *lane, s32 cpu, s32 waker);
 /* A task was sent to @core; @selecting: no lock is held under which timers are not set. */
@@ -292,11 +290,6 @@ HOOK void hook_holds(struct task_struct *p, struct task_ctx *tctx, u32 stops, bo
 	throttle_hold(p, tctx, stops - 1, woke, enq_flags);
 }
 
-HOOK void hook_freed(struct task_struct *p, struct task_ctx *tctx)
-{
-	throttle_ends(p, tctx);
-}
-
 HOOK void hook_awaits(const struct task_struct *p, const struct lane_ctx *lane, s32 cpu, s32 waker)
 {
 	retain_awaits(p, lane, cpu, waker);
@@ -392,7 +385,6 @@ HOOK void hook_begins(struct task_struct *p, struct task_ctx *tctx, struct lane_
 {
 	promote_drop(p, tctx); /* it came back before it left */
 	retain_runs(p, lane, pair_uses_held(tctx, lane, cpu), now_ns);
-	throttle_ends(p, tctx);
 	overdue_begins(p, tctx, lane);
 	pair_waited(tctx, now_ns);
 	pair_runs(tctx, lane, cpu);

@@ -195,7 +195,7 @@ struct task_ctx {
 	u32 promote_lane; /* CPU of the lane there that was taken over for it, + 1; 0: none yet */
 	u32 returns; /* how often it was soon back from sleep (retain.bpf.h) */
 	u32 pool; /* that it is charged to, + 1; 0: none (pool.bpf.h) */
-	u32 held; /* not 0: its virtual time is in held_vtime (throttle.bpf.h) */
+	u32 held; /* how it came to its pool's queue (throttle.bpf.h) */
 	u32 pool_pass; /* 1: it may begin to run though its pool is used up */
 	u32 side; /* enum side (pair.bpf.h) */
 	u32 rate; /* retention rate: moving average, of RATE_ALL */
@@ -209,7 +209,7 @@ struct task_ctx {
 	u32 holds_per_s; /* such sleeps a second before that: retention frequency */
 	u64 mt1; /* core's MT1 clock up to which it is charged */
 	u64 held_ns; /* since when its pool keeps it from running; 0: it does not */
-	u64 held_vtime;
+	u64 vtime; /* virtual time: of normal work on lanes, by weight */
 	u64 weight_group; /* cgroup in which its weight counts; 0: none (weight.bpf.h) */
 	u64 weight; /* as what; 0: it sleeps */
 	u64 promote_ns; /* when that core was reserved */

@@ -192,7 +192,10 @@ s32 BPF_STRUCT_OPS(sidelane_init_task, struct task_struct *p, struct scx_init_ta
 
 void BPF_STRUCT_OPS(sidelane_enable, struct task_struct *p)
 {
-	scx_bpf_task_set_dsq_vtime(p, vtime_now);
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (tctx)
+		tctx->vtime = vtime_now;
 }
 
 /* The task leaves for another scheduling class, or exits. */

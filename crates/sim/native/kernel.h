@@ -160,7 +160,6 @@ void native_dsq_move_set_vtime(unsigned long long vtime);
 void scx_bpf_kick_cpu(int cpu, unsigned long long flags);
 int scx_bpf_task_cpu(const struct task_struct *p);
 void scx_bpf_task_set_slice(struct task_struct *p, unsigned long long slice_ns);
-void scx_bpf_task_set_dsq_vtime(struct task_struct *p, unsigned long long vtime);
 unsigned int bpf_get_smp_processor_id(void);
 struct task_struct *bpf_get_current_task_btf(void);
 struct task_struct *bpf_task_from_pid(int pid);

@@ -275,7 +275,7 @@ static __always_inline void account_run(struct task_struct *p, struct task_ctx *
 	tctx->burst_ns += ran_ns;
 	count_add(run_ns[class], ran_ns);
 	if (class == CLASS_NORMAL)
-		scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + hook_vtime(p, tctx, ran_ns));
+		tctx->vtime += hook_vtime(p, tctx, ran_ns);
 	hook_ran(tctx, class, ran_ns, now_ns);
 }
 
@@ -289,8 +289,8 @@ static __always_inline void account_begins(struct task_struct *p, struct task_ct
 	tctx->running_ns = now_ns;
 	tctx->queued_ns = 0;
 	/* out of turn it has not the virtual time that normal work has reached */
-	if (class == CLASS_NORMAL && !lane->overdue && time_before(vtime_now, p->scx.dsq_vtime))
-		vtime_now = p->scx.dsq_vtime;
+	if (class == CLASS_NORMAL && !lane->overdue && time_before(vtime_now, tctx->vtime))
+		vtime_now = tctx->vtime;
 	count(switches[class]);
 	lane->kthread = 0;
 	lane->slice_ends_ns = now_ns + p->scx.slice;

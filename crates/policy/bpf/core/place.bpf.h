@@ -353,8 +353,8 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 
 	tctx->core = core;
 	tctx->queued_ns = now_ns;
-	if (class == CLASS_NORMAL && vtime_of(p, true) != p->scx.dsq_vtime)
-		scx_bpf_task_set_dsq_vtime(p, vtime_of(p, true));
+	if (class == CLASS_NORMAL)
+		tctx->vtime = vtime_of(tctx, true);
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns), enq_flags);
 }
 
@@ -409,7 +409,6 @@ static __always_inline void place_begins(struct task_struct *p, struct task_ctx 
 {
 	critical_gone(tctx);
 	vector_left(tctx);
-	hook_freed(p, tctx);
 	if (waking || tctx->misclassified)
 		class_assign(p, tctx, now_ns);
 	if (waking || !tctx->job_ns)

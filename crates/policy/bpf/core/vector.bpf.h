@@ -110,12 +110,12 @@ static __always_inline u64 vtime_within(u64 vtime)
 }
 
 /*
- * That of @p. With weights of cgroups tasks differ by more than a slice: only one that @woke has
+ * That of @tctx. With weights of cgroups tasks differ by more than a slice: only one that @woke has
  * slept.
  */
-static __always_inline u64 vtime_of(const struct task_struct *p, bool woke)
+static __always_inline u64 vtime_of(const struct task_ctx *tctx, bool woke)
 {
-	return woke || !fixed.cgroup_weights ? vtime_within(p->scx.dsq_vtime) : p->scx.dsq_vtime;
+	return woke || !fixed.cgroup_weights ? vtime_within(tctx->vtime) : tctx->vtime;
 }
 
 /* A whole slice of @tctx. Batch of a pool takes turns within its periods, as normal work does. */
@@ -193,11 +193,13 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 
 	due_soon(p, tctx, now_ns);
 	vector_enter(tctx, core, now_ns);
-	if (class == CLASS_NORMAL)
-		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, vtime_of(p, woke),
+	if (class == CLASS_NORMAL) {
+		tctx->vtime = vtime_of(tctx, woke);
+		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, tctx->vtime,
 					 enq_flags);
-	else
+	} else {
 		scx_bpf_dsq_insert(p, VECTOR_ID(core, class), slice_ns, enq_flags);
+	}
 	core_set_assign(CORES_QUEUED + class, core, true);
 }
 

@@ -215,7 +215,7 @@ static __always_inline s32 retain_lane(struct task_struct *p, struct task_ctx *t
 	}
 	held_ns = now_ns > lane->held_ns ? now_ns - lane->held_ns : 0;
 	tctx->slice_left_ns = tctx->held_slice_ns > held_ns ? tctx->held_slice_ns - held_ns : 1;
-	scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + hook_vtime(p, tctx, held_ns));
+	tctx->vtime += hook_vtime(p, tctx, held_ns);
 	return prev;
 }
 

@@ -101,9 +101,9 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 			batch_enters(p, lane->core, cpu);
 		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_begins(tctx, now_ns));
 		if (tctx->held == HELD_WOKE || !fixed.cgroup_weights)
-			tctx->held_vtime = vtime_within(tctx->held_vtime);
+			tctx->vtime = vtime_within(tctx->vtime);
 		if (class == CLASS_NORMAL) {
-			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tctx->held_vtime);
+			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tctx->vtime);
 			moved = scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p,
 						       VECTOR_ID(lane->core, class), 0);
 		} else {

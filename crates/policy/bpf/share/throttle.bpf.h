@@ -51,19 +51,9 @@ static __always_inline void throttle_hold(struct task_struct *p, struct task_ctx
 	if (!tctx->held_ns)
 		tctx->held_ns = now_ns;
 	tctx->due_ns = 0; /* it does not wait for a lane */
-	tctx->held_vtime = p->scx.dsq_vtime;
 	tctx->held = woke ? HELD_WOKE : HELD_LEFT;
 	throttle_begins(pool, now_ns);
 	scx_bpf_dsq_insert_vtime(p, HELD_ID(pool), slice_of(tctx), tctx->held_ns, enq_flags);
-}
-
-/* @p goes somewhere else now: it has its virtual time back. */
-static __always_inline void throttle_ends(struct task_struct *p, struct task_ctx *tctx)
-{
-	if (!fixed.nr_pools || !tctx->held)
-		return;
-	tctx->held = 0;
-	scx_bpf_task_set_dsq_vtime(p, tctx->held_vtime);
 }
 
 /* @p, which begins to run: sends it away if its pool is used up. */

@@ -211,12 +211,6 @@ extern "C" fn scx_bpf_task_set_slice(p: *mut native::task_struct, slice_ns: c_ul
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn scx_bpf_task_set_dsq_vtime(p: *mut native::task_struct, vtime_ns: c_ulonglong) {
-    // SAFETY: as above.
-    unsafe { (*p).scx.dsq_vtime = vtime_ns };
-}
-
-#[unsafe(no_mangle)]
 extern "C" fn bpf_get_current_task_btf() -> *mut native::task_struct {
     with(null_mut(), |scheduler, engine| {
         match engine.current(engine.this_lane) {
