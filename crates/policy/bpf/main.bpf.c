@@ -52,7 +52,7 @@ void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
-	u64 now_ns = scx_bpf_now();
+	u64 now_ns = clock_of(cpu);
 	u32 idle;
 
 	if (!core)
@@ -74,7 +74,7 @@ void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)
 	s32 cpu = bpf_get_smp_processor_id();
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
-	u64 now_ns = scx_bpf_now();
+	u64 now_ns = clock_of(cpu);
 
 	if (!lane || !tctx)
 		return;
@@ -89,7 +89,7 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
 	struct task_ctx *tctx = task_ctx(p);
-	u64 now_ns = scx_bpf_now();
+	u64 now_ns = clock_of(cpu);
 	bool was_critical;
 	u32 class;
 
@@ -120,7 +120,7 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
 	struct task_ctx *tctx = task_ctx(p);
-	u64 now_ns = scx_bpf_now();
+	u64 now_ns = clock_of(cpu);
 
 	if (!core || !tctx)
 		return;
@@ -168,7 +168,7 @@ void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
 		lane_state_put(lane, core, LANE_OTHER);
 		return;
 	}
-	now_ns = scx_bpf_now();
+	now_ns = clock_of(cpu);
 	lane_set_state(lane, core, hook_lane_is_held(lane, now_ns) ? LANE_HELD : LANE_IDLE, now_ns);
 	hook_lane_runs(cpu, LANE_IDLE, 0);
 	if (lane->was_critical) {

@@ -343,6 +343,17 @@ static __always_inline bool core_parked(u32 core_id)
 	return live.vertical && core_id >= live.cores_awake;
 }
 
+/*
+ * Time on the CPU @cpu, whose run queue the kernel has locked, as of when it began to schedule. For scx_bpf_now() the
+ * kernel asks the hardware's clock again once it has let go of the lock in between, as for each dispatch.
+ */
+static __always_inline u64 clock_of(s32 cpu)
+{
+	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+
+	return rq ? rq->clock : scx_bpf_now();
+}
+
 static __always_inline struct task_ctx *task_ctx(struct task_struct *p)
 {
 	return bpf_task_storage_get(&tasks, p, 0, 0);

@@ -100,6 +100,12 @@ enum { BPF_F_CURRENT_CPU = -1 };
 long native_perf_event_read(const void *map, struct bpf_perf_event_value *value);
 #define bpf_perf_event_read_value(map, flags, value, size) native_perf_event_read((map), (value))
 
+/* No run queues: there is one clock, and no lock. */
+struct rq {
+	u64 clock;
+};
+#define bpf_per_cpu_ptr(variable, cpu) ((const struct rq *)((void)(cpu), NULL))
+
 static inline u64 bpf_ktime_get_ns(void)
 {
 	return scx_bpf_now();
