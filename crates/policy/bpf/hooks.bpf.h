@@ -33,8 +33,8 @@ enum takes {
 HOOK u32 hook_stops(const struct task_struct *p, const struct task_ctx *tctx);
 /* May work of @class run on @core_id now, whatever the SMT level? */
 HOOK bool hook_may_run(u32 core_id, u32 class);
-/* May batch run beside the critical work of @core_id now? */
-HOOK bool hook_bears_batch(u32 core_id, u64 now_ns);
+/* May batch run beside the critical work of @core, at least for a while? */
+HOOK bool hook_bears_batch(const struct core_ctx *core);
 /* Has batch to leave the core to which @tctx, critical, comes? */
 HOOK bool hook_closes_at_once(const struct task_ctx *tctx);
 /* Does @p, which ran on @core_id, go on there as far as mechanisms are concerned? */
@@ -84,7 +84,7 @@ HOOK void hook_leaves_vector(struct core_ctx *core, const struct task_ctx *tctx,
  */
 
 /* A critical task comes to @core_id, or runs there. */
-HOOK void hook_critical_comes(u32 core_id, const struct task_ctx *tctx);
+HOOK void hook_critical_comes(struct core_ctx *core, u32 core_id, const struct task_ctx *tctx);
 /* One wakes for @core, in whose vector no other waits. */
 HOOK void hook_critical_wakes(struct core_ctx *core, u64 now_ns);
 /* One of @budget was sent to @core_id; @timers: they may be set. */
@@ -126,11 +126,10 @@ HOOK void hook_ran(struct task_ctx *tctx, u32 class, u64 ran_ns, u64 now_ns);
  * Lanes and cores.
  */
 
-/* The lanes of @core are in @states from now on, and critical work is on its way there (@waiting) or not. */
-HOOK void hook_core_changes(struct core_ctx *core, u32 core_id, u64 states, bool waiting,
-			    u64 now_ns);
-/* Is each change of a core's lanes to be told there? */
-HOOK bool hook_follows_all(void);
+/* The lanes of @core are in @states from now on. */
+HOOK void hook_core_changes(struct core_ctx *core, u32 core_id, u64 states, u64 now_ns);
+/* Is that to be told? */
+HOOK bool hook_follows(const struct core_ctx *core);
 /* The lane @cpu runs @pid, or nothing: enum lane_state. */
 HOOK void hook_lane_runs(u32 cpu, u32 state, u32 pid);
 /* Batch is asked to leave @lane. */
@@ -203,14 +202,14 @@ HOOK bool hook_may_run(u32 core_id, u32 class)
 	return class != CLASS_BATCH || !core_closed(core_id);
 }
 
-HOOK bool hook_bears_batch(u32 core_id, u64 now_ns)
+HOOK bool hook_bears_batch(const struct core_ctx *core)
 {
-	return budget_left(core_id, now_ns);
+	return !budget_is_none(core->strictest);
 }
 
 HOOK bool hook_closes_at_once(const struct task_ctx *tctx)
 {
-	return !budget_ns(tctx->budget);
+	return budget_is_none(tctx->budget) || !budget_ns(tctx->budget);
 }
 
 HOOK bool hook_stays(const struct task_struct *p, const struct task_ctx *tctx, u32 core_id)
@@ -316,9 +315,9 @@ HOOK void hook_leaves_vector(struct core_ctx *core, const struct task_ctx *tctx,
 	pair_sides(core, tctx, class, -1);
 }
 
-HOOK void hook_critical_comes(u32 core_id, const struct task_ctx *tctx)
+HOOK void hook_critical_comes(struct core_ctx *core, u32 core_id, const struct task_ctx *tctx)
 {
-	budget_enter(core_id, tctx->budget);
+	budget_enter(core, core_id, tctx->budget);
 }
 
 HOOK void hook_critical_wakes(struct core_ctx *core, u64 now_ns)
@@ -329,7 +328,7 @@ HOOK void hook_critical_wakes(struct core_ctx *core, u64 now_ns)
 HOOK void hook_critical_sent(u32 core_id, u32 budget, bool timers, u64 now_ns)
 {
 	core_close(core_id, now_ns);
-	if (!timers)
+	if (!timers || budget_is_none(budget))
 		return;
 	budget_arm(core_id, now_ns);
 	window_need(budget);
@@ -447,8 +446,7 @@ HOOK void hook_ran(struct task_ctx *tctx, u32 class, u64 ran_ns, u64 now_ns)
 	pool_account(tctx, ran_ns, now_ns);
 }
 
-HOOK void hook_core_changes(struct core_ctx *core, u32 core_id, u64 states, bool waiting,
-			    u64 now_ns)
+HOOK void hook_core_changes(struct core_ctx *core, u32 core_id, u64 states, u64 now_ns)
 {
 	u32 busy = states_busy(core, states);
 
@@ -458,12 +456,12 @@ HOOK void hook_core_changes(struct core_ctx *core, u32 core_id, u64 states, bool
 		crowd_update(core, busy, now_ns);
 	if (fixed.nr_pools)
 		clock_advance(core, busy, now_ns);
-	budget_changes(core, states, waiting, busy, now_ns);
+	budget_changes(core, core_id, states, busy, now_ns);
 }
 
-HOOK bool hook_follows_all(void)
+HOOK bool hook_follows(const struct core_ctx *core)
 {
-	return fixed.counters || fixed.symbiotic || fixed.nr_pools;
+	return fixed.counters || fixed.symbiotic || fixed.nr_pools || core->period;
 }
 
 HOOK void hook_lane_runs(u32 cpu, u32 state, u32 pid)

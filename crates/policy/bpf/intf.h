@@ -27,9 +27,6 @@ enum limits {
 	PROFILE_MIN = 8, /* after so many intervals a task's profile is known (profile.bpf.h) */
 };
 
-/* core_ctx.derived: more than the states of its lanes decides what the core is. */
-#define CORE_UNSURE (1ULL << 63)
-
 /* 1 in fixed point, as threadPerf is given. */
 #define SPEED_ONE 1024
 
@@ -239,10 +236,10 @@ struct core_ctx {
 	u32 cache; /* index of the last-level cache */
 	u32 node; /* index of (package, NUMA node) */
 	u32 near; /* the first core on that cache; kept by the scheduler */
+	u32 kinds; /* sets of cores in which it is for sure: bit n, set n of enum core_set */
 	u32 unfit; /* batch in its vector that may use none of its lanes for batch */
 
 	u64 states; /* how many of its lanes are in each state: eight bits for each (types.bpf.h) */
-	u64 derived; /* the same when its sets were derived from it last; CORE_UNSURE: look again */
 	u64 claim_ns; /* when a waking critical task was last sent here; 0: all run */
 	u64 normal_ns; /* when normal work was last sent here while all of it idled; 0: it runs */
 	u64 settled_ns; /* when a search took it out of a set last */
@@ -260,7 +257,7 @@ struct core_ctx {
 	u32 company; /* enum company */
 	u32 periods; /* with counters: busy periods so far */
 	u32 probe; /* dynamic budget: 1 while batch stays away, to see critical work alone */
-	u32 closed; /* 1: batch had to stay away when a lane changed last; for the collector */
+	u32 closed; /* 1: critical work ran when a lane changed last, and batch had to stay away; for the collector */
 	u64 used_ns; /* with vertical polarization: lane time of normal and batch work in this window */
 	u64 critical_ns; /* the same of critical work */
 	struct retain retain;

@@ -99,7 +99,7 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	hook_begins(p, tctx, lane, cpu, now_ns);
 	vector_left(tctx);
 	if (class == CLASS_CRITICAL)
-		critical_arrived(tctx, lane->core);
+		critical_arrived(tctx, core, lane->core, now_ns);
 	core_runs(core);
 	account_begins(p, tctx, lane, now_ns);
 	was_critical = lane->was_critical;
@@ -109,7 +109,7 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	hook_began(p, tctx, lane, cpu, now_ns);
 	next_begins(p, tctx, lane, cpu);
 	if (was_critical && class != CLASS_CRITICAL)
-		core_reopen(lane->core, cpu);
+		core_reopen(lane->core, cpu, now_ns);
 	if (class == CLASS_BATCH)
 		hook_core_falls_free(lane->core, now_ns);
 }
@@ -173,7 +173,7 @@ void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
 	hook_lane_runs(cpu, LANE_IDLE, 0);
 	if (lane->was_critical) {
 		lane->was_critical = 0;
-		core_reopen(lane->core, -1);
+		core_reopen(lane->core, -1, now_ns);
 	}
 	idle_check(lane, cpu);
 	hook_core_falls_free(lane->core, now_ns);

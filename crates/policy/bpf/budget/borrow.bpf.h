@@ -57,16 +57,13 @@ static __always_inline void evict_lane(struct lane_ctx *lane, s32 cpu, u64 now_n
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
-/*
- * Closes a core: critical work runs there or is about to. While a budget is left, its
- * timer will.
- */
-VERIFIED_ONCE int core_close(u32 core_id, u64 now_ns)
+/* Asks batch to leave @core_id, if it has to. */
+VERIFIED_ONCE int core_evict(u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u32 i;
 
-	if (!core || !STATE_COUNT(states_of(core), LANE_BATCH) || !core_closed(core_id))
+	if (!core || !core_closed(core_id))
 		return 0;
 	bpf_for(i, 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
@@ -76,6 +73,16 @@ VERIFIED_ONCE int core_close(u32 core_id, u64 now_ns)
 			evict_lane(lane, cpu, now_ns);
 	}
 	return 0;
+}
+
+/*
+ * Closes a core: critical work runs there or is about to. While a budget is left, its
+ * timer will.
+ */
+static __always_inline void core_close(u32 core_id, u64 now_ns)
+{
+	if (lanes_in_state(core_id, LANE_BATCH))
+		core_evict(core_id, now_ns);
 }
 
 /* What ran on @lane leaves it: if it was asked to, how long that took. */
@@ -122,7 +129,7 @@ static int budget_timer(void *map, u32 *key, struct core_timer *timer)
 		budget_arm(core_id, now_ns);
 		return 0;
 	}
-	core_refresh(core_id, now_ns);
+	core->closed = lanes_in_state(core_id, LANE_CRITICAL) > 0;
 	core_close(core_id, now_ns);
 	return 0;
 }

@@ -109,19 +109,31 @@ static __always_inline bool budget_limited(u64 limit_ns)
 	return limit_ns && limit_ns != BUDGET_UNLIMITED_NS;
 }
 
-/* A critical task with budget @index comes to @core_id: the strictest one counts. */
-VERIFIED_ONCE int budget_enter(u32 core_id, u32 index)
+/* A critical task with budget @index, which is not none, comes to @core_id. */
+VERIFIED_ONCE int budget_compare(u32 core_id, u32 index)
 {
 	struct core_ctx *core = core_ctx(core_id);
 
-	if (!core || (core->period &&
-		      (core->strictest == index || budget_ns(core->strictest) <= budget_ns(index))))
+	if (!core || (core->period && budget_ns(core->strictest) <= budget_ns(index)))
 		return 0;
 	core->strictest = index;
 	if (!core->period)
 		core->probe = probe_due(core, index);
 	core->period = 1;
 	return 0;
+}
+
+/* A critical task with budget @index comes to @core, @core_id: the strictest one counts. */
+static __always_inline void budget_enter(struct core_ctx *core, u32 core_id, u32 index)
+{
+	if (core->period && core->strictest == index)
+		return;
+	if (!budget_is_none(index)) {
+		budget_compare(core_id, index);
+		return;
+	}
+	core->strictest = index;
+	core->period = 1;
 }
 
 /*
@@ -236,8 +248,11 @@ static __always_inline void budget_reset(struct core_ctx *core)
 /* A critical task wakes for the core, in whose critical vector nobody waits. */
 static __always_inline void budget_refresh(struct core_ctx *core, u64 now_ns)
 {
-	u32 policy = budget_policy(core->strictest);
+	u32 policy;
 
+	if (budget_is_none(core->strictest))
+		return;
+	policy = budget_policy(core->strictest);
 	if (policy == BUDGET_FIXED)
 		return;
 	if (core->probe)
@@ -250,17 +265,18 @@ static __always_inline void budget_refresh(struct core_ctx *core, u64 now_ns)
 		core->charge_ns = now_ns;
 }
 
-/* The lanes of @core are in @states now, and critical work waits for it or not. */
-static __always_inline void budget_changes(struct core_ctx *core, u64 states, bool waiting,
-					   u32 busy, u64 now_ns)
+/* The lanes of @core are in @states now. */
+static __always_inline void budget_changes(struct core_ctx *core, u32 core_id, u64 states, u32 busy,
+					   u64 now_ns)
 {
 	u32 critical = STATE_COUNT(states, LANE_CRITICAL);
 
 	/* one on its way from the vector to a lane is still in this period */
-	if (!waiting && !critical && !core->expected)
+	if (!critical && !core->expected && !critical_expected(core_id, now_ns))
 		budget_reset(core);
 	else
 		budget_charge(core, critical && STATE_COUNT(states, LANE_BATCH), busy, now_ns);
+	core->closed = critical && !budget_left(core_id, now_ns);
 }
 
 #endif /* SIDELANE_BUDGET_BPF_H */

@@ -51,8 +51,8 @@
 
 GLOBAL u32 window_armed; /* 1: the timer of the windows is set */
 
-/* A critical job of a task with budget @index took so long. */
-VERIFIED_ONCE int objective_job(u32 index, u64 latency_ns)
+/* Counts a job by budget @index, which is not none. */
+VERIFIED_ONCE int objective_count(u32 index, u64 latency_ns)
 {
 	u64 objective_ns = budget_objective_ns(index), bucket;
 	struct objective *objective = objective_of(index);
@@ -64,6 +64,13 @@ VERIFIED_ONCE int objective_job(u32 index, u64 latency_ns)
 		bucket = LATENCY_BUCKETS - 1;
 	__sync_fetch_and_add(&objective->jobs[BOUNDED(bucket, LATENCY_BUCKETS)], 1);
 	return 0;
+}
+
+/* A critical job of a task with budget @index took so long. */
+static __always_inline void objective_job(u32 index, u64 latency_ns)
+{
+	if (!budget_is_none(index))
+		objective_count(index, latency_ns);
 }
 
 /* Batch had to leave @core_id. */

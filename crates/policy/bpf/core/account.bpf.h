@@ -8,10 +8,10 @@
  * a lane over, from idle to LANE_OTHER, for a task that it sends there, or ends its hold. Each change is one
  * atomic exchange, which counts in one word of the core how many lanes are in each
  * state (types.bpf.h). What a core is (idle, lent to batch, with room for batch) is
- * derived from that word, and says the sets in which it has to be. While nothing but normal work comes and goes it may stay
- * in more of them: a search takes it out.
+ * derived from that word, and says the sets in which it has to be. It may stay in more of them: a search that meets it there
+ * takes it out. What is on its way to a core, searches look at, too: no set changes for it.
  *
- * Cost: two atomic operations a change; a look at the core's sets where it could lack one.
+ * Cost: two atomic operations a change.
  *
  * Does not: charge MT1-equivalent time; see pool.bpf.h and metrics.
  */
@@ -75,26 +75,20 @@ VERIFIED_ONCE bool idles_for_batch(u32 core_id)
 
 #define IN_SET(set, member) ((u32)(member) << (set))
 
-/* In which sets of cores a core is that critical work is expected on (@waiting), or where batch has to stay away. */
-VERIFIED_ONCE u32 core_kinds(u32 core_id, bool waiting, bool closed)
+/* In which sets of cores @core has to be while its lanes are in @states. */
+static __always_inline u32 core_kinds(const struct core_ctx *core, u32 core_id, u64 states)
 {
-	struct core_ctx *core = core_ctx(core_id);
-	u32 critical, batch, idle, kinds = 0;
-	u64 states;
+	u32 critical = STATE_COUNT(states, LANE_CRITICAL);
+	u32 batch = STATE_COUNT(states, LANE_BATCH), idle = STATE_COUNT(states, LANE_IDLE);
+	u32 kinds = IN_SET(CORES_FREE, batch + idle + STATE_COUNT(states, LANE_HELD) > 0);
 
-	if (!core)
-		return 0;
-	states = states_of(core);
-	critical = STATE_COUNT(states, LANE_CRITICAL);
-	batch = STATE_COUNT(states, LANE_BATCH);
-	idle = STATE_COUNT(states, LANE_IDLE);
-	if (!waiting && batch + idle == core->nr_lanes)
-		kinds = batch ? IN_SET(CORES_LENT, 1) : IN_SET(CORES_IDLE, 1);
-	kinds |= IN_SET(CORES_OPEN, !waiting && !critical);
-	kinds |= IN_SET(CORES_FREE, batch + idle + STATE_COUNT(states, LANE_HELD) > 0);
-	if (critical > 1 || (critical && core->capacity < fastest_capacity()))
+	if (!critical)
+		kinds |= IN_SET(CORES_OPEN, 1);
+	else if (critical > 1 || core->capacity < fastest_capacity())
 		kinds |= IN_SET(CORES_SLOWED, 1);
-	if (!idle || closed || core_parked(core_id))
+	if (batch + idle == core->nr_lanes)
+		kinds |= batch ? IN_SET(CORES_LENT, 1) : IN_SET(CORES_IDLE, 1);
+	if (!idle || core_parked(core_id) || (critical && !hook_bears_batch(core)))
 		return kinds;
 	kinds |= IN_SET(CORES_WITH_ROOM, 1);
 	if (!first_for_batch(core) || idles_for_batch(core_id))
@@ -102,92 +96,95 @@ VERIFIED_ONCE u32 core_kinds(u32 core_id, bool waiting, bool closed)
 	return kinds;
 }
 
+/* Is @core of the kind that @set has, and not only a member still? */
+static __always_inline bool core_is(const struct core_ctx *core, u32 core_id, u32 set)
+{
+	return core_kinds(core, core_id, states_of(core)) >> set & 1;
+}
+
+/* Makes @core_id a member of the sets of @kinds, and of no other if @only those. */
+static __always_inline void core_join(u32 core_id, u32 kinds, bool only)
+{
+	struct core_word *word = core_word_of(core_id);
+	u32 set;
+
+	if (!word)
+		return;
+	UNROLLED
+	for (set = 0; set < CORES_QUEUED; set += 1)
+		if (only || kinds >> set & 1)
+			core_word_assign(word, set, core_id, kinds >> set & 1);
+}
+
+/*
+ * Puts a core into the sets into which its lanes' states put it, and takes it out of the others if it is to be in no more
+ * (@only). Full barriers: a lane that changes meanwhile sees the new kinds, or its change is seen below; of two that come
+ * here, one sees that the other did.
+ */
+VERIFIED_ONCE int core_update(u32 core_id, bool only)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u64 states;
+	u32 kinds;
+
+	if (!core)
+		return 0;
+	states = states_of(core);
+	kinds = core_kinds(core, core_id, states);
+	if (!only) {
+		__sync_fetch_and_or(&core->kinds, kinds);
+		core_join(core_id, kinds, false);
+		return 0;
+	}
+	__sync_lock_test_and_set(&core->kinds, kinds);
+	core_join(core_id, kinds, true);
+	if (states_of(core) == states && *(volatile u32 *)&core->kinds == kinds)
+		return 0;
+	core_join(core_id, ~0U, false);
+	return 0;
+}
+
 /* After a search took it out of a set, the sets of a core are exact for so long: who is searched often lags seldom. */
 #define EXACT_NS 1000000ULL
 
-/* Puts a core into the sets that its lanes' states put it into, and takes it out of the others. */
-VERIFIED_ONCE int core_refresh(u32 core_id, u64 now_ns)
+/* A search found nothing on @core_id: takes it out of the sets into which it does not fit any more. */
+static __always_inline void core_settle(u32 core_id)
 {
-	struct core_word *word = core_word_of(core_id);
 	struct core_ctx *core = core_ctx(core_id);
-	bool waiting, open, lags;
-	u32 kinds, set;
-	u64 states;
 
-	if (!core || !word)
-		return 0;
-	states = states_of(core);
-	waiting = core_claimed(core, now_ns) || vector_waiting(core_id, CLASS_CRITICAL);
-	open = !waiting && !STATE_COUNT(states, LANE_CRITICAL);
-	lags = open && !core->unfit && now_ns >= core->settled_ns + EXACT_NS;
-	core->derived = states | (lags ? 0 : CORE_UNSURE);
-	hook_core_changes(core, core_id, states, waiting, now_ns);
-	core->closed = !open && !hook_bears_batch(core_id, now_ns);
-	kinds = core_kinds(core_id, waiting, core->closed);
-	UNROLLED
-	for (set = 0; set < CORES_QUEUED; set += 1)
-		core_word_assign(word, set, core_id, kinds >> set & 1);
-	return 0;
+	if (!core || core_kinds(core, core_id, states_of(core)) == core->kinds)
+		return;
+	core->settled_ns = scx_bpf_now();
+	core_update(core_id, true);
 }
 
-/* Lanes in these states, or what is not sure, make a core more than quiet: its sets are exact then. */
-#define MORE_THAN_QUIET \
-	(CORE_UNSURE | STATE_ALL(LANE_CRITICAL) | STATE_ALL(LANE_BATCH) | STATE_ALL(LANE_HELD))
+/* Normal work only makes a core a member of these; lanes in the others of states, of more. */
+#define QUIET_KINDS                                                              \
+	(IN_SET(CORES_IDLE, 1) | IN_SET(CORES_OPEN, 1) | IN_SET(CORES_FREE, 1) | \
+	 IN_SET(CORES_WITH_ROOM, 1) | IN_SET(CORES_FOR_BATCH, 1))
+#define MORE_THAN_QUIET (STATE_ALL(LANE_CRITICAL) | STATE_ALL(LANE_BATCH) | STATE_ALL(LANE_HELD))
 
 /*
- * Is @core, which is in @states, in all sets in which it has to be? A quiet core, on which nothing but normal work comes
- * and goes, stays a member for as long as no more of it idles than when it was put there: most changes change no set.
+ * The lanes of @core have changed, or what decides besides in which sets it is. It has to be in all that are for it;
+ * that it stays in others is found out by who looks there: most changes change no set.
  */
-static __always_inline bool core_sets_hold(const struct core_ctx *core, u64 states)
+static __always_inline void core_follow(struct core_ctx *core, u32 core_id, u64 now_ns)
 {
-	u64 derived = *(volatile const u64 *)&core->derived;
+	u64 states = states_of(core);
+	u32 kinds, known;
 
-	if (states == derived)
-		return true;
-	return !hook_follows_all() && !((states | derived) & MORE_THAN_QUIET) &&
-	       STATE_COUNT(states, LANE_IDLE) <= STATE_COUNT(derived, LANE_IDLE) &&
-	       !first_meant_for_batch(core);
-}
-
-/* Brings the sets of a core up to date if they may lack it. */
-static __always_inline void core_follow(const struct core_ctx *core, u32 core_id, u64 now_ns)
-{
-	if (!core_sets_hold(core, states_of(core)) || core->claim_ns ||
-	    vector_hinted(core_id, CLASS_CRITICAL))
-		core_refresh(core_id, now_ns);
-}
-
-/* Puts a quiet core into the sets that it changes between: all of it idles (@idles), a lane does (@room). */
-static __always_inline void core_quiet_sets(const struct core_word *word, u32 core_id, bool idles,
-					    bool room)
-{
-	core_word_assign(word, CORES_IDLE, core_id, idles);
-	core_word_assign(word, CORES_FREE, core_id, room);
-	room = room && !core_parked(core_id);
-	core_word_assign(word, CORES_WITH_ROOM, core_id, room);
-	core_word_assign(word, CORES_FOR_BATCH, core_id, room);
-}
-
-/* A search found nothing on @core_id: if that is quiet, takes it out of the sets into which it does not fit any more. */
-VERIFIED_ONCE int core_settle(u32 core_id)
-{
-	struct core_word *word = core_word_of(core_id);
-	struct core_ctx *core = core_ctx(core_id);
-	u64 states;
-
-	if (!core || !word)
-		return 0;
-	states = states_of(core);
-	if (states == core->derived || ((states | core->derived) & MORE_THAN_QUIET))
-		return 0;
-	/* full barriers: a lane that falls idle meanwhile sees this, or its change is seen below */
-	core->settled_ns = scx_bpf_now();
-	__sync_lock_test_and_set(&core->derived, states | CORE_UNSURE);
-	core_quiet_sets(word, core_id, STATE_COUNT(states, LANE_IDLE) == core->nr_lanes,
-			STATE_COUNT(states, LANE_IDLE) > 0);
-	if (states_of(core) != states)
-		core_quiet_sets(word, core_id, true, true);
-	return 0;
+	if (hook_follows(core))
+		hook_core_changes(core, core_id, states, now_ns);
+	known = *(volatile u32 *)&core->kinds;
+	if (!(states & MORE_THAN_QUIET) && (known & ~IN_SET(CORES_LENT, 1)) == QUIET_KINDS &&
+	    now_ns >= core->settled_ns + EXACT_NS)
+		return; /* the usual case, told in short */
+	kinds = core_kinds(core, core_id, states);
+	if (kinds & ~known)
+		core_update(core_id, false);
+	known &= ~kinds;
+	if (known && (known & IN_SET(CORES_SLOWED, 1) || now_ns < core->settled_ns + EXACT_NS))
+		core_update(core_id, true);
 }
 
 /* Do fewer lanes of @core_id than the SMT level run critical or normal work, but for the lane @cpu? */
@@ -251,7 +248,7 @@ VERIFIED_ONCE int core_begin(u32 core_id)
 		core->near = i;
 		break;
 	}
-	core_refresh(core_id, scx_bpf_now());
+	core_update(core_id, true);
 	return 0;
 }
 

@@ -30,9 +30,8 @@ static __always_inline void critical_sent(struct task_ctx *tctx, u32 core_id, u6
 	if (!tctx->expected)
 		__sync_fetch_and_add(&core->expected, 1);
 	tctx->expected = 1;
-	hook_critical_comes(core_id, tctx);
+	hook_critical_comes(core, core_id, tctx);
 	core->claim_ns = now_ns;
-	core_refresh(core_id, now_ns);
 }
 
 /* A critical task no longer waits for the core to which it was sent. */
@@ -46,21 +45,21 @@ static __always_inline void critical_gone(struct task_ctx *tctx)
 	if (__sync_fetch_and_sub(&core->expected, 1) != 1)
 		return;
 	core->claim_ns = 0;
-	core->derived = CORE_UNSURE;
 }
 
 /*
- * A critical task begins to run on @core_id. If it was sent to another core, a lane of
+ * A critical task begins to run on @core, @core_id. If it was sent to another core, a lane of
  * which this is not, that one may open.
  */
-static __always_inline void critical_arrived(struct task_ctx *tctx, u32 core_id)
+static __always_inline void critical_arrived(struct task_ctx *tctx, struct core_ctx *core,
+					     u32 core_id, u64 now_ns)
 {
-	hook_critical_comes(core_id, tctx);
+	hook_critical_comes(core, core_id, tctx);
 	if (!tctx->expected)
 		return;
 	critical_gone(tctx);
 	if (tctx->core != core_id)
-		core_reopen(tctx->core, -1);
+		core_reopen(tctx->core, -1, now_ns);
 }
 
 #endif /* SIDELANE_ARRIVE_BPF_H */

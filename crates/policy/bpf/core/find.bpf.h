@@ -27,7 +27,8 @@
 #define FREE_STATES (STATE(LANE_IDLE) | STATE(LANE_BATCH))
 #define FOR_BATCH STATE(NR_LANE_STATES) /* only lanes that batch may use */
 #define OVER_BATCH STATE(NR_LANE_STATES + 1) /* see pick_lane() */
-#define WHOLE STATE(NR_LANE_STATES + 2) /* see core_worth() */
+#define OF_SET(set) ((set) << (NR_LANE_STATES + 2)) /* see core_worth() */
+#define SET_OF(states) ((states) >> (NR_LANE_STATES + 2))
 #define HELD_STATES (FREE_STATES | STATE(LANE_HELD)) /* free for critical work */
 
 /* Do as many lanes of @core_id run as batch may use of it (fixed.batch_lanes), of fewer than all? */
@@ -101,7 +102,8 @@ static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
 
 /*
  * What core @id is worth to @p, which comes from @home: the more, the higher its capacity, then the nearer. 0: not more
- * than @least, or it has no lane in one of @states, or is claimed, or (WHOLE) not all of it idles, or normal work was sent to it.
+ * than @least, or it has no lane in one of @states, or critical work is on its way there, or it does not fit into the set
+ * that @states name (OF_SET) any more: into that of idle cores neither when normal work was sent to it.
  */
 VERIFIED_ONCE u32 core_worth(struct task_struct *p __arg_trusted, u32 id, u32 states, u32 home,
 			     u32 least)
@@ -110,8 +112,8 @@ VERIFIED_ONCE u32 core_worth(struct task_struct *p __arg_trusted, u32 id, u32 st
 	u64 now_ns = scx_bpf_now();
 	u32 worth;
 
-	if (!own || !core || core_claimed(core, now_ns) ||
-	    ((states & WHOLE) && (!core_idles(core) || core_sent_normal(core, now_ns))))
+	if (!own || !core || critical_expected(id, now_ns) || !core_is(core, id, SET_OF(states)) ||
+	    (SET_OF(states) == CORES_IDLE && core_sent_normal(core, now_ns)))
 		return 0;
 	worth = WORTH(core->capacity, core_distance(own, core));
 	return worth > least && pick_lane(p, id, states, -1) >= 0 ? worth : 0;
@@ -141,8 +143,7 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 st
 	if (!own || !core_set_some(set) || !core_set_some(also))
 		return -1;
 	enough = WORTH(capacity_of(0), DISTANCE_CACHE);
-	if (set == CORES_IDLE)
-		states |= WHOLE;
+	states |= OF_SET(set);
 	if (home < end && core_set_test(set, home)) {
 		most = core_worth(p, home, states, home, 0);
 		best = most ? (s32)home : -1;
@@ -240,7 +241,10 @@ VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u
 		core = id < (s32)end ? core_ctx(id) : NULL;
 		if (!core)
 			continue;
-		cpu = pick_lane(p, id, STATE(LANE_IDLE) | (set >= 0 ? FOR_BATCH : 0), prev);
+		cpu = set < 0 || hook_may_run(id, CLASS_BATCH)
+			      ? pick_lane(p, id, STATE(LANE_IDLE) | (set >= 0 ? FOR_BATCH : 0),
+					  prev)
+			      : -1;
 		if (cpu < 0)
 			core_settle(id);
 		if (cpu < 0 || (set < 0 && !level_allows(core, id, cpu)))

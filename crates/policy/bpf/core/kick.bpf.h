@@ -50,15 +50,13 @@ VERIFIED_ONCE int core_kick_idle(u32 core_id, u32 class, s32 self)
  * The lane @cpu went from critical work to something else. If that was the last
  * critical work of the core, batch may come back.
  */
-VERIFIED_ONCE int core_reopen(u32 core_id, s32 cpu)
+static __always_inline void core_reopen(u32 core_id, s32 cpu, u64 now_ns)
 {
-	core_refresh(core_id, scx_bpf_now());
-	if (!hook_may_run(core_id, CLASS_BATCH))
-		return 0;
+	if (core_critical(core_id, now_ns))
+		return;
 	count(openings);
-	if (vector_waits(CLASS_BATCH))
+	if (core_set_some(CORES_QUEUED + CLASS_BATCH) && vector_waits(CLASS_BATCH))
 		core_kick_idle(core_id, CLASS_BATCH, cpu);
-	return 0;
 }
 
 /* Is the task bound to its CPU for a moment? */
@@ -92,6 +90,8 @@ VERIFIED_ONCE int rooms_kick_idle(u32 class)
 			break;
 		if (hook_may_run(core, CLASS_BATCH))
 			core_kick_idle(core, class, -1);
+		else
+			core_settle(core);
 	}
 	return 0;
 }

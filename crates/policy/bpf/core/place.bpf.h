@@ -62,7 +62,7 @@ static __always_inline void count_placed(const struct core_ctx *core, u32 core_i
 {
 	if (core_idles(core))
 		count(critical_idle_core);
-	else if (core_set_test(CORES_LENT, core_id))
+	else if (core_is(core, core_id, CORES_LENT))
 		count(critical_borrowed_core);
 	else
 		count(critical_shared_core);
@@ -77,10 +77,28 @@ static __always_inline s32 lane_of_waker(struct task_struct *p, s32 waker, u64 n
 	struct lane_ctx *lane = lane_ctx(waker);
 	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
 
-	if (!core || !core_set_test(CORES_OPEN, lane->core) || core->capacity < capacity_of(0) ||
+	if (!core || core_critical(lane->core, now_ns) || core->capacity < capacity_of(0) ||
 	    !bpf_cpumask_test_cpu(waker, p->cpus_ptr) || !core_claim(core, now_ns))
 		return -1;
 	return waker;
+}
+
+/* Does all of the core of @lane, the CPU @prev, idle, and may @p use that? */
+static __always_inline bool home_idles(struct task_struct *p, const struct lane_ctx *lane, s32 prev)
+{
+	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
+
+	return core && lane->state == LANE_IDLE && core_idles(core) &&
+	       bpf_cpumask_test_cpu(prev, p->cpus_ptr);
+}
+
+/* Does critical @p go back to @prev, of @home, without a search? The usual case; find_open_core() would find the same. */
+static __always_inline bool critical_stays(struct task_struct *p, u32 home, s32 prev, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(home);
+
+	return core && home_idles(p, lane_ctx(prev), prev) && core->capacity >= capacity_of(0) &&
+	       !core_sent_normal(core, now_ns) && core_claim(core, now_ns);
 }
 
 VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, s32 prev, s32 waker,
@@ -97,6 +115,10 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 	if (cpu >= 0) {
 		count(critical_borrowed_core);
 		return cpu;
+	}
+	if (critical_stays(p, home, prev, now_ns)) {
+		count(critical_idle_core);
+		return prev;
 	}
 	id = find_open_core(p, states, home, nr_cores);
 	cpu = shared_lane_beyond(p, id, prev, now_ns);
@@ -254,7 +276,7 @@ VERIFIED_ONCE int batch_enters(struct task_struct *p __arg_trusted, u32 core_id,
 		return 0;
 	tctx->in_vector = IN_VECTOR_UNFIT;
 	__sync_fetch_and_add(&core->unfit, 1);
-	core_refresh(core_id, scx_bpf_now());
+	core_update(core_id, false);
 	return 0;
 }
 
@@ -358,20 +380,6 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns), enq_flags);
 }
 
-/*
- * Does normal @p go back to its @lane, the CPU @prev, without a search? All of the core idles, so that it shares it
- * with nothing. The usual case; place_normal() would find the same.
- */
-static __always_inline bool home_idles(struct task_struct *p, const struct task_ctx *tctx,
-				       const struct lane_ctx *lane, s32 prev, u64 now_ns)
-{
-	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
-
-	return core && lane->state == LANE_IDLE && core_idles(core) && !core_parked(lane->core) &&
-	       bpf_cpumask_test_cpu(prev, p->cpus_ptr) &&
-	       (tctx->burst_mean_ns < BRIEF_NS || !critical_expected(lane->core, now_ns));
-}
-
 /* Chooses a lane for @p, which ran on @prev last; @waker as below. Returns its CPU, or -1. */
 static __always_inline s32 choose_lane(struct task_struct *p, const struct task_ctx *tctx, s32 prev,
 				       s32 waker, u64 now_ns)
@@ -390,6 +398,7 @@ static __always_inline s32 choose_lane(struct task_struct *p, const struct task_
 		home %= end;
 		core = core_ctx(home);
 		prev = core ? core_lane(core, 0) : prev;
+		lane = lane_ctx(prev);
 	}
 	if (tctx->class == CLASS_CRITICAL)
 		return place_critical(p, home, prev, waker, now_ns);
@@ -398,8 +407,9 @@ static __always_inline s32 choose_lane(struct task_struct *p, const struct task_
 	cpu = hook_lane(p, home, prev);
 	if (cpu >= 0)
 		return cpu;
-	if (home_idles(p, tctx, lane, prev, now_ns))
-		return prev;
+	if (home_idles(p, lane, prev) && !core_parked(home) &&
+	    (tctx->burst_mean_ns < BRIEF_NS || !critical_expected(home, now_ns)))
+		return prev; /* the usual case; place_normal() would find the same */
 	return place_normal(p, home, prev, end, tctx->burst_mean_ns < BRIEF_NS);
 }
 

@@ -69,7 +69,6 @@ static __always_inline bool core_reserve(u32 core_id, u64 now_ns)
 	if (!core || !core_claim(core, now_ns))
 		return false;
 	__sync_fetch_and_add(&core->expected, 1);
-	core_refresh(core_id, scx_bpf_now());
 	return true;
 }
 
@@ -81,7 +80,7 @@ static __always_inline void core_release(u32 core_id)
 		return;
 	if (__sync_fetch_and_sub(&core->expected, 1) == 1)
 		core->claim_ns = 0;
-	core_reopen(core_id, -1);
+	core_reopen(core_id, -1, scx_bpf_now());
 }
 
 /* The mark on @p is taken off: its core is released. */

@@ -158,7 +158,7 @@ VERIFIED_ONCE int polar_apply(u32 awake)
 	else
 		count_add(cores_parked, before - awake);
 	bpf_for(id, awake < before ? awake : before, awake < before ? before : awake) {
-		core_refresh(id, scx_bpf_now());
+		core_update(id, true);
 		if (awake > before)
 			core_kick_idle(id, CLASS_NORMAL, -1);
 	}
