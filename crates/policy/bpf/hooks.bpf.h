@@ -410,7 +410,7 @@ HOOK void hook_ticks(struct task_struct *p, struct task_ctx *tctx, struct lane_c
 	if (pool_stops(p, tctx))
 		scx_bpf_task_set_slice(p, 0);
 	if (tctx->class == CLASS_CRITICAL) {
-		jobs_take(p);
+		jobs_take(p, tctx);
 		lane->marks = tctx->job_tid > 0;
 	}
 	promote_check(p, lane, now_ns);
@@ -422,7 +422,7 @@ HOOK void hook_ticks(struct task_struct *p, struct task_ctx *tctx, struct lane_c
 HOOK void hook_ends(struct task_struct *p, struct task_ctx *tctx, struct lane_ctx *lane, s32 cpu,
 		    bool sleeps, u64 now_ns)
 {
-	bool critical = tctx->class == CLASS_CRITICAL, marked = critical && jobs_take(p);
+	bool critical = tctx->class == CLASS_CRITICAL, marked = critical && jobs_take(p, tctx);
 
 	pair_look(p, tctx, now_ns);
 	if (sleeps) {

@@ -233,12 +233,16 @@ impl<'a> Scheduler<'a> {
     /// Hands the lane signal to programs; where that is impossible they do without.
     fn serve_signal(&mut self, on_event: &mut dyn FnMut(Event)) {
         let maps = &self.skel.maps;
-        let maps = signal::Maps::new(
-            &maps.lane_signals,
-            &maps.signal_events,
-            &maps.signal_waiters,
-            Some(&maps.job_boards),
-        );
+        let boards = signal::Boards::new(&maps.job_boards, &maps.job_boards_kept);
+        let boards = boards.map_err(|e| Error::Signal(format!("share the maps: {e}")));
+        let maps = boards.and_then(|boards| {
+            signal::Maps::new(
+                &maps.lane_signals,
+                &maps.signal_events,
+                &maps.signal_waiters,
+                Some(boards),
+            )
+        });
         let served = maps.and_then(|maps| signal::Service::start(maps, &signal::socket_path()));
         match served {
             Ok(service) => self.signal = Some(service),

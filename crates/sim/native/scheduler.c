@@ -24,6 +24,7 @@ struct cgroup_demand *native_cgroup_demand(u64 id);
 
 /* All programs of a simulation have one job board, if it has any. */
 static const struct job_board job_board_of_all;
+static const u32 one_job_board = 1;
 
 /* Which table stands for a map: known when a call is compiled. */
 static __always_inline enum native_map table_of(const void *map)
@@ -61,6 +62,8 @@ static __always_inline void *native_map_element(const void *map, const void *key
 
 	if (map == &job_boards)
 		return tables[JOB_SLOTS_OF_ALL].elements ? (void *)&job_board_of_all : NULL;
+	if (map == &job_boards_kept)
+		return tables[JOB_SLOTS_OF_ALL].elements ? (void *)&one_job_board : NULL;
 	if (map == &cgroup_demands)
 		return native_cgroup_demand(*(const u64 *)key);
 	if (key_size == sizeof(u64))

@@ -59,6 +59,22 @@ struct {
 	__array(values, struct job_board);
 } job_boards SEC(".maps");
 
+/* How many of them there are. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} job_boards_kept SEC(".maps");
+
+/* Does any program mark its jobs? */
+static __always_inline bool jobs_marked(void)
+{
+	u32 *kept = bpf_map_lookup_elem(&job_boards_kept, &(u32){0});
+
+	return kept && *kept;
+}
+
 /* The board of @p's program, or NULL. */
 static __always_inline struct job_board *job_board_of(struct task_struct *p)
 {
@@ -134,8 +150,8 @@ static __always_inline u32 jobs_new(struct task_ctx *tctx, u64 ended)
 	return jobs;
 }
 
-/* Counts the jobs that @p, which is critical, has ended since the last look. True: it marks their ends. */
-VERIFIED_ONCE bool jobs_take(struct task_struct *p __arg_trusted)
+/* Counts the jobs that @p has ended since the last look, by its program's board. True: it marks their ends. */
+VERIFIED_ONCE bool jobs_count(struct task_struct *p __arg_trusted)
 {
 	struct task_ctx *tctx = task_ctx(p);
 	struct job_slot *slot;
@@ -160,6 +176,15 @@ VERIFIED_ONCE bool jobs_take(struct task_struct *p __arg_trusted)
 			       (u64)slot->latencies[BOUNDED(at, JOB_RING)] * JOB_LATENCY_NS);
 	}
 	return ended > 0;
+}
+
+/* The same for any critical @p. */
+static __always_inline bool jobs_take(struct task_struct *p, struct task_ctx *tctx)
+{
+	if (jobs_marked())
+		return jobs_count(p);
+	tctx->job_tid = 0;
+	return false;
 }
 
 /* When the job of @p began, on the scheduler's clock. */

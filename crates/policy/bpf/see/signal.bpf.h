@@ -58,6 +58,20 @@ static __always_inline void signal_tell(u32 cpu)
 		bpf_ringbuf_output(&signal_events, &cpu, sizeof(cpu), 0);
 }
 
+/* Tells the lane @other that its sibling with @bit runs critical work or not. The lane after it, or none: that of @own. */
+static __always_inline u32 signal_sibling(u32 own, u32 other, u64 bit, u32 critical)
+{
+	struct lane_signal *lane = bpf_map_lookup_elem(&lane_signals, &other);
+
+	if (!lane || other == own)
+		return own;
+	if (critical)
+		__sync_fetch_and_or(&lane->critical_beside, bit);
+	else if (__sync_fetch_and_and(&lane->critical_beside, ~bit) == bit)
+		signal_tell(other);
+	return lane->next_lane;
+}
+
 /* Tells the siblings of @cpu whether it runs critical work. */
 VERIFIED_ONCE int signal_siblings(u32 cpu, u32 critical)
 {
@@ -68,18 +82,13 @@ VERIFIED_ONCE int signal_siblings(u32 cpu, u32 critical)
 	if (!own)
 		return 0;
 	bit = 1ULL << (own->index & 63);
-	other = own->next_lane;
-	bpf_for(i, 1, MAX_LANES_PER_CORE) {
-		u32 key = other;
-		struct lane_signal *lane = bpf_map_lookup_elem(&lane_signals, &key);
-
-		if (!lane || key == cpu)
+	other = signal_sibling(cpu, own->next_lane, bit, critical);
+	if (other == cpu)
+		return 0; /* two lanes: no loop, which costs twice as much as all else */
+	bpf_for(i, 2, MAX_LANES_PER_CORE) {
+		if (other == cpu)
 			break;
-		if (critical)
-			__sync_fetch_and_or(&lane->critical_beside, bit);
-		else if (__sync_fetch_and_and(&lane->critical_beside, ~bit) == bit)
-			signal_tell(key);
-		other = lane->next_lane;
+		other = signal_sibling(cpu, other, bit, critical);
 	}
 	return 0;
 }

@@ -3,6 +3,7 @@
 //! A program gets one that it alone can write, and the scheduler looks there for that program's
 //! threads only. Which program it is, the kernel tells: the process that connected.
 
+use super::handle;
 use crate::Error;
 use crate::bpf::{bytes_of, intf};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
@@ -43,6 +44,8 @@ const START_FIELD: usize = 19;
 pub struct Boards {
     /// `job_boards`
     map: MapHandle,
+    /// `job_boards_kept`
+    kept: MapHandle,
     /// Whose board it is, by key: the last connection of that process that asked.
     owners: BTreeMap<(u32, u32), u64>,
     /// Boards so far.
@@ -57,13 +60,14 @@ pub struct Owned {
 }
 
 impl Boards {
-    /// The scheduler's table, which is empty.
-    pub fn new(map: MapHandle) -> Boards {
-        Boards {
-            map,
+    /// The scheduler's table, which is empty, and where it looks how many are there.
+    pub fn new(map: &impl MapCore, kept: &impl MapCore) -> libbpf_rs::Result<Boards> {
+        Ok(Boards {
+            map: handle(map)?,
+            kept: handle(kept)?,
             owners: BTreeMap::new(),
             made: 0,
-        }
+        })
     }
 
     /// Makes a board for the program at the other end, in place of an earlier one.
@@ -78,6 +82,7 @@ impl Boards {
         self.made += 1;
         let number = self.made;
         self.owners.insert(key, number);
+        self.count().map_err(|e| failed(io::Error::other(e)))?;
         Ok((Owned { key, number }, board))
     }
 
@@ -87,7 +92,16 @@ impl Boards {
             self.owners.remove(&board.key);
             // it goes with the scheduler at the latest
             let _ = self.map.delete(bytes_of(&native(board.key)));
+            // with one too many it looks in vain
+            let _ = self.count();
         }
+    }
+
+    /// Tells the scheduler how many there are.
+    fn count(&self) -> libbpf_rs::Result<()> {
+        let many = self.owners.len() as u32;
+        let only = 0_u32.to_ne_bytes();
+        self.kept.update(&only, &many.to_ne_bytes(), MapFlags::ANY)
     }
 }
 

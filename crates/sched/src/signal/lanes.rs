@@ -7,7 +7,7 @@ use crate::bpf::lanes::{LanesSkel, LanesSkelBuilder};
 use crate::cgroups;
 use crate::error::load_error;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapHandle, OpenObject};
+use libbpf_rs::{Link, OpenObject};
 use sidelane_kernel::switch_everywhere;
 use sidelane_topology::Topology;
 use std::mem::MaybeUninit;
@@ -90,7 +90,7 @@ impl<'a> Tracer<'a> {
             &maps.lane_signals,
             &maps.signal_events,
             &maps.signal_waiters,
-            None::<&MapHandle>,
+            None,
         )?;
         Ok(Tracer {
             _service: Service::start(maps, &socket_path())?,

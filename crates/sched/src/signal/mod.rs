@@ -7,12 +7,13 @@ pub mod lanes;
 mod service;
 mod socket;
 
+pub(crate) use jobs::Boards;
 pub(crate) use service::Maps;
 pub use service::Service;
 
 use crate::Error;
 use crate::bpf::{bytes_of, intf, zeroed};
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use sidelane_runtime::wire;
 use sidelane_topology::Topology;
 use std::mem::offset_of;
@@ -61,6 +62,11 @@ pub(crate) fn fill_lines(map: &impl MapCore, topology: &Topology) -> Result<(), 
             .map_err(|e| Error::Signal(format!("fill the lines: {e}")))?;
     }
     Ok(())
+}
+
+/// Another handle of a map, which another thread may use.
+fn handle(map: &impl MapCore) -> libbpf_rs::Result<MapHandle> {
+    MapHandle::from_map_id(map.info()?.info.id)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! One thread. A program's open connection is its subscription, and the service's life to the
 //! program: nothing is pinned, and nothing is left behind after `kill -9`.
 
+use super::handle;
 use super::jobs::{Boards, Owned};
 use super::socket::{Socket, futex_words, greet, hand_board};
 use crate::Error;
@@ -31,8 +32,8 @@ pub(crate) struct Maps {
     pub events: MapHandle,
     /// `signal_waiters`
     pub waiters: MapHandle,
-    /// `job_boards`, where jobs are looked at
-    pub boards: Option<MapHandle>,
+    /// Where jobs are looked at.
+    pub boards: Option<Boards>,
 }
 
 impl Maps {
@@ -41,20 +42,16 @@ impl Maps {
         lines: &impl MapCore,
         events: &impl MapCore,
         waiters: &impl MapCore,
-        boards: Option<&impl MapCore>,
+        boards: Option<Boards>,
     ) -> Result<Maps, Error> {
         let own = |e: libbpf_rs::Error| failed("share the maps", e);
         Ok(Maps {
             lines: handle(lines).map_err(own)?,
             events: handle(events).map_err(own)?,
             waiters: handle(waiters).map_err(own)?,
-            boards: boards.map(handle).transpose().map_err(own)?,
+            boards,
         })
     }
-}
-
-fn handle(map: &impl MapCore) -> libbpf_rs::Result<MapHandle> {
-    MapHandle::from_map_id(map.info()?.info.id)
 }
 
 fn failed(what: &str, e: impl std::fmt::Display) -> Error {
@@ -92,7 +89,7 @@ impl Service {
                 lanes,
                 lines: maps.lines,
                 waiters: maps.waiters,
-                boards: maps.boards.map(Boards::new),
+                boards: maps.boards,
                 file: words.file()?,
                 programs: Vec::new(),
                 stopped,
