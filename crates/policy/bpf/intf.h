@@ -108,7 +108,7 @@ struct lane_ctx {
 	u32 came; /* pair.came of its core when it made room by itself last */
 	u32 profile; /* miss share of the task that runs, + 1; 0: not known (profile.bpf.h) */
 	u32 kthread; /* 1: a kernel thread of this lane was sent there and does not run yet */
-	u32 next; /* 1: a task waits in this lane's own queue, and is next (place.bpf.h) */
+	u32 next; /* class + 1 of the task that waits in this lane's own queue, and is next (place.bpf.h); 0: none */
 	u32 missed; /* from which core on its ticks look at vectors next (missed.bpf.h) */
 	u32 woke; /* 1: what runs has woken a task that waits for this core */
 	u64 slice_ends_ns; /* when the slice of the task that runs ends */

@@ -130,8 +130,8 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 		slice_ends(p, tctx, now_ns);
 	}
 	hook_ends(p, tctx, lane, cpu, !runnable, now_ns);
-	/* the core sets follow when it is known what the lane does next: after normal work its own queue, more of it */
-	if (!lane->next || lane->state != LANE_NORMAL)
+	/* the core sets follow when it is known what the lane does next: more of the same where that waits in its own queue */
+	if (lane->next != lane->state + 1)
 		lane_state_write(lane, core, LANE_OTHER, now_ns);
 }
 

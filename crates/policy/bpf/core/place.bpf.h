@@ -106,9 +106,16 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 {
 	u32 states = HELD_STATES | STATE(LANE_NORMAL);
 	struct task_ctx *tctx = task_ctx(p);
-	struct core_ctx *core;
+	struct core_ctx *core = core_ctx(home);
 	s32 id, cpu;
 
+	if (core && is_bound(p) && bpf_cpumask_test_cpu(prev, p->cpus_ptr)) {
+		if (core_critical(home, now_ns))
+			count(critical_queued);
+		else
+			count_placed(core, home);
+		return prev;
+	}
 	if (tctx && hook_closes_at_once(tctx)) /* else batch may go on beside it */
 		states |= OVER_BATCH;
 	cpu = lane_of_waker(p, waker, now_ns);
@@ -351,8 +358,8 @@ static __always_inline bool lane_take_over(struct lane_ctx *lane, struct core_ct
 static __always_inline bool lane_next(const struct task_struct *p, const struct task_ctx *tctx,
 				      const struct lane_ctx *lane)
 {
-	return is_bound(p) && !(p->flags & PF_KTHREAD) && tctx->class == CLASS_NORMAL &&
-	       lane->state == LANE_NORMAL && !lane->next && !work_hinted();
+	return is_bound(p) && !(p->flags & PF_KTHREAD) && tctx->class != CLASS_BATCH &&
+	       lane->state == tctx->class && !lane->next && !work_hinted();
 }
 
 /* @p begins to run on the lane @cpu: if from its own queue, critical work may have come meanwhile. */
@@ -441,7 +448,7 @@ static __always_inline bool place_send(struct task_struct *p, struct task_ctx *t
 		hook_awaits(p, lane, cpu, waker);
 	if (waking && lane_next(p, tctx, lane)) {
 		lane_insert(p, tctx, lane->core, enq_flags, now_ns);
-		lane->next = 1;
+		lane->next = tctx->class + 1;
 		return false;
 	}
 	vector_insert(p, tctx, lane->core, waking, enq_flags, now_ns);
