@@ -52,13 +52,15 @@ void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
-	u64 now_ns = clock_of(cpu);
+	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
+	u64 now_ns;
 	u32 idle;
 
-	if (!core)
+	if (!core || (prev && !goes_on && !work_hinted()))
 		return;
+	now_ns = clock_of(cpu);
 	hook_slice_ends(lane, now_ns);
-	if (find_work(lane, core, cpu, prev, now_ns) || prev ||
+	if (find_work(lane, core, cpu, goes_on ? prev : NULL, now_ns) || prev ||
 	    (lane->state != LANE_OTHER && lane->state != LANE_HELD))
 		return;
 	idle = hook_lane_is_held(lane, now_ns) ? LANE_HELD : LANE_IDLE;
@@ -71,7 +73,7 @@ void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
 
 void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)
 {
-	s32 cpu = bpf_get_smp_processor_id();
+	s32 cpu = scx_bpf_task_cpu(p); /* without a tick of its own, another CPU's */
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
 	u64 now_ns = clock_of(cpu);

@@ -91,13 +91,12 @@ VERIFIED_ONCE bool take(u32 core_id, s32 cpu, u32 class, u32 prev_class, u32 pre
 	return vector_take(core_id, class) || vector_steal(core_id, class, NR_SIDES);
 }
 
-/* Finds something for the lane @cpu to run. False: nothing, and @prev does not go on. */
+/* Finds something for the lane @cpu to run. False: nothing, and @prev, which could (NULL: nobody could), does not go on. */
 static __always_inline bool find_work(struct lane_ctx *lane, struct core_ctx *core, s32 cpu,
 				      struct task_struct *prev, u64 now_ns)
 {
-	bool runs = prev && (prev->scx.flags & SCX_TASK_QUEUED), queued = work_hinted(), level,
-	     held;
-	struct task_ctx *tctx = runs ? task_ctx(prev) : NULL;
+	struct task_ctx *tctx = prev ? task_ctx(prev) : NULL;
+	bool queued = work_hinted(), level, held;
 	u32 prev_class = class_of_prev(prev, tctx, lane->core, now_ns), class;
 
 	if (!queued && prev_class == NR_CLASSES)
