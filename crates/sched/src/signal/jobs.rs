@@ -82,8 +82,12 @@ impl Boards {
         self.made += 1;
         let number = self.made;
         self.owners.insert(key, number);
-        self.count().map_err(|e| failed(io::Error::other(e)))?;
-        Ok((Owned { key, number }, board))
+        let owned = Owned { key, number };
+        if let Err(error) = self.count() {
+            self.remove(owned);
+            return Err(failed(io::Error::other(error)));
+        }
+        Ok((owned, board))
     }
 
     /// Takes a board away, unless a later one is in its place.
