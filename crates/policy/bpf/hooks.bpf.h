@@ -85,7 +85,7 @@ HOOK void hook_leaves_vector(struct core_ctx *core, const struct task_ctx *tctx,
 
 /* A critical task comes to @core_id, or runs there. */
 HOOK void hook_critical_comes(struct core_ctx *core, u32 core_id, const struct task_ctx *tctx);
-/* One wakes for @core, in whose vector no other waits. */
+/* One wakes for @core, for which no other waits. */
 HOOK void hook_critical_wakes(struct core_ctx *core, u64 now_ns);
 /* One of @budget was sent to @core_id; @timers: they may be set. */
 HOOK void hook_critical_sent(u32 core_id, u32 budget, bool timers, u64 now_ns);
@@ -129,7 +129,7 @@ HOOK void hook_ran(struct task_ctx *tctx, u32 class, u64 ran_ns, u64 now_ns);
 /* The lanes of @core are in @states from now on. */
 HOOK void hook_core_changes(struct core_ctx *core, u32 core_id, u64 states, u64 now_ns);
 /* Is that to be told? */
-HOOK bool hook_follows(const struct core_ctx *core);
+HOOK bool hook_follows(const struct core_ctx *core, u64 states);
 /* The lane @cpu runs @pid, or nothing: enum lane_state. */
 HOOK void hook_lane_runs(u32 cpu, u32 state, u32 pid);
 /* Batch is asked to leave @lane. */
@@ -459,9 +459,9 @@ HOOK void hook_core_changes(struct core_ctx *core, u32 core_id, u64 states, u64 
 	budget_changes(core, core_id, states, busy, now_ns);
 }
 
-HOOK bool hook_follows(const struct core_ctx *core)
+HOOK bool hook_follows(const struct core_ctx *core, u64 states)
 {
-	return fixed.counters || fixed.symbiotic || fixed.nr_pools || core->period;
+	return fixed.counters || fixed.symbiotic || fixed.nr_pools || budget_follows(core, states);
 }
 
 HOOK void hook_lane_runs(u32 cpu, u32 state, u32 pid)

@@ -236,7 +236,7 @@ struct core_ctx {
 	u32 cache; /* index of the last-level cache */
 	u32 node; /* index of (package, NUMA node) */
 	u32 near; /* the first core on that cache; kept by the scheduler */
-	u32 kinds; /* sets of cores in which it is for sure: bit n, set n of enum core_set */
+	u32 kinds; /* sets of cores in which it is for sure: bit n, set n of enum core_set; kept by the scheduler */
 	u32 unfit; /* batch in its vector that may use none of its lanes for batch */
 
 	u64 states; /* how many of its lanes are in each state: eight bits for each (types.bpf.h) */

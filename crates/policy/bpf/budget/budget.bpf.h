@@ -5,7 +5,7 @@
  * Problem: a critical job that is far from its objective can bear a sibling for a
  * while, and the lanes it leaves idle then are lost for nothing.
  *
- * Rule: a core's busy period lasts from its first critical task to the moment when it
+ * Rule: a core's busy period lasts from its first critical task to the change of its lanes after which it
  * has none and none is expected. In each, batch may run beside critical work until the
  * budget is used up; then the core is closed until the period ends. What uses it up:
  *   fixed    time since both ran at once first in this period, whether they still do;
@@ -265,6 +265,12 @@ static __always_inline void budget_refresh(struct core_ctx *core, u64 now_ns)
 		core->charge_ns = now_ns;
 }
 
+/* Does it matter for budgets that the lanes of @core are in @states now? */
+static __always_inline bool budget_follows(const struct core_ctx *core, u64 states)
+{
+	return core->period || core->closed || STATE_COUNT(states, LANE_CRITICAL);
+}
+
 /* The lanes of @core are in @states now. */
 static __always_inline void budget_changes(struct core_ctx *core, u32 core_id, u64 states, u32 busy,
 					   u64 now_ns)
@@ -272,10 +278,13 @@ static __always_inline void budget_changes(struct core_ctx *core, u32 core_id, u
 	u32 critical = STATE_COUNT(states, LANE_CRITICAL);
 
 	/* one on its way from the vector to a lane is still in this period */
-	if (!critical && !core->expected && !critical_expected(core_id, now_ns))
+	if (!critical && !core->expected && !critical_expected(core_id, now_ns)) {
 		budget_reset(core);
-	else
+	} else {
+		core->period =
+			1; /* a sibling may have ended it between that one's arrival and this */
 		budget_charge(core, critical && STATE_COUNT(states, LANE_BATCH), busy, now_ns);
+	}
 	core->closed = critical && !budget_left(core_id, now_ns);
 }
 

@@ -75,8 +75,8 @@ VERIFIED_ONCE bool idles_for_batch(u32 core_id)
 
 #define IN_SET(set, member) ((u32)(member) << (set))
 
-/* In which sets of cores @core has to be while its lanes are in @states. */
-static __always_inline u32 core_kinds(const struct core_ctx *core, u32 core_id, u64 states)
+/* In which sets of cores @core has to be while its lanes are in @states, but for those of cores with room. */
+static __always_inline u32 core_kinds_by_lanes(const struct core_ctx *core, u64 states)
 {
 	u32 critical = STATE_COUNT(states, LANE_CRITICAL);
 	u32 batch = STATE_COUNT(states, LANE_BATCH), idle = STATE_COUNT(states, LANE_IDLE);
@@ -88,7 +88,16 @@ static __always_inline u32 core_kinds(const struct core_ctx *core, u32 core_id, 
 		kinds |= IN_SET(CORES_SLOWED, 1);
 	if (batch + idle == core->nr_lanes)
 		kinds |= batch ? IN_SET(CORES_LENT, 1) : IN_SET(CORES_IDLE, 1);
-	if (!idle || core_parked(core_id) || (critical && !hook_bears_batch(core)))
+	return kinds;
+}
+
+/* The same with all of them. */
+static __always_inline u32 core_kinds(const struct core_ctx *core, u32 core_id, u64 states)
+{
+	u32 kinds = core_kinds_by_lanes(core, states);
+
+	if (!STATE_COUNT(states, LANE_IDLE) || core_parked(core_id) ||
+	    (STATE_COUNT(states, LANE_CRITICAL) && !hook_bears_batch(core)))
 		return kinds;
 	kinds |= IN_SET(CORES_WITH_ROOM, 1);
 	if (!first_for_batch(core) || idles_for_batch(core_id))
@@ -96,10 +105,10 @@ static __always_inline u32 core_kinds(const struct core_ctx *core, u32 core_id, 
 	return kinds;
 }
 
-/* Is @core of the kind that @set has, and not only a member still? */
-static __always_inline bool core_is(const struct core_ctx *core, u32 core_id, u32 set)
+/* Is @core of the kind that @set has, none of those of cores with room, and not only a member still? */
+static __always_inline bool core_is(const struct core_ctx *core, u32 set)
 {
-	return core_kinds(core, core_id, states_of(core)) >> set & 1;
+	return core_kinds_by_lanes(core, states_of(core)) >> set & 1;
 }
 
 /* Makes @core_id a member of the sets of @kinds, and of no other if @only those. */
@@ -116,46 +125,52 @@ static __always_inline void core_join(u32 core_id, u32 kinds, bool only)
 			core_word_assign(word, set, core_id, kinds >> set & 1);
 }
 
-/*
- * Puts a core into the sets into which its lanes' states put it, and takes it out of the others if it is to be in no more
- * (@only). Full barriers: a lane that changes meanwhile sees the new kinds, or its change is seen below; of two that come
- * here, one sees that the other did.
- */
-VERIFIED_ONCE int core_update(u32 core_id, bool only)
-{
-	struct core_ctx *core = core_ctx(core_id);
-	u64 states;
-	u32 kinds;
-
-	if (!core)
-		return 0;
-	states = states_of(core);
-	kinds = core_kinds(core, core_id, states);
-	if (!only) {
-		__sync_fetch_and_or(&core->kinds, kinds);
-		core_join(core_id, kinds, false);
-		return 0;
-	}
-	__sync_lock_test_and_set(&core->kinds, kinds);
-	core_join(core_id, kinds, true);
-	if (states_of(core) == states && *(volatile u32 *)&core->kinds == kinds)
-		return 0;
-	core_join(core_id, ~0U, false);
-	return 0;
-}
+/* What core_update() does beside putting a core into the sets into which its lanes' states put it. */
+enum updates {
+	UPDATE_JOINS, /* nothing */
+	UPDATE_EXACT, /* takes it out of all others */
+	UPDATE_SETTLES, /* the same, for a search that found nothing there */
+};
 
 /* After a search took it out of a set, the sets of a core are exact for so long: who is searched often lags seldom. */
 #define EXACT_NS 1000000ULL
 
+/*
+ * Brings the sets up to date of which a core is a member. Full barriers: a lane that changes meanwhile sees the new kinds,
+ * or its change is seen below; of two that come here, one sees that the other did.
+ */
+VERIFIED_ONCE int core_update(u32 core_id, u32 how)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u32 kinds, now;
+
+	if (!core)
+		return 0;
+	kinds = some_value(core_kinds(core, core_id, states_of(core)));
+	if (how == UPDATE_JOINS) {
+		kinds |= __sync_fetch_and_or(&core->kinds, kinds);
+		core_join(core_id, kinds, false);
+		return 0;
+	}
+	if (how == UPDATE_SETTLES) {
+		if (kinds == core->kinds)
+			return 0;
+		core->settled_ns = scx_bpf_now();
+	}
+	__sync_lock_test_and_set(&core->kinds, kinds);
+	core_join(core_id, kinds, true);
+	now = some_value(core_kinds(core, core_id, states_of(core)));
+	if (now == kinds && *(volatile u32 *)&core->kinds == kinds)
+		return 0;
+	now |= __sync_fetch_and_or(&core->kinds, now);
+	core_join(core_id, now, false);
+	return 0;
+}
+
 /* A search found nothing on @core_id: takes it out of the sets into which it does not fit any more. */
 static __always_inline void core_settle(u32 core_id)
 {
-	struct core_ctx *core = core_ctx(core_id);
-
-	if (!core || core_kinds(core, core_id, states_of(core)) == core->kinds)
-		return;
-	core->settled_ns = scx_bpf_now();
-	core_update(core_id, true);
+	core_update(core_id, UPDATE_SETTLES);
 }
 
 /* Normal work only makes a core a member of these; lanes in the others of states, of more. */
@@ -165,26 +180,39 @@ static __always_inline void core_settle(u32 core_id)
 #define MORE_THAN_QUIET (STATE_ALL(LANE_CRITICAL) | STATE_ALL(LANE_BATCH) | STATE_ALL(LANE_HELD))
 
 /*
- * The lanes of @core have changed, or what decides besides in which sets it is. It has to be in all that are for it;
- * that it stays in others is found out by who looks there: most changes change no set.
+ * The lanes of @core_id have changed, or what decides besides in which sets it is. It has to be in all that are for it; that
+ * it stays in others is found out by searches.
  */
-static __always_inline void core_follow(struct core_ctx *core, u32 core_id, u64 now_ns)
+VERIFIED_ONCE int core_changed(u32 core_id, u64 now_ns)
 {
-	u64 states = states_of(core);
+	struct core_ctx *core = core_ctx(core_id);
 	u32 kinds, known;
+	u64 states;
 
-	if (hook_follows(core))
+	if (!core)
+		return 0;
+	states = states_of(core);
+	if (hook_follows(core, states))
 		hook_core_changes(core, core_id, states, now_ns);
+	kinds = some_value(core_kinds(core, core_id, states));
 	known = *(volatile u32 *)&core->kinds;
-	if (!(states & MORE_THAN_QUIET) && (known & ~IN_SET(CORES_LENT, 1)) == QUIET_KINDS &&
-	    now_ns >= core->settled_ns + EXACT_NS)
-		return; /* the usual case, told in short */
-	kinds = core_kinds(core, core_id, states);
 	if (kinds & ~known)
-		core_update(core_id, false);
+		core_update(core_id, UPDATE_JOINS);
 	known &= ~kinds;
 	if (known && (known & IN_SET(CORES_SLOWED, 1) || now_ns < core->settled_ns + EXACT_NS))
-		core_update(core_id, true);
+		core_update(core_id, UPDATE_EXACT);
+	return 0;
+}
+
+/* The same; the usual case, in which nothing has to change, is told in short. */
+static __always_inline void core_follow(const struct core_ctx *core, u32 core_id, u64 now_ns)
+{
+	u32 known = *(volatile const u32 *)&core->kinds;
+	u64 states = states_of(core);
+
+	if ((states & MORE_THAN_QUIET) || hook_follows(core, states) ||
+	    (known & ~IN_SET(CORES_LENT, 1)) != QUIET_KINDS || now_ns < core->settled_ns + EXACT_NS)
+		core_changed(core_id, now_ns);
 }
 
 /* Do fewer lanes of @core_id than the SMT level run critical or normal work, but for the lane @cpu? */
@@ -248,7 +276,7 @@ VERIFIED_ONCE int core_begin(u32 core_id)
 		core->near = i;
 		break;
 	}
-	core_update(core_id, true);
+	core_update(core_id, UPDATE_EXACT);
 	return 0;
 }
 

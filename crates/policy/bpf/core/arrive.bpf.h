@@ -58,8 +58,10 @@ static __always_inline void critical_arrived(struct task_ctx *tctx, struct core_
 	if (!tctx->expected)
 		return;
 	critical_gone(tctx);
-	if (tctx->core != core_id)
-		core_reopen(tctx->core, -1, now_ns);
+	if (tctx->core == core_id)
+		return;
+	core_changed(tctx->core, now_ns);
+	core_reopen(tctx->core, -1, now_ns);
 }
 
 #endif /* SIDELANE_ARRIVE_BPF_H */

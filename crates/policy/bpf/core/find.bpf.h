@@ -112,7 +112,7 @@ VERIFIED_ONCE u32 core_worth(struct task_struct *p __arg_trusted, u32 id, u32 st
 	u64 now_ns = scx_bpf_now();
 	u32 worth;
 
-	if (!own || !core || critical_expected(id, now_ns) || !core_is(core, id, SET_OF(states)) ||
+	if (!own || !core || critical_expected(id, now_ns) || !core_is(core, SET_OF(states)) ||
 	    (SET_OF(states) == CORES_IDLE && core_sent_normal(core, now_ns)))
 		return 0;
 	worth = WORTH(core->capacity, core_distance(own, core));

@@ -50,13 +50,14 @@ VERIFIED_ONCE int core_kick_idle(u32 core_id, u32 class, s32 self)
  * The lane @cpu went from critical work to something else. If that was the last
  * critical work of the core, batch may come back.
  */
-static __always_inline void core_reopen(u32 core_id, s32 cpu, u64 now_ns)
+VERIFIED_ONCE int core_reopen(u32 core_id, s32 cpu, u64 now_ns)
 {
 	if (core_critical(core_id, now_ns))
-		return;
+		return 0;
 	count(openings);
-	if (core_set_some(CORES_QUEUED + CLASS_BATCH) && vector_waits(CLASS_BATCH))
+	if (vector_waits(CLASS_BATCH))
 		core_kick_idle(core_id, CLASS_BATCH, cpu);
+	return 0;
 }
 
 /* Is the task bound to its CPU for a moment? */
@@ -88,7 +89,7 @@ VERIFIED_ONCE int rooms_kick_idle(u32 class)
 		core = core_set_next(set, set, core + 1);
 		if (core < 0)
 			break;
-		if (hook_may_run(core, CLASS_BATCH))
+		if (!core_parked(core) && hook_may_run(core, CLASS_BATCH))
 			core_kick_idle(core, class, -1);
 		else
 			core_settle(core);

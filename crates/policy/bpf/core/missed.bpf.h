@@ -52,7 +52,8 @@ VERIFIED_ONCE bool missed_room(struct task_struct *p __arg_trusted, u32 class)
 		id = core_set_next(set, set, id + 1);
 		if (id < 0)
 			break;
-		if (hook_may_run(id, CLASS_BATCH) && missed_lane(p, id, class) >= 0)
+		if (!core_parked(id) && hook_may_run(id, CLASS_BATCH) &&
+		    missed_lane(p, id, class) >= 0)
 			return true;
 		core_settle(id);
 	}

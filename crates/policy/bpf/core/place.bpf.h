@@ -31,9 +31,9 @@
  * (polarize.bpf.h), unless it may use none of them.
  *
  * A task that wakes for an idle lane, or for this CPU while it runs a lower class, goes
- * there directly. So does, behind what runs, normal work that is next in any case (lane_next()).
- * Otherwise it waits in the core's vector, and whichever lane is first
- * takes it. For one on a waker's lane nobody is woken if the waker is brief (YIELDS_WITHIN_NS): a
+ * there directly. So does, behind what runs, work that is next in any case (lane_next()).
+ * Otherwise it waits in the core's vector, and whichever
+ * lane is first takes it. For one on a waker's lane nobody is woken if the waker is brief (YIELDS_WITHIN_NS): a
  * sibling that came to look would slow it down. If it does not sleep all the same, its tick ends that.
  *
  * Two wakers at the same time: the first claims the core (a time stamp, until the
@@ -62,7 +62,7 @@ static __always_inline void count_placed(const struct core_ctx *core, u32 core_i
 {
 	if (core_idles(core))
 		count(critical_idle_core);
-	else if (core_is(core, core_id, CORES_LENT))
+	else if (core_is(core, CORES_LENT))
 		count(critical_borrowed_core);
 	else
 		count(critical_shared_core);
@@ -283,7 +283,7 @@ VERIFIED_ONCE int batch_enters(struct task_struct *p __arg_trusted, u32 core_id,
 		return 0;
 	tctx->in_vector = IN_VECTOR_UNFIT;
 	__sync_fetch_and_add(&core->unfit, 1);
-	core_update(core_id, false);
+	core_update(core_id, UPDATE_JOINS);
 	return 0;
 }
 
@@ -495,7 +495,7 @@ static __always_inline s32 place(struct task_struct *p, struct task_ctx *tctx, s
 		return -1;
 	if (tctx->class == CLASS_NORMAL)
 		normal_sent(core, now_ns);
-	if (waking && tctx->class == CLASS_CRITICAL && !vector_expected(core, CLASS_CRITICAL))
+	if (waking && tctx->class == CLASS_CRITICAL && !core->expected)
 		hook_critical_wakes(core, now_ns);
 	at_once = waking && (selecting || cpu == prev) && cpu != waker &&
 		  lane_take_over(lane, core, cpu, tctx->class,

@@ -33,6 +33,13 @@
 #define VERIFIED_ONCE __attribute__((noinline))
 #endif
 
+/* @value, of which the verifier knows nothing more: it follows one path from here on, not one for each way that led here. */
+VERIFIED_ONCE u32 some_value(u32 value)
+{
+	barrier_var(value); /* else the compiler goes on with the argument */
+	return value;
+}
+
 /* A loop over constants, of which no loop is left. */
 #ifndef UNROLLED
 #define UNROLLED _Pragma("unroll")
@@ -157,12 +164,15 @@ static __always_inline struct core_timer *timer_of(enum timer kind, u32 core_id)
 /* Settings that may be changed at run time, in a map of their own, too. */
 GLOBAL struct live_settings live SEC(".data.sidelane");
 
-/* Which cores are in which condition. A member may be so no longer (core_settle()); who is no member is not. */
+/*
+ * Which cores are in which condition. A member may be so no longer (core_settle()); who is no member is not, once what runs on
+ * its lanes has begun.
+ */
 enum core_set {
 	CORES_IDLE, /* every lane is idle */
 	CORES_LENT, /* some lanes run batch, the others idle */
 	CORES_OPEN, /* no critical work */
-	CORES_WITH_ROOM, /* open, not parked, and a lane is idle */
+	CORES_WITH_ROOM, /* a lane is idle, the core is not parked, and batch may run beside what critical work it has */
 	CORES_FOR_BATCH, /* the same, and batch may use that lane */
 	CORES_SLOWED, /* several lanes run critical work, or any does and there are faster cores */
 	CORES_FREE, /* a lane idles, is held or runs batch */
@@ -196,7 +206,8 @@ static __always_inline u64 *core_set_word(u32 set, u32 word)
 {
 	/* the verifier has to see the compare and the access in one register */
 	barrier_var(word);
-	barrier_var(set);
+	if (!__builtin_constant_p(set))
+		barrier_var(set);
 	return word < CORE_SET_WORDS && set < NR_CORE_SETS ? &core_words[word].sets[set] : NULL;
 }
 
@@ -219,7 +230,8 @@ static __always_inline bool core_set_test(u32 set, u32 core)
 /* Which words of @set have a member: bit n, word n. */
 static __always_inline u64 core_set_words(u32 set)
 {
-	return *(volatile u64 *)&core_some[BOUNDED(set, NR_CORE_SETS)];
+	return *(volatile u64 *)&core_some[__builtin_constant_p(set) ? set
+								     : BOUNDED(set, NR_CORE_SETS)];
 }
 
 /* Has the set a member? */
@@ -270,11 +282,13 @@ VERIFIED_ONCE s32 core_set_around(u32 set, u32 also, u32 first, s32 last)
 /* Has the set a member other than @except? */
 static __always_inline bool core_set_any(u32 set, u32 except)
 {
-	u64 words = core_set_words(set), bit = 1ULL << (except / 64 & 63), *word;
+	u64 words = core_set_words(set), *word;
 
-	if (words & ~bit)
+	if (!words)
+		return false;
+	if (words & ~(1ULL << (except / 64 & 63)))
 		return true;
-	word = words ? core_set_word(set, except / 64) : NULL;
+	word = core_set_word(set, except / 64);
 	return word && (*word & ~(1ULL << (except & 63)));
 }
 
@@ -518,7 +532,7 @@ static __always_inline bool core_sent_normal(const struct core_ctx *core, u64 no
 	return core->normal_ns && now_ns < core->normal_ns + ARRIVAL_NS;
 }
 
-/* Something runs on @core: the sets of cores say so from here on. */
+/* Something runs on @core: its lanes' states say so from here on. */
 static __always_inline void core_runs(struct core_ctx *core)
 {
 	if (core->normal_ns)

@@ -177,7 +177,7 @@ static __always_inline bool retain_free(struct lane_ctx *lane)
 {
 	if (lane_state_take(lane, core_ctx(lane->core), LANE_HELD, LANE_IDLE) != LANE_HELD)
 		return false;
-	core_update(lane->core, false);
+	core_update(lane->core, UPDATE_JOINS);
 	return true;
 }
 

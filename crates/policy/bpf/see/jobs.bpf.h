@@ -21,7 +21,7 @@
  * The service (signal/jobs.rs) makes the board when a program asks for it, and takes it away
  * when the program's connection ends.
  *
- * Cost: a look into a hash table at each tick and stop of a critical task.
+ * Cost: a look into a hash table at each tick and stop of a critical task, once some program has a board.
  *
  * Source: FOF ("fast first, old fast"): jobs are requests. Does not: see deadlines; follow jobs that a
  * thread works on in turns: the last one begun tells the age, and all that end are counted.

@@ -158,7 +158,7 @@ VERIFIED_ONCE int polar_apply(u32 awake)
 	else
 		count_add(cores_parked, before - awake);
 	bpf_for(id, awake < before ? awake : before, awake < before ? before : awake) {
-		core_update(id, true);
+		core_update(id, UPDATE_EXACT);
 		if (awake > before)
 			core_kick_idle(id, CLASS_NORMAL, -1);
 	}

@@ -47,8 +47,7 @@ static __always_inline void release_begins(struct task_ctx *tctx, u32 core_id, u
 	struct core_ctx *core = core_ctx(core_id);
 	u32 class = task_class(tctx);
 
-	if (core && class == CLASS_CRITICAL && tctx->held == HELD_WOKE &&
-	    !vector_expected(core, CLASS_CRITICAL))
+	if (core && class == CLASS_CRITICAL && tctx->held == HELD_WOKE && !core->expected)
 		hook_critical_wakes(core, now_ns);
 	vector_enter(tctx, core_id, now_ns);
 	core_set_assign(CORES_QUEUED + class, core_id, true);
