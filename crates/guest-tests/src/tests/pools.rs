@@ -115,7 +115,7 @@ const POOLS: [&str; 2] = ["tuned", CONTAINER];
 
 /// Lanes busy with work of each pool.
 fn lanes_of_pools() -> [f64; 2] {
-    let rates = rates("2");
+    let rates = rates("1");
     POOLS.map(|pool| {
         let name = format!("/{pool}");
         let found = pool_of(&rates, &name);

@@ -151,7 +151,7 @@ VERIFIED_ONCE u64 lane_job_ns(s32 cpu)
 VERIFIED_ONCE s32 promote_oldest_of(u32 core_id, u32 target, u64 before_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
-	s32 oldest = -1;
+	s32 oldest = some_value(-1);
 	u32 i;
 
 	if (!core)
@@ -176,7 +176,7 @@ VERIFIED_ONCE s32 promote_oldest_of(u32 core_id, u32 target, u64 before_ns)
 /* The lane with the oldest job of all that gains on @target and began before @before_ns; -1: none. */
 VERIFIED_ONCE s32 promote_oldest(u32 target, u64 before_ns)
 {
-	s32 oldest = -1, id = -1;
+	s32 oldest = some_value(-1), id = some_value(-1);
 	u32 i;
 
 	bpf_for(i, 0, nr_cores) {

@@ -86,7 +86,7 @@ VERIFIED_ONCE u32 symbiosis_best(u32 core_id, u32 side, s32 cpu, u32 beside)
 {
 	u64 latest = 0, most = 0, speeds;
 	struct task_struct *p;
-	u32 looks = 0, pid = 0;
+	u32 looks = some_value(0), pid = some_value(0);
 
 	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, CLASS_NORMAL), 0) {
 		struct task_ctx *tctx = task_ctx(p);
