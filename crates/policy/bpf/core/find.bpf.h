@@ -136,9 +136,9 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 st
 			    u32 end)
 {
 	bool free = !(states & ~(HELD_STATES | FOR_BATCH | OVER_BATCH));
-	u32 also = free ? CORES_FREE : set, i, worth, enough, most = some_value(0);
+	u32 also = free ? CORES_FREE : set, i, worth, enough, most = 0;
 	struct core_ctx *own = core_ctx(home);
-	s32 best = some_value(-1), id = some_value(-1);
+	s32 best = -1, id = -1;
 
 	if (!own || !core_set_some(set) || !core_set_some(also))
 		return -1;
