@@ -3,7 +3,7 @@
 //!
 //! One program is both sides. Started by `cargo test` it boots a machine for the first test of a shape, and
 //! names one test after the other to the same program inside, which runs it and tells how it ended. A machine
-//! that dies fails the test that ran, and the next one boots anew.
+//! that dies fails the test that ran, and the next one boots anew; one that the emulator led astray is booted once more.
 //!
 //! `SIDELANE_TEST_KERNEL` names another kernel than the shapes do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)] // a failure here is a test's
