@@ -14,8 +14,8 @@ const TIMEOUT_S: &str = "2400";
 /// Where the kernel was when it died stands on a line with this.
 const PLACE: &str = "RIP:";
 
-/// A kernel that changes its code while lanes come and go puts breakpoints there for a moment. Now and then, once in
-/// dozens of runs, the emulator shows one to a lane that comes after the kernel has taken it away.
+/// A kernel that changes its code while lanes come and go puts breakpoints there for a moment. Now and then the
+/// emulator shows one to a lane that comes after the kernel has taken it away.
 const ASTRAY: &str = "Oops: int3";
 
 /// Boots machines, one at a time.

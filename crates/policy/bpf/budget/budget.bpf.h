@@ -245,7 +245,7 @@ static __always_inline void budget_reset(struct core_ctx *core)
 	core->charged_ns = 0;
 }
 
-/* A critical task wakes for the core, in whose critical vector nobody waits. */
+/* A critical task wakes for the core, for which nobody waits. */
 static __always_inline void budget_refresh(struct core_ctx *core, u64 now_ns)
 {
 	u32 policy;
@@ -281,8 +281,8 @@ static __always_inline void budget_changes(struct core_ctx *core, u32 core_id, u
 	if (!critical && !core->expected && !critical_expected(core_id, now_ns)) {
 		budget_reset(core);
 	} else {
-		core->period =
-			1; /* a sibling may have ended it between that one's arrival and this */
+		/* a sibling may have ended it between that one's arrival and this */
+		core->period = 1;
 		budget_charge(core, critical && STATE_COUNT(states, LANE_BATCH), busy, now_ns);
 	}
 	core->closed = critical && !budget_left(core_id, now_ns);

@@ -47,6 +47,13 @@ static __always_inline void critical_gone(struct task_ctx *tctx)
 	core->claim_ns = 0;
 }
 
+/* A critical task that was expected on @core_id does not come: that may open. */
+static __always_inline void critical_stays_away(u32 core_id, u64 now_ns)
+{
+	core_changed(core_id, now_ns);
+	core_reopen(core_id, -1, now_ns);
+}
+
 /*
  * A critical task begins to run on @core, @core_id. If it was sent to another core, a lane of
  * which this is not, that one may open.
@@ -58,10 +65,8 @@ static __always_inline void critical_arrived(struct task_ctx *tctx, struct core_
 	if (!tctx->expected)
 		return;
 	critical_gone(tctx);
-	if (tctx->core == core_id)
-		return;
-	core_changed(tctx->core, now_ns);
-	core_reopen(tctx->core, -1, now_ns);
+	if (tctx->core != core_id)
+		critical_stays_away(tctx->core, now_ns);
 }
 
 #endif /* SIDELANE_ARRIVE_BPF_H */

@@ -101,19 +101,29 @@ static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
 #define WORTH(capacity, distance) ((capacity) * NR_DISTANCES + NR_DISTANCES - 1 - (distance))
 
 /*
+ * Does core @id fit into @set still: its lanes by their states, no critical work on its way there, nor, if all of it idles,
+ * normal work? Apart, for what searches keep on the stack.
+ */
+VERIFIED_ONCE bool core_fits(u32 id, u32 set)
+{
+	struct core_ctx *core = core_ctx(id);
+	u64 now_ns = scx_bpf_now();
+
+	return core && core_is(core, set) && !critical_expected(id, now_ns) &&
+	       !(set == CORES_IDLE && core_sent_normal(core, now_ns));
+}
+
+/*
  * What core @id is worth to @p, which comes from @home: the more, the higher its capacity, then the nearer. 0: not more
- * than @least, or it has no lane in one of @states, or critical work is on its way there, or it does not fit into the set
- * that @states name (OF_SET) any more: into that of idle cores neither when normal work was sent to it.
+ * than @least, or it has no lane in one of @states, or does not fit into the set that these name (OF_SET) any more.
  */
 VERIFIED_ONCE u32 core_worth(struct task_struct *p __arg_trusted, u32 id, u32 states, u32 home,
 			     u32 least)
 {
 	struct core_ctx *own = core_ctx(home), *core = core_ctx(id);
-	u64 now_ns = scx_bpf_now();
 	u32 worth;
 
-	if (!own || !core || critical_expected(id, now_ns) || !core_is(core, SET_OF(states)) ||
-	    (SET_OF(states) == CORES_IDLE && core_sent_normal(core, now_ns)))
+	if (!own || !core || !core_fits(id, SET_OF(states)))
 		return 0;
 	worth = WORTH(core->capacity, core_distance(own, core));
 	return worth > least && pick_lane(p, id, states, -1) >= 0 ? worth : 0;
@@ -226,8 +236,8 @@ VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u
 	struct core_ctx *fastest = core_ctx(0);
 	u64 most = fastest ? lane_speed(fastest, 2) : 0, best_speed = some_value(0);
 	u32 from = set >= 0 ? set : CORES_FREE, i;
-	s32 best = some_value(-1),
-	    id = some_value(-1); /* one round is like any other to the verifier */
+	/* one round is like any other to the verifier */
+	s32 best = some_value(-1), id = some_value(-1);
 
 	if (!core_set_some(from))
 		return -1;

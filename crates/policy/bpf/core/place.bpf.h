@@ -32,8 +32,8 @@
  *
  * A task that wakes for an idle lane, or for this CPU while it runs a lower class, goes
  * there directly. So does, behind what runs, work that is next in any case (lane_next()).
- * Otherwise it waits in the core's vector, and whichever
- * lane is first takes it. For one on a waker's lane nobody is woken if the waker is brief (YIELDS_WITHIN_NS): a
+ * Otherwise it waits in the core's vector, and whichever lane is first
+ * takes it. For one on a waker's lane nobody is woken if the waker is brief (YIELDS_WITHIN_NS): a
  * sibling that came to look would slow it down. If it does not sleep all the same, its tick ends that.
  *
  * Two wakers at the same time: the first claims the core (a time stamp, until the
@@ -92,11 +92,10 @@ static __always_inline bool home_idles(struct task_struct *p, const struct lane_
 	       bpf_cpumask_test_cpu(prev, p->cpus_ptr);
 }
 
-/* Does critical @p go back to @prev, of @home, without a search? The usual case; find_open_core() would find the same. */
-static __always_inline bool critical_stays(struct task_struct *p, u32 home, s32 prev, u64 now_ns)
+/* Does critical @p go back to @prev, of @core, without a search? The usual case; find_open_core() would find the same. */
+static __always_inline bool critical_stays(struct task_struct *p, struct core_ctx *core, s32 prev,
+					   u64 now_ns)
 {
-	struct core_ctx *core = core_ctx(home);
-
 	return core && home_idles(p, lane_ctx(prev), prev) && core->capacity >= capacity_of(0) &&
 	       !core_sent_normal(core, now_ns) && core_claim(core, now_ns);
 }
@@ -123,7 +122,7 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 		count(critical_borrowed_core);
 		return cpu;
 	}
-	if (critical_stays(p, home, prev, now_ns)) {
+	if (critical_stays(p, core, prev, now_ns)) {
 		count(critical_idle_core);
 		return prev;
 	}

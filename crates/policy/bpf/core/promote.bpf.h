@@ -80,8 +80,7 @@ static __always_inline void core_release(u32 core_id)
 		return;
 	if (__sync_fetch_and_sub(&core->expected, 1) == 1)
 		core->claim_ns = 0;
-	core_changed(core_id, scx_bpf_now());
-	core_reopen(core_id, -1, scx_bpf_now());
+	critical_stays_away(core_id, scx_bpf_now());
 }
 
 /* The mark on @p is taken off: its core is released. */

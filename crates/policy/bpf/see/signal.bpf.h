@@ -84,7 +84,7 @@ VERIFIED_ONCE int signal_siblings(u32 cpu, u32 critical)
 	bit = 1ULL << (own->index & 63);
 	other = signal_sibling(cpu, own->next_lane, bit, critical);
 	if (other == cpu)
-		return 0; /* two lanes: no loop, which costs twice as much as all else */
+		return 0; /* two lanes: no loop, which costs as much as all else */
 	bpf_for(i, 2, MAX_LANES_PER_CORE) {
 		if (other == cpu)
 			break;
