@@ -471,13 +471,13 @@ HOOK void hook_lane_runs(u32 cpu, u32 state, u32 pid)
 
 HOOK void hook_evicted(const struct lane_ctx *lane, s32 cpu)
 {
-	if (live.trace)
+	if (fixed.trace)
 		trace_eviction(lane->pid, cpu, lane->core);
 }
 
 HOOK void hook_promotes(struct task_struct *p, const struct task_ctx *tctx, u32 step, u32 to)
 {
-	if (live.trace)
+	if (fixed.trace)
 		trace_step(p, tctx, step, to, job_began_ns(p));
 }
 

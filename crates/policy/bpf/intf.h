@@ -396,6 +396,7 @@ struct fixed_settings {
 	u32 counters; /* 1: instructions and cycles of each lane are counted (counter.bpf.h) */
 	u32 symbiotic; /* 1: computation shares cores with what it bears best (symbiosis.bpf.h) */
 	u32 miss_cycles; /* for so many a cache miss is waited for (profile.bpf.h) */
+	u32 trace; /* 1: promotions and evictions write lines into the kernel's trace */
 	u32 symbiosis_waits
 		[4]; /* base beside base and miss, miss beside base and miss; of SPEED_ONE */
 };
@@ -406,7 +407,6 @@ struct live_settings {
 	u32 smt_level; /* lanes of a core that critical and normal work may keep busy */
 	u32 vertical; /* 1: normal and batch work on as few cores as it needs (polarize.bpf.h) */
 	u32 cores_awake; /* then, kept by the scheduler: on so many, the first ones */
-	u32 trace; /* 1: promotions and evictions write lines into the kernel's trace */
 	u32 thread_perf
 		[MAX_LANES_PER_CORE]; /* [n - 1]: speed of a thread when n lanes run, of 1024 */
 };

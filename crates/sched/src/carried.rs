@@ -135,7 +135,7 @@ mod tests {
         .map(|text| Config::parse(text, "c.toml").unwrap());
         let loaded = before.scheduler.live(4);
         let mut changed = loaded;
-        (changed.smt_level, changed.trace) = (3, 1);
+        (changed.smt_level, changed.vertical) = (3, 1);
         let mut tuned = Carried {
             learnt_ns: vec![(0, 5)],
             ..Carried::default()
@@ -146,7 +146,7 @@ mod tests {
             carried.give_way(&before, after);
             let mut fresh: intf::live_settings = zeroed();
             carried.apply(&mut fresh);
-            (fresh.smt_level, fresh.trace, carried.learnt_ns.len())
+            (fresh.smt_level, fresh.vertical, carried.learnt_ns.len())
         };
         assert_eq!(kept(&before), (3, 1, 1));
         assert_eq!(kept(&level), (0, 1, 1));

@@ -18,6 +18,7 @@ mod exit_reason;
 mod layout;
 mod loader;
 mod pool;
+mod printed;
 mod resolve;
 pub mod rules;
 pub mod running;

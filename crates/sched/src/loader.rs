@@ -17,6 +17,7 @@ use crate::counters::{self, Counters, NoCounters};
 use crate::error::load_error;
 use crate::layout::Layout;
 use crate::pool::PoolTable;
+use crate::printed::Printed;
 use crate::resolve;
 use crate::signal;
 use crate::{Error, ExitReason};
@@ -180,6 +181,7 @@ impl<'a> Scheduler<'a> {
             symbiotic: misses.is_ok().into(),
             ..config.scheduler.fixed(widest)
         };
+        let printed = Printed::before();
         let skel = load(&fixed, &live, &layout, cgroup_room, object)?;
         let mut scheduler = Scheduler {
             skel,
@@ -212,6 +214,9 @@ impl<'a> Scheduler<'a> {
         let skel = &mut scheduler.skel;
         let link = scx_ops_attach!(skel, sidelane_ops).map_err(load_error("attach"))?;
         scheduler.link = Some(link);
+        if !config.scheduler.trace {
+            printed.restore();
+        }
         drop(urgent); // before it starts threads
         scheduler.serve_signal(on_event);
         on_event(Event::Attached {

@@ -95,21 +95,6 @@ impl Tuning {
         }
     }
 
-    /// Do promotions and evictions write lines into the kernel's trace?
-    pub(crate) fn trace(&self) -> bool {
-        self.trace_word().load(Ordering::Relaxed) != 0
-    }
-
-    /// Changes that, at once.
-    pub(crate) fn set_trace(&self, on: bool) {
-        self.trace_word().store(u32::from(on), Ordering::Relaxed);
-    }
-
-    fn trace_word(&self) -> &AtomicU32 {
-        // SAFETY: as `smt_level_word`
-        unsafe { AtomicU32::from_ptr(&raw mut (*self.settings.as_ptr()).trace) }
-    }
-
     /// Which cores normal and batch work uses.
     pub fn polarization(&self) -> Polarization {
         Polarization::of_native(self.vertical_word().load(Ordering::Relaxed))

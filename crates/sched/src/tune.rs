@@ -20,8 +20,6 @@ pub struct Changes {
     pub objective: Option<Objective>,
     /// Speeds of a lane when 1, 2, ... lanes of its core run, for the dynamic policy.
     pub thread_perf: Option<Vec<f64>>,
-    /// Whether promotions and evictions write lines into the kernel's trace.
-    pub trace: Option<bool>,
     /// Which cores normal and batch work uses.
     pub polarization: Option<Polarization>,
     /// What a pool may use.
@@ -48,8 +46,6 @@ pub struct Tuned {
     pub budget_ms: f64,
     /// With slo: the objective.
     pub objective: Option<String>,
-    /// Promotions and evictions write lines into the kernel's trace.
-    pub trace: bool,
     /// Which cores normal and batch work uses.
     pub polarization: Polarization,
     /// How many these are.
@@ -106,9 +102,6 @@ pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
         tuning.set_speeds(thread_perf);
     }
     tuning.set_budget(&budget);
-    if let Some(trace) = changes.trace {
-        tuning.set_trace(trace);
-    }
     if let Some(polarization) = changes.polarization {
         tuning.set_polarization(polarization);
     }
@@ -130,7 +123,6 @@ pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
         borrow: budget.borrow,
         budget_ms: budget.budget_ms(),
         objective: budget.objective.map(|objective| objective.to_string()),
-        trace: tuning.trace(),
         pools: pools.read()?,
     })
 }
@@ -150,7 +142,6 @@ impl fmt::Display for Tuned {
         if self.polarization == Polarization::Vertical {
             writeln!(f, "# {} cores awake", self.cores_awake)?;
         }
-        writeln!(f, "trace = {}", self.trace)?;
         for pool in &self.pools {
             let cores = (pool.capacity_cores).map_or("off".to_owned(), |cores| cores.to_string());
             let (cgroup, charge) = (&pool.cgroup, pool.charge.name());

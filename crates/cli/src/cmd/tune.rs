@@ -12,8 +12,6 @@ const EXAMPLES: &str = "Examples:
   sidelane tune --borrow slo --objective 'p99 < 20 ms'
                                                as long as the tail of critical jobs allows
   sidelane tune --borrow borrow-idle           not at all
-  sidelane tune --trace on                     promotions and evictions write lines into the
-                                               kernel's trace: /sys/kernel/tracing/trace_pipe
   sidelane tune --pool /tenants/a --cores 1.5  what a pool may use, from its next period on
   sidelane tune --polarization vertical        normal and batch work on as few cores as it needs
 
@@ -38,10 +36,6 @@ pub struct Args {
     /// Speed of a thread when 1, 2, ... lanes of its core run, for dynamic.
     #[arg(long, value_name = "1,S,...", value_delimiter = ',')]
     thread_perf: Option<Vec<f64>>,
-    /// Whether promotions and evictions write lines into the kernel's trace, as the event
-    /// bpf_trace:bpf_trace_printk.
-    #[arg(long, value_name = "on|off", value_parser = on_or_off)]
-    trace: Option<bool>,
     /// Which cores normal and batch work uses: horizontal (all) or vertical (as few as it needs).
     #[arg(long, value_name = "WORD")]
     polarization: Option<Polarization>,
@@ -63,7 +57,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         budget_ms: args.budget,
         objective: args.objective,
         thread_perf: args.thread_perf,
-        trace: args.trace,
         polarization: args.polarization,
         pool: args.pool.zip(args.cores).map(|(cgroup, cores)| PoolChange {
             cgroup,
@@ -86,13 +79,5 @@ fn cores(text: &str) -> Result<Cores, String> {
     match cores.filter(|cores| *cores > 0.0 && *cores <= 1e6) {
         Some(cores) => Ok(Cores(Some(cores))),
         None => Err("expected a number above 0, or off".to_owned()),
-    }
-}
-
-fn on_or_off(text: &str) -> Result<bool, String> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err("expected on or off".to_owned()),
     }
 }

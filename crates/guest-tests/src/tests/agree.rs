@@ -113,7 +113,7 @@ fn all_shows_agree_with_the_kernel() {
     let before = GROUPS.map(usage_ns);
     let cpus: Vec<usize> = (0..nr_cpus()).collect();
     let interrupts_ns = interrupts_ns(&cpus);
-    let recording = Recording::begin(Path::new("/sys/kernel/tracing")).unwrap();
+    let recording = Recording::begin(Path::new(TRACING)).unwrap();
     let loads = mixed_load();
     // meanwhile
     let seconds = length.to_string();

@@ -5,11 +5,8 @@ use std::fs;
 use std::time::Duration;
 
 tests! {
-    #[shared]
     work_moves_to_a_core_that_falls_free_and_a_trace_tells,
 }
-
-const TRACING: &str = "/sys/kernel/tracing";
 
 /// The core of the lane on which a task ran last; two lanes a core, numbered core after core.
 fn core_of(load: &Load) -> usize {
@@ -17,11 +14,13 @@ fn core_of(load: &Load) -> usize {
 }
 
 fn work_moves_to_a_core_that_falls_free_and_a_trace_tells() {
-    let scheduler = Scheduler::shared();
+    let file = "/run/traced.toml";
+    fs::write(file, "[scheduler]\ntrace = true\n").unwrap();
+    let scheduler = Scheduler::attach(&[&RULES[..], &["--config", file]].concat());
     normal_work_that_shares_a_core_moves_to_an_idle_one();
     one_of_two_gets_the_core_that_falls_free();
-    promotions_and_evictions_are_traced_where_that_is_wanted();
-    scheduler.leave();
+    promotions_and_evictions_are_traced();
+    assert!(scheduler.stop().success(), "ejected");
 }
 
 fn normal_work_that_shares_a_core_moves_to_an_idle_one() {
@@ -72,10 +71,6 @@ fn one_of_two_gets_the_core_that_falls_free() {
     assert!(promotions.any(|rate| rate.unwrap() > 0.0), "{watched:?}");
 }
 
-fn trace(on: &str) {
-    assert!(sidelane(&["tune", "--trace", on]).status.success());
-}
-
 /// The scheduler's lines in the kernel's trace that contain `word`, which is emptied.
 fn traced(word: &str) -> Vec<String> {
     let file = format!("{TRACING}/trace");
@@ -124,12 +119,8 @@ fn come_and_go(word: &str) -> Option<String> {
     None
 }
 
-fn promotions_and_evictions_are_traced_where_that_is_wanted() {
-    let _ = fs::write(
-        format!("{TRACING}/events/bpf_trace/bpf_trace_printk/enable"),
-        "1",
-    );
-    trace("on");
+fn promotions_and_evictions_are_traced() {
+    let _ = fs::write(format!("{PRINTED}/enable"), "1");
     let line = come_and_go("sidelane_promotion_done").expect("a promotion");
     let cores = ["from_core", "to_core"].map(|key| number(&line, key));
     assert!(cores == [0, 2] || cores == [2, 0], "{line}");
@@ -142,14 +133,4 @@ fn promotions_and_evictions_are_traced_where_that_is_wanted() {
         number(&line, "core"),
         "{line}"
     );
-    trace("off");
-    let _ = traced("");
-    for _ in 0..3 {
-        drop(
-            (0..3)
-                .map(|_| Load::spin_in("critical"))
-                .collect::<Vec<_>>(),
-        );
-    }
-    assert_eq!(traced(""), [""; 0]);
 }

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 pub const SIDELANE: &str = "/usr/bin/sidelane";
 /// What most tests want: the cgroups /critical and /batch are that.
 pub const RULES: [&str; 4] = ["--critical", "cgroup:/critical", "--batch", "cgroup:/batch"];
+/// The kernel's tracer, and its event for what BPF programs print.
+pub const TRACING: &str = "/sys/kernel/tracing";
+pub const PRINTED: &str = "/sys/kernel/tracing/events/bpf_trace/bpf_trace_printk";
 /// A short starvation bound, where batch waits for it time and again.
 pub fn soon_due() -> [&'static str; 2] {
     let file = "/run/soon-due.toml";

@@ -4,12 +4,11 @@
  *
  * Problem: counters tell how many there were, and not which job moved from where to where, and when.
  *
- * Rule: with live.trace, which may be changed at any time, each writes a line into the kernel's
- * trace buffer: the event bpf_trace:bpf_trace_printk, which perf, trace-cmd and bpftrace can
- * record beside sched_switch. A core is named by the CPU number of its first lane.
+ * Rule: with fixed.trace each writes a line into the kernel's trace buffer: the event bpf_trace:bpf_trace_printk, which
+ * perf, trace-cmd and bpftrace can record beside sched_switch. A core is named by the CPU number of its first lane.
  *
- * Cost: off, a load and a branch for each promotion and eviction; on, a line of text under a lock
- * of the kernel's.
+ * Cost: on, a line of text under a lock of the kernel's. Besides, the kernel then notes the name of each task that wakes
+ * or is switched to (the loader's printed.rs).
  *
  * Does not: tell of wake-ups, steals and slices: the kernel's sched events do.
  */

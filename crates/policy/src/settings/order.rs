@@ -133,7 +133,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "trace",
         kind: Kind::Switch(|settings| &mut settings.trace),
-        change: live!(trace, |settings| settings.trace.into()),
+        change: Change::Fixed(|settings, to| to.trace = settings.trace.into()),
         needs: None,
         says: "promotions and evictions write lines into the kernel's trace",
         more: "[scheduler.md](scheduler.md)",
