@@ -56,6 +56,8 @@ HOOK u64 hook_job_began_ns(struct task_struct *p);
 
 /* @p is to be queued: who sends it where it is going. False: the core places it. */
 HOOK bool hook_sends(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags);
+/* Does anybody want to know when tasks wake? */
+HOOK bool hook_times_wakeups(void);
 /* @p woke. */
 HOOK void hook_woke(struct task_ctx *tctx, u64 now_ns);
 /* What kind of task @p is may have changed. */
@@ -73,8 +75,8 @@ HOOK void hook_holds(struct task_struct *p, struct task_ctx *tctx, u32 stops, bo
 /* @p, which wakes, waits for the lane @cpu; @waker: the CPU whose task woke it and is about to sleep, or -1. */
 HOOK void hook_awaits(const struct task_struct *p, const struct lane_ctx *lane, s32 cpu, s32 waker);
 /* A task was sent to @core; @selecting: no lock is held under which timers are not set. */
-HOOK void hook_sent(const struct task_ctx *tctx, struct core_ctx *core, bool waking, bool selecting,
-		    u64 now_ns);
+HOOK void hook_sent(const struct task_ctx *tctx, struct core_ctx *core, bool waking,
+		    bool selecting);
 /* A task comes to the vector of @core; it leaves that. */
 HOOK void hook_enters_vector(struct core_ctx *core, const struct task_ctx *tctx, u32 class);
 HOOK void hook_leaves_vector(struct core_ctx *core, const struct task_ctx *tctx, u32 class);
@@ -256,6 +258,11 @@ HOOK bool hook_sends(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags
 	       kthread_passes(p, tctx, enq_flags);
 }
 
+HOOK bool hook_times_wakeups(void)
+{
+	return fixed.retain || fixed.pair || fixed.keep_slice;
+}
+
 HOOK void hook_woke(struct task_ctx *tctx, u64 now_ns)
 {
 	retain_woke(tctx, now_ns);
@@ -294,11 +301,10 @@ HOOK void hook_awaits(const struct task_struct *p, const struct lane_ctx *lane, 
 	retain_awaits(p, lane, cpu, waker);
 }
 
-HOOK void hook_sent(const struct task_ctx *tctx, struct core_ctx *core, bool waking, bool selecting,
-		    u64 now_ns)
+HOOK void hook_sent(const struct task_ctx *tctx, struct core_ctx *core, bool waking, bool selecting)
 {
 	if (selecting)
-		polar_need(now_ns);
+		polar_need();
 	if (waking && tctx->class == CLASS_NORMAL)
 		retain_need(core);
 	if (selecting && tctx->class == CLASS_NORMAL)

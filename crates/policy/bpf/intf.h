@@ -32,8 +32,6 @@ enum limits {
 
 /* Overdue work has one part in so many of a lane (overdue.bpf.h). */
 #define OVERDUE_PARTS 3
-/* So long a core is kept for a task that was sent there: it takes moments, unless a hypervisor steps in. */
-#define ARRIVAL_NS 5000000ULL
 /* The timer of a dynamic budget is not set for less: so late a core may close that was charged slowly first. */
 #define BUDGET_GRAIN_NS 20000ULL
 
@@ -97,7 +95,7 @@ struct lane_ctx {
 	u32 was_critical; /* 1 if the last task that ran was critical */
 	u64 since_ns; /* when the state began */
 	u64 evict_ns; /* when batch was asked to leave; 0: it was not */
-	u64 job_ns; /* when the job of the task that runs began */
+	u64 job_ns; /* when the job of the critical task began that runs, or did last */
 	u32 pid; /* the task that runs; 0: none */
 	u32 marks; /* 1: it marks its jobs (jobs.bpf.h) */
 	u32 held_pid; /* for whom it is held, or was until it is looked at; 0: nobody */
@@ -108,10 +106,10 @@ struct lane_ctx {
 	u32 came; /* pair.came of its core when it made room by itself last */
 	u32 profile; /* miss share of the task that runs, + 1; 0: not known (profile.bpf.h) */
 	u32 kthread; /* 1: a kernel thread of this lane was sent there and does not run yet */
-	u32 next; /* class + 1 of the task that waits in this lane's own queue, and is next (place.bpf.h); 0: none */
+	u32 next; /* 1: a task waits in this lane's own queue, and is next (place.bpf.h) */
 	u32 missed; /* from which core on its ticks look at vectors next (missed.bpf.h) */
 	u32 woke; /* 1: what runs has woken a task that waits for this core */
-	u64 slice_ends_ns; /* when the slice of the task that runs ends */
+	u64 slice_ends_ns; /* when the slice ends of the critical task that runs, or did last */
 	u64 overdue_paid_ns[NR_OVERDUE]; /* until then such work has had its share */
 	u64 timely_ns[NR_CLASSES]; /* until then nothing that waits in that vector for it is due */
 	u64 forgotten_ns; /* until then nothing is, by far, of the class that it serves by itself */
@@ -209,8 +207,7 @@ struct task_ctx {
 	u64 vtime; /* virtual time: of normal work on lanes, by weight */
 	u64 weight_group; /* cgroup in which its weight counts; 0: none (weight.bpf.h) */
 	u64 weight; /* as what; 0: it sleeps */
-	u64 promote_ns; /* when that core was reserved */
-	u64 job_ns; /* when its job began: it woke */
+	u64 job_ns; /* critical: when its job began: it woke; else 0 */
 	u64 jobs_seen; /* marked jobs of its slot that had ended at the last look */
 	u64 queued_ns; /* when it began to wait in a vector; 0 once it runs */
 	u64 due_ns; /* when it is to run at the latest; 0: it has run since, or sleeps */
@@ -240,10 +237,8 @@ struct core_ctx {
 	u32 unfit; /* batch in its vector that may use none of its lanes for batch */
 
 	u64 states; /* how many of its lanes are in each state: eight bits for each (types.bpf.h) */
-	u64 claim_ns; /* when a waking critical task was last sent here; 0: all run */
-	u64 normal_ns; /* when normal work was last sent here while all of it idled; 0: it runs */
 	u64 settled_ns; /* when a search took it out of a set last */
-	u32 expected; /* critical tasks that were sent here and do not run yet */
+	u32 expected; /* critical tasks that were sent here, or have chosen it, and do not run yet */
 	u32 sent[NR_CLASSES]; /* tasks that were sent to that vector and do not run yet */
 	u32 strictest; /* of this busy period: index of its critical tasks' strictest budget */
 	u32 period; /* 1 once that is known */

@@ -48,27 +48,46 @@ void BPF_STRUCT_OPS(sidelane_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_error("cannot place %s[%d]", p->comm, p->pid);
 }
 
+/* The lane @cpu, whose run queue is @rq, has nothing to run. */
+static __always_inline void lane_idles(struct lane_ctx *lane, struct core_ctx *core, s32 cpu,
+				       const struct rq *rq, u64 now_ns)
+{
+	u32 idle = hook_lane_is_held(lane, now_ns) ? LANE_HELD : LANE_IDLE;
+
+	/* some kernels ask us before they ask the higher class that outranked what ran */
+	if (lane->state == idle || (lane->state == LANE_OTHER && outranked(rq)))
+		return;
+	lane_set_state(lane, core, idle, now_ns);
+	hook_lane_runs(cpu, LANE_IDLE, 0);
+	if (lane->was_critical) {
+		lane->was_critical = 0;
+		core_reopen(lane->core, -1);
+	}
+	hook_core_falls_free(lane->core, now_ns);
+}
+
 void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
 	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
-	u64 now_ns;
-	u32 idle;
+	const struct rq *rq = rq_of(cpu);
+	u64 now_ns = rq_clock(rq);
 
-	if (!core || (prev && !goes_on && !work_hinted()))
+	if (!core)
 		return;
-	now_ns = clock_of(cpu);
-	hook_slice_ends(lane, now_ns);
-	if (find_work(lane, core, cpu, goes_on ? prev : NULL, now_ns) || prev ||
-	    (lane->state != LANE_OTHER && lane->state != LANE_HELD))
+	if (goes_on) {
+		hook_slice_ends(lane, now_ns);
+		find_work(lane, core, cpu, prev, now_ns);
 		return;
-	idle = hook_lane_is_held(lane, now_ns) ? LANE_HELD : LANE_IDLE;
-	if (lane->state == idle)
-		return;
-	/* taken over for a task that then had to go elsewhere, or no longer held: it is still idle */
-	lane_set_state(lane, core, idle, now_ns);
-	hook_lane_runs(cpu, LANE_IDLE, 0);
+	}
+	if (work_hinted()) {
+		if (lane->state < LANE_IDLE) /* what ran sleeps */
+			lane_state_write(lane, core, LANE_OTHER, now_ns);
+		if (find_work(lane, core, cpu, NULL, now_ns))
+			return;
+	}
+	lane_idles(lane, core, cpu, rq, now_ns);
 }
 
 void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)
@@ -102,7 +121,6 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	vector_left(tctx);
 	if (class == CLASS_CRITICAL)
 		critical_arrived(tctx, core, lane->core, now_ns);
-	core_runs(core);
 	account_begins(p, tctx, lane, now_ns);
 	was_critical = lane->was_critical;
 	lane->was_critical = class == CLASS_CRITICAL;
@@ -111,7 +129,7 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	hook_began(p, tctx, lane, cpu, now_ns);
 	next_begins(p, tctx, lane, cpu);
 	if (was_critical && class != CLASS_CRITICAL)
-		core_reopen(lane->core, cpu, now_ns);
+		core_reopen(lane->core, cpu);
 	if (class == CLASS_BATCH)
 		hook_core_falls_free(lane->core, now_ns);
 }
@@ -122,7 +140,8 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
 	struct task_ctx *tctx = task_ctx(p);
-	u64 now_ns = clock_of(cpu);
+	const struct rq *rq = rq_of(cpu);
+	u64 now_ns = rq_clock(rq);
 
 	if (!core || !tctx)
 		return;
@@ -132,8 +151,8 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 		slice_ends(p, tctx, now_ns);
 	}
 	hook_ends(p, tctx, lane, cpu, !runnable, now_ns);
-	/* the core sets follow when it is known what the lane does next: more of the same where that waits in its own queue */
-	if (lane->next != lane->state + 1)
+	/* else running or dispatch says what the lane does */
+	if (outranked(rq))
 		lane_state_write(lane, core, LANE_OTHER, now_ns);
 }
 
@@ -158,27 +177,25 @@ void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
 {
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct core_ctx *core;
-	u64 now_ns;
+	const struct rq *rq;
 
-	if (!lane || (!idle && lane->state == LANE_OTHER)) /* taken over */
+	if (!lane)
 		return;
-	core = core_ctx(lane->core);
+	if (idle && lane->state >= LANE_IDLE) { /* dispatch has said so */
+		idle_check(lane, cpu);
+		return;
+	}
+	core = lane->state == LANE_OTHER ? NULL : core_ctx(lane->core); /* taken over */
 	if (!core)
 		return;
-	if (!idle) {
+	if (idle) { /* what ran could have gone on, and left */
+		rq = rq_of(cpu);
+		lane_idles(lane, core, cpu, rq, rq_clock(rq));
+		idle_check(lane, cpu);
+	} else {
 		/* running follows, or a higher scheduling class has the lane */
 		lane_state_put(lane, core, LANE_OTHER);
-		return;
 	}
-	now_ns = clock_of(cpu);
-	lane_set_state(lane, core, hook_lane_is_held(lane, now_ns) ? LANE_HELD : LANE_IDLE, now_ns);
-	hook_lane_runs(cpu, LANE_IDLE, 0);
-	if (lane->was_critical) {
-		lane->was_critical = 0;
-		core_reopen(lane->core, -1, now_ns);
-	}
-	idle_check(lane, cpu);
-	hook_core_falls_free(lane->core, now_ns);
 }
 
 s32 BPF_STRUCT_OPS(sidelane_init_task, struct task_struct *p, struct scx_init_task_args *args)
@@ -188,7 +205,7 @@ s32 BPF_STRUCT_OPS(sidelane_init_task, struct task_struct *p, struct scx_init_ta
 	tctx = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!tctx)
 		return -ENOMEM;
-	class_assign(p, tctx, scx_bpf_now());
+	class_assign(p, tctx);
 	return hook_task_comes();
 }
 
@@ -207,7 +224,7 @@ void BPF_STRUCT_OPS(sidelane_disable, struct task_struct *p)
 
 	if (!tctx)
 		return;
-	critical_gone(tctx);
+	critical_leaves(tctx);
 	vector_left(tctx);
 	tctx->due_ns = 0;
 }

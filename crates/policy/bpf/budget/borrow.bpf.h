@@ -42,7 +42,7 @@ VERIFIED_ONCE bool core_closed(u32 core_id)
 {
 	u64 now_ns = scx_bpf_now();
 
-	return core_critical(core_id, now_ns) && !budget_left(core_id, now_ns);
+	return core_critical(core_id) && !budget_left(core_id, now_ns);
 }
 
 /* Asks batch to leave the lane @cpu. */
@@ -123,7 +123,7 @@ static int budget_timer(void *map, u32 *key, struct core_timer *timer)
 			window_armed = 0;
 		return 0;
 	}
-	if (!core || (!core->expected && !core_critical(core_id, now_ns)))
+	if (!core || !core_critical(core_id))
 		return 0; /* the next busy period sets it again */
 	if (budget_left(core_id, now_ns)) {
 		budget_arm(core_id, now_ns);

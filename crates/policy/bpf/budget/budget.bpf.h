@@ -278,7 +278,7 @@ static __always_inline void budget_changes(struct core_ctx *core, u32 core_id, u
 	u32 critical = STATE_COUNT(states, LANE_CRITICAL);
 
 	/* one on its way from the vector to a lane is still in this period */
-	if (!critical && !core->expected && !critical_expected(core_id, now_ns)) {
+	if (!critical && !critical_expected(core)) {
 		budget_reset(core);
 	} else {
 		/* a sibling may have ended it between that one's arrival and this */

@@ -22,18 +22,12 @@
 #include "types.bpf.h"
 #include "vector.bpf.h"
 
-/* Does a critical task wait for a lane of @core_id, or is it on its way there? */
-static __always_inline bool critical_expected(u32 core_id, u64 now_ns)
+/* Does critical work run on @core_id, or is it expected there? */
+static __always_inline bool core_critical(u32 core_id)
 {
 	struct core_ctx *core = core_ctx(core_id);
 
-	return (core && core_claimed(core, now_ns)) || vector_waiting(core_id, CLASS_CRITICAL);
-}
-
-/* Does critical work run on @core_id, or is it expected there? */
-static __always_inline bool core_critical(u32 core_id, u64 now_ns)
-{
-	return critical_expected(core_id, now_ns) || lanes_in_state(core_id, LANE_CRITICAL) > 0;
+	return core && (critical_expected(core) || STATE_COUNT(states_of(core), LANE_CRITICAL));
 }
 
 /* Of the fastest core. */
@@ -318,10 +312,12 @@ static __always_inline void account_begins(struct task_struct *p, struct task_ct
 		vtime_now = tctx->vtime;
 	count(switches[class]);
 	lane->kthread = 0;
-	lane->slice_ends_ns = now_ns + p->scx.slice;
-	lane->job_ns = tctx->job_ns;
 	lane->pid = p->pid;
-	lane->marks = tctx->job_tid > 0;
+	if (class == CLASS_CRITICAL) {
+		lane->slice_ends_ns = now_ns + p->scx.slice;
+		lane->job_ns = tctx->job_ns;
+		lane->marks = tctx->job_tid > 0;
+	}
 	lane->rechecked = 0;
 	lane->evict_ns = 0;
 }

@@ -236,24 +236,30 @@ static __always_inline u64 class_mark(const struct task_struct *p)
 	return mark * MARK_FACTOR + ((u64)p->static_prio << 32 | p->policy);
 }
 
-/* Gives @p, which does not run, the class that it has now. */
-static __always_inline void class_assign(struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
+/*
+ * Gives @p, which does not run, the class that it has now. What it did not change itself it is asked once a slice, from one
+ * sleep to another: no clock is read for that.
+ */
+static __always_inline void class_assign(struct task_struct *p, struct task_ctx *tctx)
 {
+	u64 mark;
 	u32 kind;
 
-	if (fixed.nr_rules || fixed.nr_pools) {
-		u64 mark = class_mark(p);
-
-		if (mark == tctx->class_mark && !tctx->misclassified &&
-		    now_ns < tctx->classified_ns + fixed.slice_ns[task_class(tctx)])
-			return;
-		tctx->class_mark = mark;
+	if (!fixed.nr_rules && !fixed.nr_pools) {
+		tctx->class = KIND_CLASS(classify(p));
+		tctx->misclassified = 0;
+		return;
 	}
+	mark = class_mark(p);
+	if (mark == tctx->class_mark && !tctx->misclassified &&
+	    tctx->slept_ns < tctx->classified_ns + fixed.slice_ns[task_class(tctx)])
+		return;
+	tctx->class_mark = mark;
 	kind = classify(p);
 	tctx->class = KIND_CLASS(kind);
 	tctx->budget = KIND_BUDGET(kind);
 	tctx->misclassified = 0;
-	tctx->classified_ns = now_ns;
+	tctx->classified_ns = tctx->slept_ns;
 	tctx->pool = fixed.nr_pools ? cgroup_pool(p) : 0;
 }
 

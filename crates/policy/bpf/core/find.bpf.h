@@ -6,14 +6,13 @@
  * state, a core of a certain kind, the idle lane that is fastest.
  *
  * Rule: the fastest core first, then the nearest; of a core's lanes the idlest, then the one of before; of
- * idle lanes beside others the one with the highest capacity * threadPerf. A core that somebody has claimed,
- * or that normal work was sent to, is passed over.
+ * idle lanes beside others the one with the highest capacity * threadPerf. A core that expects critical work
+ * is passed over, and as an idle one also one to whose vector normal work was sent.
  *
  * Cost: a look at each member of a set, until none can be better: at the near ones first. Members that fit no more are
  * taken out (core_settle()). Shared lanes: over the cores.
  *
- * Does not: decide in which order these are tried (place.bpf.h, promote.bpf.h, spread.bpf.h); take anything,
- * but for claims.
+ * Does not: decide in which order these are tried (place.bpf.h, promote.bpf.h, spread.bpf.h); take anything.
  */
 #ifndef SIDELANE_FIND_BPF_H
 #define SIDELANE_FIND_BPF_H
@@ -87,16 +86,6 @@ VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u3
 	return best;
 }
 
-/* Claims a core for a waking critical task; false if another just did. */
-static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
-{
-	u64 claimed_ns = core->claim_ns;
-
-	if (core_claimed(core, now_ns))
-		return false;
-	return __sync_val_compare_and_swap(&core->claim_ns, claimed_ns, now_ns) == claimed_ns;
-}
-
 /* The more, the faster a core is, then the nearer. */
 #define WORTH(capacity, distance) ((capacity) * NR_DISTANCES + NR_DISTANCES - 1 - (distance))
 
@@ -107,10 +96,9 @@ static __always_inline bool core_claim(struct core_ctx *core, u64 now_ns)
 VERIFIED_ONCE bool core_fits(u32 id, u32 set)
 {
 	struct core_ctx *core = core_ctx(id);
-	u64 now_ns = scx_bpf_now();
 
-	return core && core_is(core, set) && !critical_expected(id, now_ns) &&
-	       !(set == CORES_IDLE && core_sent_normal(core, now_ns));
+	return core && core_is(core, set) && !critical_expected(core) &&
+	       !(set == CORES_IDLE && vector_expected(core, CLASS_NORMAL));
 }
 
 /*
@@ -182,12 +170,10 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 st
 VERIFIED_ONCE s32 find_open_core(struct task_struct *p __arg_trusted, u32 states, u32 home, u32 end)
 {
 	struct core_ctx *own = core_ctx(home);
-	u64 now_ns = scx_bpf_now();
 	s32 idle, lent;
 
-	if (own && core_idles(own) && own->capacity >= capacity_of(0) &&
-	    !core_claimed(own, now_ns) && !core_sent_normal(own, now_ns) &&
-	    pick_lane(p, home, FREE_STATES, -1) >= 0)
+	if (own && core_idles(own) && own->capacity >= capacity_of(0) && !critical_expected(own) &&
+	    !vector_expected(own, CLASS_NORMAL) && pick_lane(p, home, FREE_STATES, -1) >= 0)
 		return home;
 	idle = find_core(p, CORES_IDLE, FREE_STATES, home, end);
 	lent = find_core(p, CORES_LENT, FREE_STATES, home, end);
@@ -297,8 +283,7 @@ VERIFIED_ONCE s32 fallback_lane(struct task_struct *p __arg_trusted, u32 home, s
  * On cores of several speeds: the fastest idle lane beside critical work that is faster
  * than @least (lane_speed()); -1: none, or it is not known how fast shared lanes are.
  */
-VERIFIED_ONCE s32 find_shared_lane(struct task_struct *p __arg_trusted, u64 least, s32 prev,
-				   u64 now_ns)
+VERIFIED_ONCE s32 find_shared_lane(struct task_struct *p __arg_trusted, u64 least, s32 prev)
 {
 	s32 best = -1;
 	u32 id;
@@ -314,7 +299,7 @@ VERIFIED_ONCE s32 find_shared_lane(struct task_struct *p __arg_trusted, u64 leas
 		/* those that follow are not faster */
 		if (!core || lane_speed(core, 2) <= least)
 			break;
-		critical = lanes_in_state(id, LANE_CRITICAL) + core_claimed(core, now_ns);
+		critical = lanes_in_state(id, LANE_CRITICAL) + critical_expected(core);
 		speed = lane_speed(core, critical + 1);
 		if (!critical || speed <= least)
 			continue;
@@ -328,13 +313,13 @@ VERIFIED_ONCE s32 find_shared_lane(struct task_struct *p __arg_trusted, u64 leas
 }
 
 /* The same, if it is better than @id, the best core without critical work (-1: there is none). */
-static __always_inline s32 shared_lane_beyond(struct task_struct *p, s32 id, s32 prev, u64 now_ns)
+static __always_inline s32 shared_lane_beyond(struct task_struct *p, s32 id, s32 prev)
 {
 	u32 slowest = capacity_of(nr_cores - 1), fastest = capacity_of(0);
 
 	if (slowest == fastest || (id >= 0 && capacity_of(id) == fastest))
 		return -1;
-	return find_shared_lane(p, (u64)capacity_of(id) * SPEED_ONE, prev, now_ns);
+	return find_shared_lane(p, (u64)capacity_of(id) * SPEED_ONE, prev);
 }
 
 #endif /* SIDELANE_FIND_BPF_H */

@@ -50,9 +50,9 @@ VERIFIED_ONCE int core_kick_idle(u32 core_id, u32 class, s32 self)
  * The lane @cpu went from critical work to something else. If that was the last
  * critical work of the core, batch may come back.
  */
-VERIFIED_ONCE int core_reopen(u32 core_id, s32 cpu, u64 now_ns)
+VERIFIED_ONCE int core_reopen(u32 core_id, s32 cpu)
 {
-	if (core_critical(core_id, now_ns))
+	if (core_critical(core_id))
 		return 0;
 	count(openings);
 	if (vector_waits(CLASS_BATCH))

@@ -71,9 +71,7 @@ static __always_inline bool kthread_passes(struct task_struct *p, struct task_ct
 		return false;
 	tctx->core = lane->core;
 	tctx->queued_ns = now_ns;
-	critical_sent(tctx, lane->core, now_ns);
-	/* it comes, however long the thread takes: until a tick */
-	core->claim_ns = now_ns + NS_PER_S;
+	critical_sent(tctx, lane->core);
 	if (lane->slice_ends_ns > now_ns)
 		slice_ns = lane->slice_ends_ns - now_ns;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);

@@ -36,9 +36,8 @@
  * takes it. For one on a waker's lane nobody is woken if the waker is brief (YIELDS_WITHIN_NS): a
  * sibling that came to look would slow it down. If it does not sleep all the same, its tick ends that.
  *
- * Two wakers at the same time: the first claims the core (a time stamp, until the
- * task runs, valid for ARRIVAL_NS), the second goes on. A claimed core is closed. An idle
- * core that normal work was sent to counts as idle no longer, by a time stamp of its own.
+ * Two wakers at the same time: the first has the core expect its task (arrive.bpf.h), the second goes on. A core that expects
+ * critical work is closed. An idle core to whose vector normal work was sent counts as idle no longer.
  *
  * Cost: usually a look at the own core; at worst one pass over a bitmap of all
  * cores.
@@ -72,13 +71,13 @@ static __always_inline void count_placed(const struct core_ctx *core, u32 core_i
  * The waker's lane, if its core has no critical work and is as fast as any; -1
  * otherwise. A waker that is about to sleep leaves its lane within moments.
  */
-static __always_inline s32 lane_of_waker(struct task_struct *p, s32 waker, u64 now_ns)
+static __always_inline s32 lane_of_waker(struct task_struct *p, struct task_ctx *tctx, s32 waker)
 {
 	struct lane_ctx *lane = lane_ctx(waker);
 	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
 
-	if (!core || core_critical(lane->core, now_ns) || core->capacity < capacity_of(0) ||
-	    !bpf_cpumask_test_cpu(waker, p->cpus_ptr) || !core_claim(core, now_ns))
+	if (!core || core_critical(lane->core) || core->capacity < capacity_of(0) ||
+	    !bpf_cpumask_test_cpu(waker, p->cpus_ptr) || !critical_chooses(tctx, core, lane->core))
 		return -1;
 	return waker;
 }
@@ -93,41 +92,42 @@ static __always_inline bool home_idles(struct task_struct *p, const struct lane_
 }
 
 /* Does critical @p go back to @prev, of @core, without a search? The usual case; find_open_core() would find the same. */
-static __always_inline bool critical_stays(struct task_struct *p, struct core_ctx *core, s32 prev,
-					   u64 now_ns)
+static __always_inline bool critical_stays(struct task_struct *p, struct task_ctx *tctx,
+					   struct core_ctx *core, u32 home, s32 prev)
 {
-	return core && home_idles(p, lane_ctx(prev), prev) && core->capacity >= capacity_of(0) &&
-	       !core_sent_normal(core, now_ns) && core_claim(core, now_ns);
+	return home_idles(p, lane_ctx(prev), prev) && core->capacity >= capacity_of(0) &&
+	       !vector_expected(core, CLASS_NORMAL) && critical_chooses(tctx, core, home);
 }
 
-VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, s32 prev, s32 waker,
-				 u64 now_ns)
+VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, s32 prev, s32 waker)
 {
 	u32 states = HELD_STATES | STATE(LANE_NORMAL);
 	struct task_ctx *tctx = task_ctx(p);
 	struct core_ctx *core = core_ctx(home);
 	s32 id, cpu;
 
-	if (core && is_bound(p) && bpf_cpumask_test_cpu(prev, p->cpus_ptr)) {
-		if (core_critical(home, now_ns))
+	if (!core || !tctx)
+		return prev;
+	if (is_bound(p) && bpf_cpumask_test_cpu(prev, p->cpus_ptr)) {
+		if (core_critical(home))
 			count(critical_queued);
 		else
 			count_placed(core, home);
 		return prev;
 	}
-	if (tctx && hook_closes_at_once(tctx)) /* else batch may go on beside it */
+	if (hook_closes_at_once(tctx)) /* else batch may go on beside it */
 		states |= OVER_BATCH;
-	cpu = lane_of_waker(p, waker, now_ns);
+	cpu = lane_of_waker(p, tctx, waker);
 	if (cpu >= 0) {
 		count(critical_borrowed_core);
 		return cpu;
 	}
-	if (critical_stays(p, core, prev, now_ns)) {
+	if (critical_stays(p, tctx, core, home, prev)) {
 		count(critical_idle_core);
 		return prev;
 	}
 	id = find_open_core(p, states, home, nr_cores);
-	cpu = shared_lane_beyond(p, id, prev, now_ns);
+	cpu = shared_lane_beyond(p, id, prev);
 	if (cpu >= 0) {
 		count(critical_shared_core);
 		return cpu;
@@ -135,7 +135,7 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 	if (id >= 0) {
 		core = core_ctx(id);
 		cpu = pick_lane(p, id, states, prev);
-		if (core && cpu >= 0 && core_claim(core, now_ns)) {
+		if (core && cpu >= 0 && critical_chooses(tctx, core, id)) {
 			count_placed(core, id);
 			return cpu;
 		}
@@ -165,8 +165,7 @@ static __always_inline bool keeps_lane(struct task_struct *p, u32 home, s32 prev
 		return false; /* the place of batch is better */
 	if (lane->state == LANE_IDLE && brief && level_allows(core, home, prev))
 		return true;
-	return (lane->state == LANE_IDLE || lane->state == LANE_BATCH) &&
-	       !core_critical(home, scx_bpf_now());
+	return (lane->state == LANE_IDLE || lane->state == LANE_BATCH) && !core_critical(home);
 }
 
 /*
@@ -185,13 +184,6 @@ static __always_inline s32 roomier_core(struct task_struct *p, u32 home, u32 end
 	if (!own || !core || core_distance(own, core) > DISTANCE_CACHE)
 		return -1;
 	return id;
-}
-
-/* Normal work goes to @core: if that idles, it counts as idle no longer. */
-static __always_inline void normal_sent(struct core_ctx *core, u64 now_ns)
-{
-	if (core_idles(core))
-		core->normal_ns = now_ns;
 }
 
 /* Normal and batch work goes to one of the first @end cores. @brief: @p runs only for a moment each time. */
@@ -388,7 +380,7 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 
 /* Chooses a lane for @p, which ran on @prev last; @waker as below. Returns its CPU, or -1. */
 static __always_inline s32 choose_lane(struct task_struct *p, const struct task_ctx *tctx, s32 prev,
-				       s32 waker, u64 now_ns)
+				       s32 waker)
 {
 	struct lane_ctx *lane;
 	struct core_ctx *core;
@@ -407,28 +399,30 @@ static __always_inline s32 choose_lane(struct task_struct *p, const struct task_
 		lane = lane_ctx(prev);
 	}
 	if (tctx->class == CLASS_CRITICAL)
-		return place_critical(p, home, prev, waker, now_ns);
+		return place_critical(p, home, prev, waker);
 	if (tctx->class == CLASS_BATCH)
 		return place_batch(p, home, prev, end);
 	cpu = hook_lane(p, home, prev);
 	if (cpu >= 0)
 		return cpu;
 	if (home_idles(p, lane, prev) && !core_parked(home) &&
-	    (tctx->burst_mean_ns < BRIEF_NS || !critical_expected(home, now_ns)))
+	    (tctx->burst_mean_ns < BRIEF_NS || !core_critical(home)))
 		return prev; /* the usual case; place_normal() would find the same */
 	return place_normal(p, home, prev, end, tctx->burst_mean_ns < BRIEF_NS);
 }
 
 /* @p is to be placed: it leaves where it was sent before and did not run, and is what it is now. */
 static __always_inline void place_begins(struct task_struct *p, struct task_ctx *tctx, bool waking,
-					 u64 now_ns)
+					 u64 *now_ns)
 {
-	critical_gone(tctx);
+	critical_leaves(tctx);
 	vector_left(tctx);
 	if (waking || tctx->misclassified)
-		class_assign(p, tctx, now_ns);
-	if (waking || !tctx->job_ns)
-		tctx->job_ns = now_ns;
+		class_assign(p, tctx);
+	if (tctx->class != CLASS_CRITICAL)
+		tctx->job_ns = 0; /* one begins when it is critical */
+	else if (waking || !tctx->job_ns)
+		tctx->job_ns = clock_once(now_ns);
 }
 
 /*
@@ -447,7 +441,7 @@ static __always_inline bool place_send(struct task_struct *p, struct task_ctx *t
 		hook_awaits(p, lane, cpu, waker);
 	if (waking && lane_next(p, tctx, lane)) {
 		lane_insert(p, tctx, lane->core, enq_flags, now_ns);
-		lane->next = tctx->class + 1;
+		lane->next = 1;
 		return false;
 	}
 	vector_insert(p, tctx, lane->core, waking, enq_flags, now_ns);
@@ -466,13 +460,13 @@ static __always_inline s32 place(struct task_struct *p, struct task_ctx *tctx, s
 				 bool selecting, u64 enq_flags)
 {
 	bool waking = selecting || (enq_flags & SCX_ENQ_WAKEUP), at_once, kicks;
-	u64 now_ns = scx_bpf_now();
+	u64 now_ns = hook_times_wakeups() ? scx_bpf_now() : 0;
 	struct lane_ctx *lane;
 	struct core_ctx *core;
 	s32 cpu, held = -1;
 	u32 stops;
 
-	place_begins(p, tctx, waking, now_ns);
+	place_begins(p, tctx, waking, &now_ns);
 	stops = hook_stops(p, tctx);
 	if (stops && selecting)
 		return prev; /* enqueue comes next */
@@ -487,27 +481,28 @@ static __always_inline s32 place(struct task_struct *p, struct task_ctx *tctx, s
 		hook_holds(p, tctx, stops, waking, enq_flags);
 		return prev;
 	}
-	cpu = held >= 0 ? held : choose_lane(p, tctx, prev, waker, now_ns);
+	cpu = held >= 0 ? held : choose_lane(p, tctx, prev, waker);
 	lane = lane_ctx(cpu);
 	core = lane ? core_ctx(lane->core) : NULL;
 	if (!core)
 		return -1;
-	if (tctx->class == CLASS_NORMAL)
-		normal_sent(core, now_ns);
-	if (waking && tctx->class == CLASS_CRITICAL && !core->expected)
+	if (waking && tctx->class == CLASS_CRITICAL && core->expected == tctx->expected)
 		hook_critical_wakes(core, now_ns);
 	at_once = waking && (selecting || cpu == prev) && cpu != waker &&
 		  lane_take_over(lane, core, cpu, tctx->class,
 				 held >= 0 || hook_shares_hold(tctx, lane, cpu));
-	if (!at_once && held >= 0) /* by the vector, from which a held lane does not take */
-		hook_lane_back(lane, now_ns);
+	if (!at_once) {
+		clock_once(&now_ns);
+		if (held >= 0) /* by the vector, from which a held lane does not take */
+			hook_lane_back(lane, now_ns);
+	}
 	kicks = place_send(p, tctx, lane, cpu, waker, waking, at_once, enq_flags, now_ns);
 	if (tctx->class == CLASS_CRITICAL) {
-		critical_sent(tctx, lane->core, now_ns);
+		critical_sent(tctx, lane->core);
 		/* in enqueue a lock is held under which timers are not set */
 		hook_critical_sent(lane->core, tctx->budget, selecting, now_ns);
 	}
-	hook_sent(tctx, core, waking, selecting, now_ns);
+	hook_sent(tctx, core, waking, selecting);
 	if (kicks)
 		kick_for(p, tctx, lane, cpu, cpu == waker);
 	return cpu;

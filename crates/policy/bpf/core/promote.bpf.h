@@ -56,20 +56,17 @@ VERIFIED_ONCE bool core_is_free(u32 core_id, u32 reserved)
 {
 	struct core_ctx *core = core_ctx(core_id);
 
-	return core && core->expected == reserved && !vector_waiting(core_id, CLASS_CRITICAL) &&
+	return core && core->expected == reserved &&
 	       lanes_in_state(core_id, LANE_IDLE) + lanes_in_state(core_id, LANE_BATCH) ==
 		       core->nr_lanes;
 }
 
-/* Keeps @core_id for a job that is to move there: closed, and claimed as by a waking task. */
-static __always_inline bool core_reserve(u32 core_id, u64 now_ns)
+/* Keeps @core_id for a job that is to move there: it expects that. False: it expects another. */
+static __always_inline bool core_reserve(u32 core_id)
 {
 	struct core_ctx *core = core_ctx(core_id);
 
-	if (!core || !core_claim(core, now_ns))
-		return false;
-	__sync_fetch_and_add(&core->expected, 1);
-	return true;
+	return core && !__sync_val_compare_and_swap(&core->expected, 0, 1);
 }
 
 static __always_inline void core_release(u32 core_id)
@@ -78,8 +75,7 @@ static __always_inline void core_release(u32 core_id)
 
 	if (!core)
 		return;
-	if (__sync_fetch_and_sub(&core->expected, 1) == 1)
-		core->claim_ns = 0;
+	__sync_fetch_and_sub(&core->expected, 1);
 	critical_stays_away(core_id, scx_bpf_now());
 }
 
@@ -194,7 +190,7 @@ VERIFIED_ONCE s32 promote_oldest(u32 target, u64 before_ns)
 }
 
 /* Reserves @core_id for the task that runs on @cpu, and asks it to leave. */
-VERIFIED_ONCE int promote_mark(s32 cpu, u32 core_id, u64 now_ns)
+VERIFIED_ONCE int promote_mark(s32 cpu, u32 core_id)
 {
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct task_struct *p;
@@ -204,8 +200,7 @@ VERIFIED_ONCE int promote_mark(s32 cpu, u32 core_id, u64 now_ns)
 	if (!p)
 		return 0;
 	tctx = task_ctx(p);
-	if (tctx && !tctx->promote_to && core_reserve(core_id, now_ns)) {
-		tctx->promote_ns = now_ns;
+	if (tctx && !tctx->promote_to && core_reserve(core_id)) {
 		hook_promotes(p, tctx, PROMOTION_BEGUN, core_id);
 		if (__sync_val_compare_and_swap(&tctx->promote_to, 0, core_id + 1))
 			core_release(core_id);
@@ -228,7 +223,7 @@ VERIFIED_ONCE int promote_to(u32 core_id, u64 now_ns)
 		return 0;
 	cpu = promote_oldest(core_id, now_ns - after_ns);
 	if (cpu >= 0)
-		promote_mark(cpu, core_id, now_ns);
+		promote_mark(cpu, core_id);
 	return 0;
 }
 
@@ -262,8 +257,7 @@ static __always_inline bool promote_seize(struct task_struct *p, struct task_ctx
 	s32 cpu;
 
 	if (!own || tctx->class != CLASS_CRITICAL || tctx->misclassified || is_bound_now(p) ||
-	    now_ns >= tctx->promote_ns + ARRIVAL_NS || !promotion_gains(own, core_id) ||
-	    !core_is_free(core_id, 1))
+	    !promotion_gains(own, core_id) || !core_is_free(core_id, 1))
 		return false;
 	cpu = pick_lane(p, core_id, FREE_STATES, -1);
 	lane = lane_ctx(cpu);
@@ -323,7 +317,7 @@ static __always_inline bool promote_send(struct task_struct *p, struct task_ctx 
 	count(promotions);
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, fixed.slice_ns[CLASS_CRITICAL],
 			   enq_flags | SCX_ENQ_PREEMPT);
-	critical_sent(tctx, core_id, now_ns);
+	critical_sent(tctx, core_id);
 	return true;
 }
 

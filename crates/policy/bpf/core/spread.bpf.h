@@ -8,7 +8,7 @@
  * Rule: when its slice is over, a normal task that ran all of it beside critical or normal work
  * leaves its lane if a whole idle core is there that it may use and where it is faster
  * (find_roomier()), as when it wakes (place.bpf.h). Of several that would leave at once each
- * takes a core of its own: one that normal work was sent to counts as idle no longer.
+ * takes a core of its own: one of which a lane was taken over does not idle any more.
  *
  * With vertical polarization only to cores that are awake.
  *
@@ -51,7 +51,6 @@ static __always_inline bool spread_moves(struct task_struct *p, struct task_ctx 
 	core = lane ? core_ctx(lane->core) : NULL;
 	if (!core || lane_state_take(lane, core, LANE_IDLE, LANE_OTHER) != LANE_IDLE)
 		return false;
-	core->normal_ns = scx_bpf_now();
 	tctx->spread_lane = cpu + 1;
 	return true;
 }

@@ -358,14 +358,35 @@ static __always_inline bool core_parked(u32 core_id)
 }
 
 /*
- * Time on the CPU @cpu, whose run queue the kernel has locked, as of when it began to schedule. For scx_bpf_now() the
- * kernel asks the hardware's clock again once it has let go of the lock in between, as for each dispatch.
+ * Time on the CPU of @rq, which the kernel has locked, as of when it began to schedule. For scx_bpf_now() the kernel asks the hardware's clock again once it has let go of the lock in between, as for each dispatch.
  */
+static __always_inline u64 rq_clock(const struct rq *rq)
+{
+	return rq ? rq->clock : scx_bpf_now();
+}
+
+static __always_inline const struct rq *rq_of(s32 cpu)
+{
+	return bpf_per_cpu_ptr(&runqueues, cpu);
+}
+
 static __always_inline u64 clock_of(s32 cpu)
 {
-	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+	return rq_clock(rq_of(cpu));
+}
 
-	return rq ? rq->clock : scx_bpf_now();
+/* Does a higher scheduling class have work for the CPU of @rq, which the kernel has locked? Then that comes next. */
+static __always_inline bool outranked(const struct rq *rq)
+{
+	return rq && rq->nr_running > rq->scx.nr_running;
+}
+
+/* The time, where no run queue is locked: read when it is asked for first (@now_ns: 0 until then), for the clock is not cheap. */
+static __always_inline u64 clock_once(u64 *now_ns)
+{
+	if (!*now_ns)
+		*now_ns = scx_bpf_now();
+	return *now_ns;
 }
 
 static __always_inline struct task_ctx *task_ctx(struct task_struct *p)
@@ -520,23 +541,10 @@ static __always_inline struct counters *counters(void)
 	return bpf_map_lookup_elem(&sidelane_stats, &zero);
 }
 
-/* Was a critical task sent to @core that has not begun to run? */
-static __always_inline bool core_claimed(const struct core_ctx *core, u64 now_ns)
+/* Was a critical task sent to @core, or is one about to be, that has not begun to run? */
+static __always_inline bool critical_expected(const struct core_ctx *core)
 {
-	return core->claim_ns && now_ns < core->claim_ns + ARRIVAL_NS;
-}
-
-/* Was normal work sent to @core, which idled, and does not run yet? */
-static __always_inline bool core_sent_normal(const struct core_ctx *core, u64 now_ns)
-{
-	return core->normal_ns && now_ns < core->normal_ns + ARRIVAL_NS;
-}
-
-/* Something runs on @core: its lanes' states say so from here on. */
-static __always_inline void core_runs(struct core_ctx *core)
-{
-	if (core->normal_ns)
-		core->normal_ns = 0;
+	return *(volatile const u32 *)&core->expected > 0;
 }
 
 #define count_add(field, n)                        \

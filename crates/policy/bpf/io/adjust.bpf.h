@@ -247,7 +247,7 @@ static __always_inline s32 adjust_take(struct task_struct *p, struct task_ctx *t
 	struct core_ctx *other;
 	s32 cpu;
 
-	if (!to || core_critical(to - 1, scx_bpf_now()) || pick_lane(p, to - 1, ANY_STATE, -1) < 0)
+	if (!to || core_critical(to - 1) || pick_lane(p, to - 1, ANY_STATE, -1) < 0)
 		return -1;
 	other = core_ctx(to - 1);
 	if (!other || __sync_val_compare_and_swap(&own->pair.swap_to, to, 0) != to)

@@ -345,7 +345,7 @@ VERIFIED_ONCE s32 pair_lane(struct task_struct *p __arg_trusted, u32 home, s32 p
 	s32 cpu, best = -1;
 	u32 i;
 
-	if (!tctx || !core || !pair_on(core) || core_critical(home, scx_bpf_now()))
+	if (!tctx || !core || !pair_on(core) || core_critical(home))
 		return -1;
 	if (tctx->side == SIDE_IO) {
 		cpu = pair_io_lane(core);

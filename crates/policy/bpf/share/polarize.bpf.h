@@ -176,11 +176,11 @@ static __always_inline void polar_arm(u64 now_ns)
 }
 
 /* A task wakes: windows are needed, a last one too after a change to horizontal polarization. */
-static __always_inline void polar_need(u64 now_ns)
+static __always_inline void polar_need(void)
 {
 	if ((live.vertical || live.cores_awake < nr_cores) && !polar_armed &&
 	    !__sync_val_compare_and_swap(&polar_armed, 0, 1))
-		polar_arm(now_ns);
+		polar_arm(scx_bpf_now());
 }
 
 /* A window ends. */

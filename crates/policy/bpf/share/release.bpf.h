@@ -21,14 +21,14 @@
 #define POOL_LOOK_MIN_NS 1000000ULL
 
 /* The lane to which @p goes, which was held, as what it is now; -1: it stays. */
-VERIFIED_ONCE s32 release_lane(struct task_struct *p __arg_trusted, u64 now_ns)
+VERIFIED_ONCE s32 release_lane(struct task_struct *p __arg_trusted)
 {
 	struct task_ctx *tctx = task_ctx(p);
 
 	if (!tctx)
 		return -1;
-	class_assign(p, tctx, now_ns);
-	return choose_lane(p, tctx, scx_bpf_task_cpu(p), -1, now_ns);
+	class_assign(p, tctx);
+	return choose_lane(p, tctx, scx_bpf_task_cpu(p), -1);
 }
 
 /* Critical work of @budget goes to @core_id. Apart: in its caller's loop verifiers before 7.0 do not come back from timers. */
@@ -47,12 +47,15 @@ static __always_inline void release_begins(struct task_ctx *tctx, u32 core_id, u
 	struct core_ctx *core = core_ctx(core_id);
 	u32 class = task_class(tctx);
 
-	if (core && class == CLASS_CRITICAL && tctx->held == HELD_WOKE && !core->expected)
+	if (core && class == CLASS_CRITICAL && tctx->held == HELD_WOKE &&
+	    core->expected == tctx->expected)
 		hook_critical_wakes(core, now_ns);
+	if (class == CLASS_CRITICAL && !tctx->job_ns) /* it has become that meanwhile */
+		tctx->job_ns = now_ns;
 	vector_enter(tctx, core_id, now_ns);
 	core_set_assign(CORES_QUEUED + class, core_id, true);
 	if (class == CLASS_CRITICAL) {
-		critical_sent(tctx, core_id, now_ns);
+		critical_sent(tctx, core_id);
 		release_closes(core_id, tctx->budget, now_ns);
 	}
 }
@@ -90,7 +93,7 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 			throttle_begins(stops - 1, now_ns);
 			continue;
 		}
-		cpu = release_lane(p, now_ns);
+		cpu = release_lane(p);
 		lane = lane_ctx(cpu);
 		if (!lane)
 			continue;
@@ -113,7 +116,7 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 			release_fails(tctx);
 			continue;
 		}
-		polar_need(now_ns);
+		polar_need();
 		kick_for(p, tctx, lane, cpu, false);
 		any = true;
 	}

@@ -100,9 +100,13 @@ enum { BPF_F_CURRENT_CPU = -1 };
 long native_perf_event_read(const void *map, struct bpf_perf_event_value *value);
 #define bpf_perf_event_read_value(map, flags, value, size) native_perf_event_read((map), (value))
 
-/* No run queues: there is one clock, and no lock. */
+/* No run queues: there is one clock, no lock, and no other scheduling class. */
 struct rq {
 	u64 clock;
+	u32 nr_running;
+	struct {
+		u32 nr_running;
+	} scx;
 };
 #define bpf_per_cpu_ptr(variable, cpu) ((const struct rq *)((void)(cpu), NULL))
 

@@ -24,6 +24,7 @@ impl SchedExt {
             self.check_task(engine, TaskId(index as u32), place)?;
         }
         self.check_hints()?;
+        self.check_expected(engine)?;
         (0..engine.lanes.len() as u32).try_for_each(|cpu| self.check_lane(engine, cpu))
     }
 
@@ -41,6 +42,32 @@ impl SchedExt {
                 Err(format!("lost {id}: lane {cpu} runs something else"))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// A core expects the critical tasks that are on their way to it, and those for which it is reserved: one too many, and it
+    /// would never open again.
+    fn check_expected(&self, engine: &Engine) -> Result<(), String> {
+        let mut expected = vec![0; self.tables.nr_cores() as usize];
+        for (index, entity) in self.entities.iter().enumerate() {
+            let Some(context) = entity.context() else {
+                continue;
+            };
+            if context.expected > 0 {
+                let id = TaskId(index as u32);
+                if engine.task(id).state != State::Waiting {
+                    return Err(format!("expected {id}, which does not wait"));
+                }
+                expected[context.core as usize] += 1;
+            }
+            if context.promote_to > 0 {
+                expected[context.promote_to as usize - 1] += 1;
+            }
+        }
+        let cores = self.tables.expected();
+        match cores.eq(expected.iter().copied()) {
+            true => Ok(()),
+            false => Err(format!("cores expect others than these: {expected:?}")),
         }
     }
 

@@ -69,6 +69,13 @@ impl Entity {
         entity
     }
 
+    /// The scheduler's context, if it has one.
+    pub fn context(&self) -> Option<&native::task_ctx> {
+        let storage = self.storage.as_ref()?;
+        // SAFETY: the scheduler has asked for storage for this, of which each part is a number.
+        Some(unsafe { &*storage.as_ptr().cast() })
+    }
+
     /// Takes over what may have changed: class, policy, nice value, CPUs.
     pub fn update(&mut self, task: &Task) {
         let spec = &task.spec;

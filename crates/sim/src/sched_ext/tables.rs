@@ -80,6 +80,11 @@ impl Tables {
         self.cores.len() as u32
     }
 
+    /// How many critical tasks each core expects.
+    pub fn expected(&self) -> impl Iterator<Item = u32> {
+        self.cores.iter().map(|core| core.expected)
+    }
+
     /// Lends the tables to this thread's scheduler; they must stay where they are.
     pub fn lend(&mut self) {
         fn lend<T>(map: native::native_map, table: &mut [T]) {

@@ -8,8 +8,6 @@ use sidelane_policy::intf;
 
 /// Upper half of the identifiers of queues in which pools hold tasks (`HELD_ID`).
 const HELD: u64 = intf::task_class_NR_CLASSES as u64 + 1;
-/// How long the scheduler keeps a core for a critical task that was sent there (`ARRIVAL_NS`).
-const ARRIVAL_NS: u64 = intf::ARRIVAL_NS as u64;
 
 impl Watch {
     pub(super) fn apply(&mut self, step: Step) -> Verdict {
@@ -243,9 +241,6 @@ impl Watch {
             .filter(|(_, core)| core.lanes.iter().any(online))
             .map(|(index, _)| index)
             .collect();
-        for core in &mut self.cores {
-            core.open_ns = core.open_ns.min(self.now_ns);
-        }
     }
 
     /// A lane falls busy or idle.
@@ -310,7 +305,6 @@ impl Watch {
         if core == task.closes {
             return Ok(());
         }
-        let arrived = matches!(task.state, State::Running(_));
         let kick_ns = self.machine.costs.kick_ns;
         if let Some(core) = core {
             let index = core;
@@ -337,9 +331,7 @@ impl Watch {
         left.critical = left.critical.saturating_sub(1);
         if left.critical == 0 {
             left.was_closed = left.closed_ns.take().map(|from_ns| (from_ns, now_ns));
-            // Sent elsewhere before it ran: the core goes on expecting it for a while.
-            let gone = arrived || core.is_none();
-            left.open_ns = now_ns + if gone { 0 } else { ARRIVAL_NS };
+            left.open_ns = now_ns;
         }
         Ok(())
     }

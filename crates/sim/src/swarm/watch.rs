@@ -74,7 +74,7 @@ pub(super) struct Core {
     pub clock: Clock,
     /// From when to when there were some before.
     pub was_closed: Option<(u64, u64)>,
-    /// Since when there is none and none is expected any more; may lie ahead.
+    /// Since when there is none and none is expected any more.
     pub open_ns: u64,
     /// Since when more lanes run critical or normal work than the SMT level allows.
     pub crowded_ns: Option<u64>,
