@@ -13,7 +13,7 @@
  * several speeds an idle lane beside critical work comes before a core that is slower than
  * it, shared (capacity * threadPerf, if that is known).
  * Normal: its own lane if that is idle or runs batch and the core is open; also if it is
- * idle beside critical work, for a task that runs only for a moment each time (BRIEF_NS): it is gone
+ * idle beside critical work, for a task that runs only for a moment each time (is_brief()): it is gone
  * sooner than batch elsewhere is evicted. But not beside critical or normal work while a
  * whole idle core is there where it is faster: two tasks that met once would share a core
  * for ever. A task that is so brief does not go to another last-level cache for that.
@@ -33,7 +33,7 @@
  * A task that wakes for an idle lane, or for this CPU while it runs a lower class, goes
  * there directly. So does, behind what runs, work that is next in any case (lane_next()).
  * Otherwise it waits in the core's vector, and whichever lane is first
- * takes it. For one on a waker's lane nobody is woken if the waker is brief (YIELDS_WITHIN_NS): a
+ * takes it. For one on a waker's lane nobody is woken if the waker is brief (is_brief()): a
  * sibling that came to look would slow it down. If it does not sleep all the same, its tick ends that.
  *
  * Two wakers at the same time: the first has the core expect its task (arrive.bpf.h), the second goes on. A core that expects
@@ -148,9 +148,6 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 	count(critical_queued);
 	return fallback_lane(p, home, prev, nr_cores);
 }
-
-/* A burst up to this long may run beside critical work: no more than batch does that is overdue. */
-#define BRIEF_NS 1000000ULL
 
 /* May @p, which is normal and @brief, or not, go back to its lane @prev, of core @home? */
 static __always_inline bool keeps_lane(struct task_struct *p, u32 home, s32 prev, bool brief)
@@ -278,16 +275,13 @@ VERIFIED_ONCE int batch_enters(struct task_struct *p __arg_trusted, u32 core_id,
 	return 0;
 }
 
-/* A waker is believed that it is about to sleep if it runs for less than this each time. */
-#define YIELDS_WITHIN_NS 2000000ULL
-
 /* The current task, which says that it is about to sleep: will it? */
 static __always_inline bool waker_is_brief(void)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
 	struct task_ctx *tctx = waker ? task_ctx(waker) : NULL;
 
-	return tctx && tctx->class != CLASS_BATCH && tctx->burst_mean_ns < YIELDS_WITHIN_NS;
+	return tctx && tctx->class != CLASS_BATCH && is_brief(tctx);
 }
 
 /*
@@ -406,9 +400,9 @@ static __always_inline s32 choose_lane(struct task_struct *p, const struct task_
 	if (cpu >= 0)
 		return cpu;
 	if (home_idles(p, lane, prev) && !core_parked(home) &&
-	    (tctx->burst_mean_ns < BRIEF_NS || !core_critical(home)))
+	    (is_brief(tctx) || !core_critical(home)))
 		return prev; /* the usual case; place_normal() would find the same */
-	return place_normal(p, home, prev, end, tctx->burst_mean_ns < BRIEF_NS);
+	return place_normal(p, home, prev, end, is_brief(tctx));
 }
 
 /* @p is to be placed: it leaves where it was sent before and did not run, and is what it is now. */
