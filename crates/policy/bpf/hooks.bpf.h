@@ -156,8 +156,9 @@ HOOK void hook_counted(struct task_ctx *tctx, struct lane_count *count, const st
 
 HOOK s32 hook_scheduler_begins(void);
 HOOK s32 hook_core_begins(u32 core_id);
-/* A task comes to the scheduler. */
+/* A task comes to the scheduler; @p leaves it. */
 HOOK s32 hook_task_comes(void);
+HOOK void hook_task_goes(struct task_struct *p, struct task_ctx *tctx);
 /* @p wants to run; it does no longer. */
 HOOK void hook_wants(struct task_struct *p, struct task_ctx *tctx);
 HOOK void hook_wants_no_more(struct task_ctx *tctx);
@@ -388,7 +389,7 @@ HOOK void hook_slice_ends(struct lane_ctx *lane, u64 now_ns)
 HOOK void hook_begins(struct task_struct *p, struct task_ctx *tctx, struct lane_ctx *lane, s32 cpu,
 		      u64 now_ns)
 {
-	promote_drop(p, tctx); /* it came back before it left */
+	promote_runs(p, tctx);
 	retain_runs(p, lane, pair_uses_held(tctx, lane, cpu), now_ns);
 	overdue_begins(p, tctx, lane);
 	pair_waited(tctx, now_ns);
@@ -431,6 +432,7 @@ HOOK void hook_ends(struct task_struct *p, struct task_ctx *tctx, struct lane_ct
 	bool critical = tctx->class == CLASS_CRITICAL, marked = critical && jobs_take(p, tctx);
 
 	pair_look(p, tctx, now_ns);
+	promote_stops(tctx);
 	if (sleeps) {
 		spread_drop(tctx);
 		retain_begin(p, tctx, lane, now_ns);
@@ -518,6 +520,12 @@ HOOK s32 hook_core_begins(u32 core_id)
 HOOK s32 hook_task_comes(void)
 {
 	return pools_begin();
+}
+
+HOOK void hook_task_goes(struct task_struct *p, struct task_ctx *tctx)
+{
+	spread_drop(tctx);
+	promote_drop(p, tctx);
 }
 
 HOOK void hook_wants(struct task_struct *p, struct task_ctx *tctx)

@@ -61,7 +61,8 @@ enum lane_state {
 	LANE_NORMAL = CLASS_NORMAL,
 	LANE_BATCH = CLASS_BATCH,
 	LANE_IDLE = 3,
-	LANE_OTHER = 4, /* between tasks, or a higher scheduling class */
+	LANE_OTHER =
+		4, /* looks for work, was taken over for a task, or runs a higher scheduling class */
 	LANE_HELD = 5, /* idle, held for a task that is expected back (retain.bpf.h) */
 	NR_LANE_STATES = 6,
 };
@@ -181,11 +182,12 @@ struct task_ctx {
 	u32 class; /* enum task_class */
 	u32 core; /* core whose vector it waits in, or last ran on */
 	u32 misclassified; /* 1: its class has changed since it began to run */
-	u32 expected; /* 1: it counts among those that its core expects */
+	u32 expected; /* core that expects it, + 1; 0: none */
 	u32 in_vector; /* enum in_vector */
 	u32 budget; /* which one holds beside it: 0 of the settings, else of rule budget - 1 */
 	u32 job_slot; /* of its program's job board (jobs.bpf.h) */
 	u32 job_tid; /* what stands there, if the slot is its own; 0: it has none */
+	u32 promotable; /* 1: it is critical, and runs (promote.bpf.h) */
 	u32 promote_to; /* core that is reserved for it, + 1; 0: none */
 	u32 promote_lane; /* CPU of the lane there that was taken over for it, + 1; 0: none yet */
 	u32 returns; /* how often it was soon back from sleep (retain.bpf.h) */
@@ -212,7 +214,7 @@ struct task_ctx {
 	u64 queued_ns; /* when it began to wait in a vector; 0 once it runs */
 	u64 due_ns; /* when it is to run at the latest; 0: it has run since, or sleeps */
 	u64 running_ns; /* until when its running time is charged */
-	u64 classified_ns; /* when its class was looked up last */
+	u64 classified_ns; /* when its class was looked up last: at that tick, or at the wake-up after the sleep that began then */
 	u64 class_mark; /* what it was then (classify.bpf.h) */
 	u64 slept_ns; /* when it slept last */
 	u64 slice_left_ns; /* with which it goes on if it wakes soon; 0: with a whole one */

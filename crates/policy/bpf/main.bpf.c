@@ -76,15 +76,12 @@ void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (!core)
 		return;
-	if (goes_on) {
-		hook_slice_ends(lane, now_ns);
-		find_work(lane, core, cpu, prev, now_ns);
-		return;
-	}
-	if (work_hinted()) {
-		if (lane->state < LANE_IDLE) /* what ran sleeps */
+	if (goes_on || work_hinted()) {
+		if (goes_on)
+			hook_slice_ends(lane, now_ns);
+		else if (lane->state < LANE_IDLE) /* what ran sleeps */
 			lane_state_write(lane, core, LANE_OTHER, now_ns);
-		if (find_work(lane, core, cpu, NULL, now_ns))
+		if (find_work(lane, core, cpu, goes_on ? prev : NULL, now_ns) || goes_on)
 			return;
 	}
 	lane_idles(lane, core, cpu, rq, now_ns);
@@ -151,9 +148,8 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 		slice_ends(p, tctx, now_ns);
 	}
 	hook_ends(p, tctx, lane, cpu, !runnable, now_ns);
-	/* else running or dispatch says what the lane does */
-	if (outranked(rq))
-		lane_state_write(lane, core, LANE_OTHER, now_ns);
+	if (outranked(rq)) /* else running, dispatch or update_idle says what the lane does */
+		lane_state_put(lane, core, LANE_OTHER);
 }
 
 /* Both are left out unless weights of cgroups count. */
@@ -220,10 +216,16 @@ void BPF_STRUCT_OPS(sidelane_enable, struct task_struct *p)
 /* The task leaves for another scheduling class, or exits. */
 void BPF_STRUCT_OPS(sidelane_disable, struct task_struct *p)
 {
+	struct lane_ctx *lane = lane_ctx(scx_bpf_task_cpu(p));
+	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
 	struct task_ctx *tctx = task_ctx(p);
 
 	if (!tctx)
 		return;
+	if (core && lane->pid == (u32)p->pid &&
+	    lane->state < LANE_IDLE) /* it goes on, as another class */
+		lane_state_put(lane, core, LANE_OTHER);
+	hook_task_goes(p, tctx);
 	critical_leaves(tctx);
 	vector_left(tctx);
 	tctx->due_ns = 0;

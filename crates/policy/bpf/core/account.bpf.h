@@ -314,6 +314,8 @@ static __always_inline void account_begins(struct task_struct *p, struct task_ct
 	lane->kthread = 0;
 	lane->pid = p->pid;
 	if (class == CLASS_CRITICAL) {
+		if (!tctx->job_ns) /* it was not placed */
+			tctx->job_ns = now_ns;
 		lane->slice_ends_ns = now_ns + p->scx.slice;
 		lane->job_ns = tctx->job_ns;
 		lane->marks = tctx->job_tid > 0;

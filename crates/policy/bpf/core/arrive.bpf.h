@@ -20,39 +20,48 @@
 #include "account.bpf.h"
 #include "kick.bpf.h"
 
+/*
+ * @tctx is expected by the core @by - 1 (0: by none) from now on, which counts it already, and no longer by the one of before,
+ * which is returned in the same form. One exchange: whoever takes it from a core counts it off there.
+ */
+static __always_inline u32 critical_moves(struct task_ctx *tctx, u32 by)
+{
+	u32 before = __sync_lock_test_and_set(&tctx->expected, by);
+	struct core_ctx *core = before ? core_ctx(before - 1) : NULL;
+
+	if (core)
+		__sync_fetch_and_sub(&core->expected, 1);
+	return before;
+}
+
 /* A critical task chooses @core, @core_id. False: another has. */
 static __always_inline bool critical_chooses(struct task_ctx *tctx, struct core_ctx *core,
 					     u32 core_id)
 {
 	if (__sync_val_compare_and_swap(&core->expected, 0, 1))
 		return false;
-	tctx->core = core_id;
-	tctx->expected = 1;
+	critical_moves(tctx, core_id + 1);
 	return true;
 }
 
-/* A critical task is sent to @core_id, which its context names, and which it may have chosen. */
+/* Does @core expect no critical task but perhaps @tctx? */
+static __always_inline bool critical_alone(const struct core_ctx *core, const struct task_ctx *tctx)
+{
+	return *(volatile const u32 *)&core->expected == (tctx->expected > 0);
+}
+
+/* A critical task is sent to @core_id, which it may have chosen. */
 static __always_inline void critical_sent(struct task_ctx *tctx, u32 core_id)
 {
 	struct core_ctx *core = core_ctx(core_id);
 
 	if (!core)
 		return;
-	if (!tctx->expected)
+	if (tctx->expected != core_id + 1) {
 		__sync_fetch_and_add(&core->expected, 1);
-	tctx->expected = 1;
+		critical_moves(tctx, core_id + 1);
+	}
 	hook_critical_comes(core, core_id, tctx);
-}
-
-/* A critical task no longer waits for the core to which it was sent. */
-static __always_inline void critical_gone(struct task_ctx *tctx)
-{
-	struct core_ctx *core = tctx->expected ? core_ctx(tctx->core) : NULL;
-
-	if (!core)
-		return;
-	tctx->expected = 0;
-	__sync_fetch_and_sub(&core->expected, 1);
 }
 
 /* A critical task that was expected on @core_id does not come: that may open. */
@@ -65,10 +74,10 @@ static __always_inline void critical_stays_away(u32 core_id, u64 now_ns)
 /* @tctx is placed anew, or leaves the scheduler: if it was expected, that core may open. */
 static __always_inline void critical_leaves(struct task_ctx *tctx)
 {
-	if (!tctx->expected)
-		return;
-	critical_gone(tctx);
-	critical_stays_away(tctx->core, scx_bpf_now());
+	u32 by = tctx->expected ? critical_moves(tctx, 0) : 0;
+
+	if (by)
+		critical_stays_away(by - 1, scx_bpf_now());
 }
 
 /*
@@ -78,12 +87,12 @@ static __always_inline void critical_leaves(struct task_ctx *tctx)
 static __always_inline void critical_arrived(struct task_ctx *tctx, struct core_ctx *core,
 					     u32 core_id, u64 now_ns)
 {
+	u32 by;
+
 	hook_critical_comes(core, core_id, tctx);
-	if (!tctx->expected)
-		return;
-	critical_gone(tctx);
-	if (tctx->core != core_id)
-		critical_stays_away(tctx->core, now_ns);
+	by = tctx->expected ? critical_moves(tctx, 0) : 0;
+	if (by && by - 1 != core_id)
+		critical_stays_away(by - 1, now_ns);
 }
 
 #endif /* SIDELANE_ARRIVE_BPF_H */

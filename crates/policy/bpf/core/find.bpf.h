@@ -126,8 +126,8 @@ static __always_inline u32 capacity_of(s32 core_id)
 
 /*
  * The best core of @set, of the first @end, for @p with a lane in one of @states: highest
- * capacity, then nearest to @home. -1: none. Claimed cores are passed over, and those that no longer
- * idle as soon as normal work arrives that was sent there. The search begins at the cores that are near, and ends where
+ * capacity, then nearest to @home. -1: none. Cores that expect critical work are passed over, and
+ * as idle ones those to whose vector normal work was sent. The search begins at the cores that are near, and ends where
  * none can be better.
  */
 VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 states, u32 home,

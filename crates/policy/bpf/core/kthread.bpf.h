@@ -60,7 +60,8 @@ static __always_inline bool kthread_passes(struct task_struct *p, struct task_ct
 	struct core_ctx *core;
 	s32 cpu;
 
-	if (tctx->class != CLASS_CRITICAL || tctx->misclassified || (enq_flags & SCX_ENQ_WAKEUP))
+	if (tctx->class != CLASS_CRITICAL || tctx->misclassified || tctx->expected ||
+	    (enq_flags & SCX_ENQ_WAKEUP))
 		return false;
 	cpu = scx_bpf_task_cpu(p);
 	lane = lane_ctx(cpu);

@@ -107,6 +107,21 @@ static __always_inline void promote_drop(struct task_struct *p, const struct tas
 		promote_end(p);
 }
 
+/* @p runs: it may be promoted. */
+static __always_inline void promote_runs(struct task_struct *p, struct task_ctx *tctx)
+{
+	promote_drop(p, tctx); /* it came back before it left */
+	if (tctx->class == CLASS_CRITICAL)
+		tctx->promotable = 1;
+}
+
+/* It does not run any more. A full barrier: who marks it sees that, or is seen by who looks for a mark from here on. */
+static __always_inline void promote_stops(struct task_ctx *tctx)
+{
+	if (tctx->promotable)
+		__sync_lock_test_and_set(&tctx->promotable, 0);
+}
+
 /* May the task that runs on @cpu use @core_id, and is it not on the way to one? */
 VERIFIED_ONCE bool promote_fits(s32 cpu, u32 core_id)
 {
@@ -204,7 +219,7 @@ VERIFIED_ONCE int promote_mark(s32 cpu, u32 core_id)
 		hook_promotes(p, tctx, PROMOTION_BEGUN, core_id);
 		if (__sync_val_compare_and_swap(&tctx->promote_to, 0, core_id + 1))
 			core_release(core_id);
-		else if (lane->state != LANE_CRITICAL || lane->pid != (u32)p->pid)
+		else if (!*(volatile u32 *)&tctx->promotable)
 			promote_end(p); /* it has left its lane meanwhile */
 		else
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
@@ -308,11 +323,15 @@ static __always_inline bool promote_send(struct task_struct *p, struct task_ctx 
 	}
 	core_id = __sync_lock_test_and_set(&tctx->promote_to, 0) - 1;
 	tctx->promote_lane = 0;
+	if (core_id >= nr_cores) { /* the mark was taken off meanwhile */
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		return false;
+	}
 	hook_promotes(p, tctx, PROMOTION_DONE, core_id);
 	vector_left(tctx);
-	critical_gone(tctx);
+	critical_leaves(tctx);
+	critical_moves(tctx, core_id + 1); /* which counts it since it was reserved */
 	tctx->core = core_id;
-	tctx->expected = 1; /* as the core was told when it was reserved */
 	tctx->queued_ns = now_ns;
 	count(promotions);
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, fixed.slice_ns[CLASS_CRITICAL],

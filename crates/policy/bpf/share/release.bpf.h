@@ -48,7 +48,7 @@ static __always_inline void release_begins(struct task_ctx *tctx, u32 core_id, u
 	u32 class = task_class(tctx);
 
 	if (core && class == CLASS_CRITICAL && tctx->held == HELD_WOKE &&
-	    core->expected == tctx->expected)
+	    critical_alone(core, tctx))
 		hook_critical_wakes(core, now_ns);
 	if (class == CLASS_CRITICAL && !tctx->job_ns) /* it has become that meanwhile */
 		tctx->job_ns = now_ns;
@@ -63,7 +63,7 @@ static __always_inline void release_begins(struct task_ctx *tctx, u32 core_id, u
 /* It has left the queue by itself meanwhile. */
 static __always_inline void release_fails(struct task_ctx *tctx)
 {
-	critical_gone(tctx);
+	critical_leaves(tctx);
 	vector_left(tctx);
 }
 

@@ -58,7 +58,7 @@ impl SchedExt {
                 if engine.task(id).state != State::Waiting {
                     return Err(format!("expected {id}, which does not wait"));
                 }
-                expected[context.core as usize] += 1;
+                expected[context.expected as usize - 1] += 1;
             }
             if context.promote_to > 0 {
                 expected[context.promote_to as usize - 1] += 1;
