@@ -100,8 +100,8 @@ HOOK void hook_core_falls_free(u32 core_id, u64 now_ns);
  * A task on a lane.
  */
 
-/* The lane @cpu of @core_id looks for normal work, or goes on with a task of @prev_class and @prev_side. */
-HOOK u32 hook_takes(u32 core_id, s32 cpu, u32 prev_class, u32 prev_side);
+/* The lane @cpu of @core_id looks for normal work, or goes on (@goes_on) with that of @prev. */
+HOOK u32 hook_takes(u32 core_id, s32 cpu, bool goes_on, const struct lane_ctx *prev);
 /* A lane of @core_id, which is kept for somebody, takes what may share it. */
 HOOK bool hook_takes_held(u32 core_id, s32 cpu);
 /* This lane takes a normal task of @side from the vector of @core_id. */
@@ -351,19 +351,20 @@ HOOK void hook_core_falls_free(u32 core_id, u64 now_ns)
 	promote_offer(core_id, now_ns);
 }
 
-HOOK u32 hook_takes(u32 core_id, s32 cpu, u32 prev_class, u32 prev_side)
+HOOK u32 hook_takes(u32 core_id, s32 cpu, bool goes_on, const struct lane_ctx *prev)
 {
-	bool goes_on = prev_class == CLASS_NORMAL;
 	u32 side;
 
-	if (fair_take(core_id, goes_on))
+	if (fair_take(core_id, goes_on, prev->vtime))
 		return TAKEN;
 	side = pair_first(core_id, cpu);
 	if (side < NR_SIDES)
-		return pair_find(core_id, side, goes_on && pair_keeps(core_id, prev_side, side))
+		return pair_find(core_id, side, goes_on && pair_keeps(core_id, prev->side, side))
 			       ? TAKEN
 			       : TAKES_NONE;
-	return fixed.symbiotic && symbiosis_take(core_id, NR_SIDES) ? TAKEN : TAKES_ON;
+	if (fixed.symbiotic && symbiosis_take(core_id, NR_SIDES))
+		return TAKEN;
+	return goes_on && !fair_behind(core_id, prev->vtime) ? TAKES_NONE : TAKES_ON;
 }
 
 HOOK bool hook_takes_held(u32 core_id, s32 cpu)

@@ -109,6 +109,8 @@ struct lane_ctx {
 	u32 kthread; /* 1: a kernel thread of this lane was sent there and does not run yet */
 	u32 next; /* 1: a task waits in this lane's own queue, and is next (place.bpf.h) */
 	u32 missed; /* from which core on its ticks look at vectors next (missed.bpf.h) */
+	u32 side; /* enum side of the task that ran when it was last compared with what waits (account_lane()) */
+	u64 vtime; /* its virtual time then */
 	u32 woke; /* 1: what runs has woken a task that waits for this core */
 	u64 slice_ends_ns; /* when the slice ends of the critical task that runs, or did last */
 	u64 overdue_paid_ns[NR_OVERDUE]; /* until then such work has had its share */

@@ -20,7 +20,6 @@
 
 #include "see/signal.bpf.h"
 
-#define SCHED_BATCH 3
 #define SCHED_IDLE 5
 #define CGROUP_DEPTH_MAX 32
 
@@ -47,7 +46,7 @@ static __always_inline u32 state_of(struct task_struct *p)
 		/* self is the first member of struct cgroup */
 		cgrp = (struct cgroup *)BPF_CORE_READ(cgrp, self.parent);
 	}
-	return p->policy == SCHED_IDLE || p->policy == SCHED_BATCH ? LANE_BATCH : LANE_NORMAL;
+	return p->policy == SCHED_IDLE ? LANE_BATCH : LANE_NORMAL;
 }
 
 SEC("tp_btf/sched_switch")

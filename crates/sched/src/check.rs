@@ -190,7 +190,7 @@ impl fmt::Display for Check {
         if self.rules.is_empty() {
             writeln!(
                 f,
-                "No rules: only policies and nice values tell batch from normal."
+                "No rules: what is SCHED_IDLE is batch, all else is normal."
             )?;
         }
         let width = self.rules.iter().map(|r| r.rule.len()).max().unwrap_or(0);

@@ -14,6 +14,7 @@ mod experiments;
 mod kthreads;
 mod missed;
 mod model;
+mod nice;
 mod objective;
 mod ordinary;
 mod pair;

@@ -2,6 +2,7 @@
 
 use super::support::*;
 use std::fs;
+use std::time::Duration;
 
 tests! {
     the_first_rule_that_matches_decides,
@@ -122,9 +123,12 @@ fn the_first_rule_that_matches_decides() {
         ),
         (
             "nice by itself",
-            CLASSES[BATCH],
+            CLASSES[NORMAL],
             Load::spin,
-            Traits { nice: 10, ..plain },
+            Traits {
+                nice: 10,
+                ..plain.clone()
+            },
         ),
         (
             "first match",
@@ -139,7 +143,25 @@ fn the_first_rule_that_matches_decides() {
     for (name, expected, spin, traits) in cases {
         assert_eq!(CLASSES[class_of(spin(&traits))], expected, "{name}");
     }
+    nice_values_are_weights();
     assert!(scheduler.stop().success());
+}
+
+/// Of two on one lane, one of nice 0 and one of nice 5: 1024 and 335.
+fn nice_values_are_weights() {
+    let loads = [0, 5].map(|nice| {
+        Load::spin(&Traits {
+            nice,
+            cpus: vec![1],
+            ..Traits::default()
+        })
+    });
+    eventually_all_run(&loads, 20_000_000);
+    let before = loads.each_ref().map(Load::ran_ns);
+    std::thread::sleep(Duration::from_secs(2));
+    let [more, less] = [0, 1].map(|i| loads[i].ran_ns() - before[i]);
+    let share = less as f64 / (more + less) as f64;
+    assert!((0.20..0.30).contains(&share), "{more} and {less} ns");
 }
 
 const CLASSES: [&str; 3] = ["critical", "normal", "batch"];

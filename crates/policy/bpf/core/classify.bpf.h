@@ -5,9 +5,9 @@
  * Problem: an operator names the work that somebody waits for and the work that
  * may wait; everything else says of itself what it is, or is normal.
  *
- * Rule: the first rule that matches decides. Without a match, SCHED_IDLE,
- * SCHED_BATCH and nice >= 10 mean batch, the rest is normal. Kernel threads are
- * always normal. The class is looked up when a task wakes as something else than
+ * Rule: the first rule that matches decides. Without a match
+ * SCHED_IDLE means batch, as with the kernel's default scheduler, and the rest is normal: what SCHED_BATCH and nice values
+ * say, weights do. Kernel threads are always normal. The class is looked up when a task wakes as something else than
  * before (class_mark()) and once a slice, so that exec, a rename, a new nice value or a
  * move to another cgroup take effect at the wake-up without a hook for each, and new rules
  * of the loader's soon.
@@ -30,10 +30,9 @@
 #include "../share/pool.bpf.h"
 
 #define SCHED_NORMAL 0
-#define SCHED_BATCH 3
 #define SCHED_IDLE 5
-#define NICE_OF_STATIC_PRIO(prio) ((s32)(prio) - 120)
-#define BATCH_NICE_MIN 10
+#define NICE_0_STATIC_PRIO 120
+#define NICE_OF_STATIC_PRIO(prio) ((s32)(prio) - NICE_0_STATIC_PRIO)
 #define CGROUP_DEPTH_MAX 32
 
 /* Eight characters of a name. */
@@ -168,11 +167,7 @@ VERIFIED_ONCE bool rule_matches(struct task_struct *p __arg_trusted, u32 index, 
 /* What a task says of itself. */
 static __always_inline u32 class_of_policy(const struct task_struct *p)
 {
-	if (p->policy == SCHED_IDLE || p->policy == SCHED_BATCH)
-		return CLASS_BATCH;
-	if (NICE_OF_STATIC_PRIO(p->static_prio) >= BATCH_NICE_MIN)
-		return CLASS_BATCH;
-	return CLASS_NORMAL;
+	return p->policy == SCHED_IDLE ? CLASS_BATCH : CLASS_NORMAL;
 }
 
 /* What classify() finds: the class, and 1 + the rule that has a budget of its own, else 0. */

@@ -76,16 +76,14 @@ static __always_inline bool take_overdue(const struct lane_ctx *lane, s32 cpu, u
 	return overdue_take(cpu, own, now_ns);
 }
 
-/*
- * Takes work of @class for the lane @cpu of @core_id, where else a task of @prev_class and @prev_side goes on; NR_CLASSES:
- * none does.
- */
-VERIFIED_ONCE bool take(u32 core_id, s32 cpu, u32 class, u32 prev_class, u32 prev_side)
+/* Takes work of @class for the lane @cpu of @core_id, where else a task of that class goes on if it @goes_on. */
+VERIFIED_ONCE bool take(u32 core_id, s32 cpu, u32 class, bool goes_on)
 {
+	struct lane_ctx *lane = lane_ctx(cpu);
 	u32 taken = TAKES_ON;
 
-	if (class == CLASS_NORMAL)
-		taken = hook_takes(core_id, cpu, prev_class, prev_side);
+	if (class == CLASS_NORMAL && lane)
+		taken = hook_takes(core_id, cpu, goes_on, lane);
 	if (taken != TAKES_ON)
 		return taken == TAKEN;
 	return vector_take(core_id, class) || vector_steal(core_id, class, NR_SIDES);
@@ -101,6 +99,8 @@ static __always_inline bool find_work(struct lane_ctx *lane, struct core_ctx *co
 
 	if (!queued && prev_class == NR_CLASSES)
 		return false;
+	if (queued && prev && tctx)
+		account_lane(prev, tctx, lane, now_ns);
 	level = level_allows(core, lane->core, cpu);
 	held = hook_lane_is_held(lane, now_ns);
 	if (queued && take_overdue(lane, cpu, prev_class, level, held, now_ns))
@@ -114,10 +114,10 @@ static __always_inline bool find_work(struct lane_ctx *lane, struct core_ctx *co
 		if (!lane_serves(lane, class, level))
 			continue;
 		if (core_set_some(CORES_QUEUED + class) &&
-		    take(lane->core, cpu, class, prev_class, tctx ? tctx->side : NR_SIDES))
+		    take(lane->core, cpu, class, class == prev_class))
 			return true;
 		if (class == prev_class && prev && tctx && keep_running(prev, tctx, lane, now_ns)) {
-			if (lane->state == LANE_OTHER) { /* taken over, as below */
+			if (lane->state == LANE_OTHER) { /* it was taken over */
 				lane_set_state(lane, core, class, now_ns);
 				hook_lane_runs(cpu, class, prev->pid);
 			}

@@ -6,8 +6,9 @@
  * core has work waiting, a core on which ten tasks woke keeps them while others share theirs by three,
  * for as long as nobody sleeps; with weights of cgroups their shares hold on each core alone.
  *
- * Rule: a lane takes a normal task from another core's vector if that is behind what waits on its own core, or
- * else behind the task that runs on it, in virtual time by more than a slice brings. It looks at FAIR_LOOKS vectors each time, in turns. Virtual time is one
+ * Rule: what has run for its slice goes on while all normal work on its core is ahead of it in virtual time: so a task gets more slices, the
+ * more weight it has. A lane takes a normal task from another core's vector if that is behind what waits on its own core, and
+ * behind the task that runs on it, by more than a slice brings. It looks at FAIR_LOOKS vectors each time, in turns. Virtual time is one
  * for all cores, and nobody is kept further behind than a slice (vector.bpf.h), so a higher barrier for
  * cores that are far would never be reached.
  *
@@ -48,9 +49,9 @@ VERIFIED_ONCE u64 vector_head_vtime(u32 core_id, u64 nothing)
 
 /*
  * From which vector a lane of @home takes normal work, to be fair: that of @home or of another core. @goes_on: else it goes
- * on with normal work.
+ * on with normal work that has come to @vtime.
  */
-VERIFIED_ONCE u32 fairest_core(u32 home, bool goes_on)
+VERIFIED_ONCE u32 fairest_core(u32 home, bool goes_on, u64 vtime_of_prev)
 {
 	u64 slack = fixed.slice_ns[CLASS_NORMAL], least, vtime;
 	u32 best = home, first, i;
@@ -60,7 +61,9 @@ VERIFIED_ONCE u32 fairest_core(u32 home, bool goes_on)
 	first = fair_turn++;
 	if (slack < vtime_stride)
 		slack = vtime_stride;
-	least = vector_head_vtime(home, vtime_now);
+	least = vector_head_vtime(home, goes_on ? vtime_of_prev : vtime_now);
+	if (goes_on && time_before(vtime_of_prev, least))
+		least = vtime_of_prev;
 	bpf_for(i, 0, FAIR_LOOKS) {
 		u32 id = (first + i) % nr_cores;
 
@@ -75,11 +78,28 @@ VERIFIED_ONCE u32 fairest_core(u32 home, bool goes_on)
 	return best;
 }
 
-/* Takes normal work that is behind all there is on @home. False: there is none. */
-static __always_inline bool fair_take(u32 home, bool goes_on)
+/* Has normal work that waits on @home come no further than @vtime, or may the first of it not run on the lane of this CPU? */
+VERIFIED_ONCE bool fair_behind(u32 home, u64 vtime)
+{
+	s32 cpu = bpf_get_smp_processor_id();
+	struct task_struct *head;
+	bool behind;
+
+	if (!vector_hinted(home, CLASS_NORMAL))
+		return false;
+	bpf_rcu_read_lock();
+	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(home, CLASS_NORMAL));
+	behind = head && (!time_before(vtime, head->scx.dsq_vtime) ||
+			  !bpf_cpumask_test_cpu(cpu, head->cpus_ptr));
+	bpf_rcu_read_unlock();
+	return behind;
+}
+
+/* Takes normal work that is behind all there is on @home. False: there is none. @vtime: see fairest_core(). */
+static __always_inline bool fair_take(u32 home, bool goes_on, u64 vtime)
 {
 	bool others = core_set_any(CORES_QUEUED + CLASS_NORMAL, home);
-	u32 core = others ? fairest_core(home, goes_on) : home;
+	u32 core = others ? fairest_core(home, goes_on, vtime) : home;
 	struct core_ctx *own, *other;
 
 	if (core == home)

@@ -1,0 +1,83 @@
+//! Nice values: normal work shares a lane by weight, however many tasks there are.
+
+use super::go;
+use sidelane_sim::*;
+use sidelane_topology::{Regular, Topology};
+
+/// What a nice value weighs, as in the kernel's table (`sched_prio_to_weight`, kernel/sched/core.c).
+fn weight(nice: i32) -> f64 {
+    match nice {
+        -20 => 88761.0,
+        -10 => 9548.0,
+        -5 => 3121.0,
+        0 => 1024.0,
+        5 => 335.0,
+        10 => 110.0,
+        19 => 15.0,
+        other => unreachable!("{other} is not in this table"),
+    }
+}
+
+/// The share of its lane that each task had, of tasks with these nice values that have work without an end, on `lanes` lanes
+/// in as many cores, each of which has these.
+fn shares(lanes: u32, nices: &[i32]) -> Vec<Vec<f64>> {
+    let topology = Topology::regular(&Regular::one_package(lanes, 1)).unwrap();
+    let machine = Machine::new(
+        &topology,
+        Interference::ThreadPerf(vec![1.0]),
+        Costs::default(),
+    );
+    let mut sim = Simulation::new(machine.unwrap(), &Kind::from(Settings::default())).unwrap();
+    let mut create = |lane, nice| {
+        let spec = TaskSpec {
+            nice,
+            cpus: Some(vec![lane]),
+            ..TaskSpec::new("task", Class::Normal)
+        };
+        let id = sim.create(&spec).unwrap();
+        sim.give(id, f64::INFINITY).unwrap();
+        id
+    };
+    let on = |lane| nices.iter().map(move |nice| (lane, *nice));
+    let ids: Vec<TaskId> = (0..lanes)
+        .flat_map(on)
+        .map(|(lane, nice)| create(lane, nice))
+        .collect();
+    go(&mut sim, 60_000);
+    let ran = ids.iter().map(|id| sim.task_totals(*id).lane_ns as f64);
+    let ran: Vec<f64> = ran.collect();
+    let of_lane = |ran: &[f64]| ran.iter().map(|ns| ns / ran.iter().sum::<f64>()).collect();
+    ran.chunks(nices.len()).map(of_lane).collect()
+}
+
+fn check(lanes: u32, nices: &[i32]) {
+    let all: f64 = nices.iter().map(|nice| weight(*nice)).sum();
+    for found in shares(lanes, nices) {
+        for (share, nice) in found.iter().zip(nices) {
+            let wanted = weight(*nice) / all;
+            assert!(
+                (share - wanted).abs() < 0.03 * wanted + 0.001,
+                "{lanes} lanes, nice {nices:?}: {nice} had {share:.4} of its lane, not {wanted:.4}"
+            );
+        }
+    }
+}
+
+#[test]
+fn tasks_of_a_lane_share_it_by_weight() {
+    let nices = [-20, -10, -5, 0, 5, 10, 19];
+    for (at, one) in nices.iter().enumerate() {
+        for other in &nices[at..] {
+            check(1, &[*one, *other]);
+        }
+    }
+    check(1, &nices);
+    check(1, &[0, 0, 0, 10, 10]);
+}
+
+#[test]
+fn on_each_of_several_lanes() {
+    check(4, &[-10, 0]);
+    check(4, &[0, 0, 5]);
+    check(16, &[0, 10, 19]);
+}
