@@ -109,8 +109,8 @@ struct lane_ctx {
 	u32 kthread; /* 1: a kernel thread of this lane was sent there and does not run yet */
 	u32 next; /* 1: a task waits in this lane's own queue, and is next (place.bpf.h) */
 	u32 missed; /* from which core on its ticks look at vectors next (missed.bpf.h) */
-	u32 side; /* enum side of the task that ran when it was last compared with what waits (account_lane()) */
-	u64 vtime; /* its virtual time then */
+	u32 side; /* enum side of the task that ran when it was last compared with what waits (dispatch.bpf.h) */
+	u64 vtime; /* virtual time of the normal task that runs: when it began, at its last tick, or when it was last compared */
 	u32 woke; /* 1: what runs has woken a task that waits for this core */
 	u64 slice_ends_ns; /* when the slice ends of the critical task that runs, or did last */
 	u64 overdue_paid_ns[NR_OVERDUE]; /* until then such work has had its share */
@@ -385,6 +385,7 @@ struct fixed_settings {
 	u32 batch_lanes; /* lanes of a core that batch may use: the last ones */
 	u32 nr_rules;
 	u32 has_cgroup_rules;
+	u32 wakes_preempt; /* 1: what wakes takes the lane from work of its class that has come further (fair.bpf.h) */
 	u32 keep_slice; /* 1: a task that sleeps for a moment goes on with its slice (vector.bpf.h) */
 	u32 retain; /* 1: lanes are held for normal tasks that are soon back (retain.bpf.h) */
 	u32 retain_exclusive; /* 1: lanes are held from other I/O-bound tasks, too (pair.bpf.h) */

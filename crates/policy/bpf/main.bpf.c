@@ -96,7 +96,7 @@ void BPF_STRUCT_OPS(sidelane_tick, struct task_struct *p)
 
 	if (!lane || !tctx)
 		return;
-	account_run(p, tctx, now_ns);
+	account_lane(p, tctx, lane, now_ns);
 	class_check(p, tctx, now_ns);
 	hook_ticks(p, tctx, lane, cpu, now_ns);
 }

@@ -18,8 +18,8 @@ pub use class::Class;
 pub use objective::Objective;
 pub use pool::Charge;
 pub use settings::{
-    Borrow, Budget, Pairing, Polarization, Retention, Settings, StealBarriers, Symbiosis,
-    UseCounters,
+    Borrow, Budget, Dispatching, Pairing, Polarization, Retention, Settings, StealBarriers,
+    Symbiosis, UseCounters,
 };
 
 /// Most lanes that a core may have.

@@ -28,6 +28,8 @@ enum Mode {
 impl Mode {
     fn settings(self) -> Settings {
         Settings {
+            // where what wakes waits for slices, as in the source
+            dispatching: Dispatching::Zvm,
             retain: self != Mode::Plain,
             pair: self == Mode::Pair,
             pairing: Pairing {

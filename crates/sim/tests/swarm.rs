@@ -3,12 +3,12 @@
 use sidelane_sim::swarm;
 
 #[test]
-fn four_hundred_scenarios_violate_nothing() {
-    let total = swarm::run_many(0..400, &|_| {});
+fn five_hundred_scenarios_violate_nothing() {
+    let total = swarm::run_many(0..500, &|_| {});
     if let Some(failure) = total.failures.first() {
         panic!("{} seeds fail. The first:\n{failure}", total.failures.len());
     }
-    assert_eq!(total.passed, 400);
+    assert_eq!(total.passed, 500);
     // What is to be checked has happened: often, and all of it.
     assert!(total.faults > 1_000, "{} faults", total.faults);
     let counters = total.counters;

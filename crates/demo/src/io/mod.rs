@@ -52,6 +52,9 @@ setups! {
     }
 }
 
+/// Lanes are held where what wakes waits for the slices of others, as in the source.
+const WAITS: &str = "dispatching = \"zvm\"\n";
+
 impl Setup {
     /// What the scheduler is told, the shortest hold and the speeds of lanes included; none: it is the kernel's own.
     fn settings(self, hold_min_ms: Option<f64>, thread_perf: &[f64]) -> Option<String> {
@@ -64,10 +67,10 @@ impl Setup {
             Setup::Default | Setup::Polling => None,
             Setup::Sidelane => Some(String::new()),
             Setup::ShortSlice => Some("slice_ms = 3\n".into()),
-            Setup::Retain => Some(format!("retain = true\n{min}")),
-            Setup::Pair => Some(format!("retain = true\npair = true\n{min}")),
+            Setup::Retain => Some(format!("{WAITS}retain = true\n{min}")),
+            Setup::Pair => Some(format!("{WAITS}retain = true\npair = true\n{min}")),
             Setup::Exclusive => Some(format!(
-                "retain = true\npair = true\nretention.exclusive = true\n\
+                "{WAITS}retain = true\npair = true\nretention.exclusive = true\n\
                  retention.switches_ms = 100\n{min}"
             )),
         };

@@ -11,7 +11,8 @@ tests! {
 
 fn computation_is_chosen_by_what_it_needs_where_counters_tell() {
     // the emulated machine has none
-    let config = "[scheduler]\nretain = true\npair = true\nsymbiotic = true\n";
+    let config =
+        "[scheduler]\ndispatching = \"zvm\"\nretain = true\npair = true\nsymbiotic = true\n";
     std::fs::write("/tmp/symbiotic.toml", config).unwrap();
     let mut scheduler = Scheduler::attach(&["--config", "/tmp/symbiotic.toml"]);
     scheduler.await_line("symbiotic: order of the vector alone: CPU 0 has no counters");
@@ -42,7 +43,7 @@ fn known_share(load: &Load) -> Option<f64> {
 }
 
 fn computation_makes_room_for_io_bound_work_and_nobody_starves() {
-    let config = "[scheduler]\nretain = true\npair = true\n[scheduler.retention]\nstart_ms = 10\n\
+    let config = "[scheduler]\ndispatching = \"zvm\"\nretain = true\npair = true\n[scheduler.retention]\nstart_ms = 10\n\
                   [scheduler.pairing]\nperiod_ms = 500\n";
     std::fs::write("/tmp/pair.toml", config).unwrap();
     let scheduler = Scheduler::attach(&["--config", "/tmp/pair.toml"]);
@@ -79,7 +80,7 @@ fn lanes_are_held_where_that_is_wanted_and_nobody_starves() {
     let figure = |rates: &serde_json::Value, name: &str| rates[name].as_f64().unwrap();
     for wanted in [false, true] {
         let config = match wanted {
-            true => "[scheduler]\nretain = true\nretention.start_ms = 10\n",
+            true => "[scheduler]\ndispatching = \"zvm\"\nretain = true\nretention.start_ms = 10\n",
             false => "[scheduler]\nretain = false\n",
         };
         std::fs::write("/tmp/retain.toml", config).unwrap();

@@ -298,13 +298,12 @@ static __always_inline void account_run(struct task_struct *p, struct task_ctx *
 	hook_ran(tctx, class, ran_ns, now_ns);
 }
 
-/* @p, which runs on @lane, is compared with what waits: how far it has come. */
+/* The same of what runs on @lane: how far it has come. */
 static __always_inline void account_lane(struct task_struct *p, struct task_ctx *tctx,
 					 struct lane_ctx *lane, u64 now_ns)
 {
 	account_run(p, tctx, now_ns);
 	lane->vtime = tctx->vtime;
-	lane->side = tctx->side;
 }
 
 /* @p begins to run on @lane. */
@@ -321,6 +320,7 @@ static __always_inline void account_begins(struct task_struct *p, struct task_ct
 		vtime_now = tctx->vtime;
 	count(switches[class]);
 	lane->kthread = 0;
+	lane->vtime = tctx->vtime;
 	lane->pid = p->pid;
 	if (class == CLASS_CRITICAL) {
 		if (!tctx->job_ns) /* it was not placed */

@@ -99,8 +99,10 @@ static __always_inline bool find_work(struct lane_ctx *lane, struct core_ctx *co
 
 	if (!queued && prev_class == NR_CLASSES)
 		return false;
-	if (queued && prev && tctx)
+	if (queued && prev && tctx) { /* it is compared with what waits */
 		account_lane(prev, tctx, lane, now_ns);
+		lane->side = tctx->side;
+	}
 	level = level_allows(core, lane->core, cpu);
 	held = hook_lane_is_held(lane, now_ns);
 	if (queued && take_overdue(lane, cpu, prev_class, level, held, now_ns))

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fairness between cores: normal work that is behind runs wherever a lane looks.
+ * Fairness of normal work: who has come less far in virtual time runs.
  *
- * Problem: each core has a vector of its own, and a lane steals only when that is empty. Where every
- * core has work waiting, a core on which ten tasks woke keeps them while others share theirs by three,
- * for as long as nobody sleeps; with weights of cgroups their shares hold on each core alone.
+ * Problem: with turns each task of a lane has as much of it, whatever its nice value; what sleeps often waits for a slice of what
+ * never does, each time. Each core has a vector of its own, and a lane steals only when that is empty: a core on which ten tasks
+ * woke keeps them while others share theirs by three.
  *
- * Rule: what has run for its slice goes on while all normal work on its core is ahead of it in virtual time: so a task gets more slices, the
- * more weight it has. A lane takes a normal task from another core's vector if that is behind what waits on its own core, and
- * behind the task that runs on it, by more than a slice brings. It looks at FAIR_LOOKS vectors each time, in turns. Virtual time is one
+ * Rule: what has run for its slice goes on while all normal work on its core has come further: so a task gets the more slices,
+ * the more weight it has. What wakes takes the lane for which it waits from normal work that has come further by a slice /
+ * PREEMPT_PARTS (not with dispatching = "zvm").
+ * Between cores: a lane takes a normal task from another core's vector if that is behind what waits on its own core, and behind
+ * the task that runs on it, by more than a slice brings. It looks at FAIR_LOOKS vectors each time, in turns. Virtual time is one
  * for all cores, and nobody is kept further behind than a slice (vector.bpf.h), so a higher barrier for
  * cores that are far would never be reached.
  *
- * Cost: as many looks at the first task of another vector, each time that a lane looks for normal
- * work while some waits on its own core, or would go on with its own. Nothing otherwise.
+ * Cost: a compare for each wake-up that waits; a look at the first task of the own vector, and of as many others, each time that
+ * a lane looks for normal work while some waits, or would go on with its own. Nothing otherwise.
  *
  * Source: our own; z/VM's steal barriers know the length of a vector only. Does not: hold exactly, as a
  * lane looks at a few others and at their first tasks only; look past one that may not run here.
@@ -23,6 +25,16 @@
 
 #include "types.bpf.h"
 #include "vector.bpf.h"
+
+/* What runs is ahead of what wakes by a slice / PREEMPT_PARTS: then it makes room. */
+#define PREEMPT_PARTS 4
+
+/* Does normal @tctx, which waits, come so far behind what runs on @lane that it takes that over? */
+static __always_inline bool fair_preempts(const struct task_ctx *tctx, const struct lane_ctx *lane)
+{
+	return fixed.wakes_preempt && tctx->class == CLASS_NORMAL && lane->state == LANE_NORMAL &&
+	       time_before(tctx->vtime + fixed.slice_ns[CLASS_NORMAL] / PREEMPT_PARTS, lane->vtime);
+}
 
 /* How many other vectors a lane looks at. */
 #define FAIR_LOOKS 4

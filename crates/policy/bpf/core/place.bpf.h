@@ -52,6 +52,7 @@
 #include "account.bpf.h"
 #include "arrive.bpf.h"
 #include "classify.bpf.h"
+#include "fair.bpf.h"
 #include "find.bpf.h"
 #include "kick.bpf.h"
 #include "vector.bpf.h"
@@ -303,8 +304,9 @@ static __always_inline void kick_for(struct task_struct *p, const struct task_ct
 	else if (!stays && hook_makes_room(tctx, lane)) {
 		count(hand_backs);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	} else if (state < LANE_IDLE && state > tctx->class && !stays && !lane->overdue)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT); /* never within a class */
+	} else if (!stays && !lane->overdue &&
+		   ((state < LANE_IDLE && state > tctx->class) || fair_preempts(tctx, lane)))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	else if (!is_bound(p) && hook_may_run(lane->core, tctx->class)) {
 		/* one may have fallen idle meanwhile */
 		cpu = pick_lane(p, lane->core,
@@ -434,6 +436,8 @@ static __always_inline bool place_send(struct task_struct *p, struct task_ctx *t
 	if (waking)
 		hook_awaits(p, lane, cpu, waker);
 	if (waking && lane_next(p, tctx, lane)) {
+		if (fair_preempts(tctx, lane))
+			enq_flags |= SCX_ENQ_PREEMPT;
 		lane_insert(p, tctx, lane->core, enq_flags, now_ns);
 		lane->next = 1;
 		return false;

@@ -21,6 +21,7 @@ mod symbiosis;
 pub use budget::{Borrow, Budget};
 pub use counters::UseCounters;
 pub use native::speeds;
+pub use order::Dispatching;
 pub use pairing::Pairing;
 pub use polarization::Polarization;
 pub use read::{BUDGET_KEYS, NEEDS_SPEEDS, SHAPE, budget_of, keys, read};
@@ -75,6 +76,8 @@ pub struct Settings {
     pub symbiosis: Symbiosis,
     /// Which cores normal and batch work uses.
     pub polarization: Polarization,
+    /// What a task that wakes does where other work of its class runs.
+    pub dispatching: Dispatching,
     /// Shortest vector that another core may steal from.
     pub steal_min_queued: StealBarriers,
     /// After so long without work, times the distance, a lane steals across a barrier that is lower by one,
@@ -112,6 +115,7 @@ impl Default for Settings {
             symbiotic: false,
             symbiosis: Symbiosis::default(),
             polarization: Polarization::default(),
+            dispatching: Dispatching::default(),
             steal_min_queued: StealBarriers::default(),
             steal_patience_ns: 0,
             cgroup_weights: false,

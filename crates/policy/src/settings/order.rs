@@ -3,8 +3,21 @@
 use super::native::speeds;
 use super::row::{Change, Kind, Row, live};
 use crate::file::Limits;
+use crate::words::words;
 
 const SLICE: Limits = Limits::from(0.1, 1000.0);
+
+words! {
+    /// What a normal task that wakes does where other normal work runs, `dispatching` in the `[scheduler]` table.
+    #[derive(Default)]
+    pub enum Dispatching {
+        /// It takes the lane if it is behind in virtual time.
+        #[default]
+        Fair = "fair",
+        /// It waits, as z/VM's guests do.
+        Zvm = "zvm",
+    }
+}
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -13,7 +26,7 @@ pub(super) const ROWS: &[Row] = &[
         change: Change::Fixed(|settings, to| to.slice_ns[..2].fill(settings.slice_ns)),
         needs: None,
         says: "slice of critical and normal work",
-        more: "normal work does not preempt normal work: what wakes beside computation waits for a slice to end, so a \
+        more: "what wakes beside computation waits for a quarter of it at most (`dispatching = \"zvm\"`: for all of it), so a \
                shorter one answers sooner",
     },
     Row {
@@ -57,6 +70,21 @@ pub(super) const ROWS: &[Row] = &[
         needs: None,
         says: "what a task gets when it is due, and a kernel thread of one lane when it wakes; in practice at least a tick",
         more: "",
+    },
+    Row {
+        name: "dispatching",
+        kind: Kind::Word(
+            &Dispatching::WORDS,
+            |settings| settings.dispatching as usize,
+            |settings, word| settings.dispatching = Dispatching::ALL[word],
+        ),
+        change: Change::Fixed(|settings, to| {
+            to.wakes_preempt = (settings.dispatching == Dispatching::Fair).into();
+        }),
+        needs: None,
+        says: "normal work that wakes takes the lane from normal work that has come further in virtual time by a quarter of a \
+               slice; with `\"zvm\"` it waits until that sleeps or its slice is over",
+        more: "[scheduler.md](scheduler.md)",
     },
     Row {
         name: "keep_slice",
