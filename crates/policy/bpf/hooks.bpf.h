@@ -364,7 +364,7 @@ HOOK u32 hook_takes(u32 core_id, s32 cpu, bool goes_on, const struct lane_ctx *p
 			       : TAKES_NONE;
 	if (fixed.symbiotic && symbiosis_take(core_id, NR_SIDES))
 		return TAKEN;
-	return goes_on && !fair_behind(core_id, prev->vtime) ? TAKES_NONE : TAKES_ON;
+	return goes_on && !fair_yields(core_id, prev) ? TAKES_NONE : TAKES_ON;
 }
 
 HOOK bool hook_takes_held(u32 core_id, s32 cpu)

@@ -81,3 +81,53 @@ fn on_each_of_several_lanes() {
     check(4, &[0, 0, 5]);
     check(16, &[0, 10, 19]);
 }
+
+/// The longest that a task waits for its lane, ms, after `alone_ms` in which the others had it: these come one after the other.
+fn longest_wait_ms(alone_ms: u64, mut others: Vec<(u32, i32)>, late: &[(u32, i32)]) -> f64 {
+    const MS: u64 = 1_000_000;
+    let topology = Topology::regular(&Regular::one_package(2, 1)).unwrap();
+    let costs = Costs::default();
+    let machine = Machine::new(&topology, Interference::ThreadPerf(vec![1.0]), costs);
+    let mut sim = Simulation::new(machine.unwrap(), &Kind::from(Settings::default())).unwrap();
+    let create = |sim: &mut Simulation, (lane, nice)| {
+        let spec = TaskSpec {
+            nice,
+            cpus: Some(vec![lane]),
+            ..TaskSpec::new("task", Class::Normal)
+        };
+        let id = sim.create(&spec).unwrap();
+        sim.give(id, f64::INFINITY).unwrap();
+        id
+    };
+    let mut ids: Vec<TaskId> = others.drain(..).map(|one| create(&mut sim, one)).collect();
+    go(&mut sim, alone_ms);
+    ids.extend(late.iter().map(|one| create(&mut sim, *one)));
+    let (mut since, mut longest) = (vec![sim.now_ns(); ids.len()], 0);
+    while sim.now_ns() < (alone_ms + 20_000) * MS {
+        let now_ns = sim.now_ns();
+        for (id, since_ns) in ids.iter().zip(&mut since) {
+            if matches!(sim.state(*id), State::Running(_)) {
+                *since_ns = now_ns;
+            }
+            longest = longest.max(now_ns - *since_ns);
+        }
+        sim.next(now_ns + MS).unwrap();
+    }
+    longest as f64 / MS as f64
+}
+
+#[test]
+fn nobody_waits_for_all_that_others_had_before() {
+    // who comes after one that had its lane for long; virtual time that runs ahead on another lane; a light task that comes
+    // after a heavy one: two slices by weight, and a tick each
+    for (alone_ms, others, late, limit_ms) in [
+        (10_000, vec![(0, 0)], vec![(0, 0)], 40.0),
+        (10_000, vec![(0, 0)], vec![(0, 0); 3], 100.0),
+        (10_000, vec![(0, 19), (0, 19), (1, 0), (1, 0)], vec![], 40.0),
+        (10_000, vec![(0, -5), (1, 0), (1, 0)], vec![(0, 0)], 90.0),
+    ] {
+        let shown = format!("{others:?} {late:?}");
+        let waited_ms = longest_wait_ms(alone_ms, others, &late);
+        assert!(waited_ms < limit_ms, "{shown}: {waited_ms} ms");
+    }
+}

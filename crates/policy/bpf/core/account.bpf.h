@@ -321,6 +321,7 @@ static __always_inline void account_begins(struct task_struct *p, struct task_ct
 	count(switches[class]);
 	lane->kthread = 0;
 	lane->vtime = tctx->vtime;
+	lane->vtime_began = tctx->vtime;
 	lane->pid = p->pid;
 	if (class == CLASS_CRITICAL) {
 		if (!tctx->job_ns) /* it was not placed */

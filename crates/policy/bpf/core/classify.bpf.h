@@ -6,8 +6,8 @@
  * may wait; everything else says of itself what it is, or is normal.
  *
  * Rule: the first rule that matches decides. Without a match
- * SCHED_IDLE means batch, as with the kernel's default scheduler, and the rest is normal: what SCHED_BATCH and nice values
- * say, weights do. Kernel threads are always normal. The class is looked up when a task wakes as something else than
+ * SCHED_IDLE means batch, as with the kernel's default scheduler, and the rest is normal: nice values are
+ * weights, and what is SCHED_BATCH takes no lane from others when it wakes (fair.bpf.h). Kernel threads are always normal. The class is looked up when a task wakes as something else than
  * before (class_mark()) and once a slice, so that exec, a rename, a new nice value or a
  * move to another cgroup take effect at the wake-up without a hook for each, and new rules
  * of the loader's soon.
@@ -29,10 +29,6 @@
 #include "types.bpf.h"
 #include "../share/pool.bpf.h"
 
-#define SCHED_NORMAL 0
-#define SCHED_IDLE 5
-#define NICE_0_STATIC_PRIO 120
-#define NICE_OF_STATIC_PRIO(prio) ((s32)(prio) - NICE_0_STATIC_PRIO)
 #define CGROUP_DEPTH_MAX 32
 
 /* Eight characters of a name. */

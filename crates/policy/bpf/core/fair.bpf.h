@@ -29,11 +29,21 @@
 /* What runs is ahead of what wakes by a slice / PREEMPT_PARTS: then it makes room. */
 #define PREEMPT_PARTS 4
 
-/* Does normal @tctx, which waits, come so far behind what runs on @lane that it takes that over? */
-static __always_inline bool fair_preempts(const struct task_ctx *tctx, const struct lane_ctx *lane)
+/* What a slice of normal work brings at most, in virtual time. */
+static __always_inline u64 fair_stride(void)
 {
-	return fixed.wakes_preempt && tctx->class == CLASS_NORMAL && lane->state == LANE_NORMAL &&
-	       time_before(tctx->vtime + fixed.slice_ns[CLASS_NORMAL] / PREEMPT_PARTS, lane->vtime);
+	u64 slice = fixed.slice_ns[CLASS_NORMAL];
+
+	return slice < vtime_stride ? vtime_stride : slice;
+}
+
+/* Does normal @p, which waits, come so far behind what runs on @lane that it takes that over? */
+static __always_inline bool fair_preempts(const struct task_struct *p, const struct task_ctx *tctx,
+					  const struct lane_ctx *lane)
+{
+	return fixed.wakes_preempt && tctx->class == CLASS_NORMAL && p->policy != SCHED_BATCH &&
+	       lane->state == LANE_NORMAL && !lane->overdue &&
+	       time_before(tctx->vtime + fair_stride() / PREEMPT_PARTS, lane->vtime);
 }
 
 /* How many other vectors a lane looks at. */
@@ -65,14 +75,12 @@ VERIFIED_ONCE u64 vector_head_vtime(u32 core_id, u64 nothing)
  */
 VERIFIED_ONCE u32 fairest_core(u32 home, bool goes_on, u64 vtime_of_prev)
 {
-	u64 slack = fixed.slice_ns[CLASS_NORMAL], least, vtime;
+	u64 slack = fair_stride(), least, vtime;
 	u32 best = home, first, i;
 
 	if (core_parked(home) || !(goes_on || vector_hinted(home, CLASS_NORMAL)))
 		return home;
 	first = fair_turn++;
-	if (slack < vtime_stride)
-		slack = vtime_stride;
 	least = vector_head_vtime(home, goes_on ? vtime_of_prev : vtime_now);
 	if (goes_on && time_before(vtime_of_prev, least))
 		least = vtime_of_prev;
@@ -90,21 +98,29 @@ VERIFIED_ONCE u32 fairest_core(u32 home, bool goes_on, u64 vtime_of_prev)
 	return best;
 }
 
-/* Has normal work that waits on @home come no further than @vtime, or may the first of it not run on the lane of this CPU? */
-VERIFIED_ONCE bool fair_behind(u32 home, u64 vtime)
+/*
+ * Does what runs on @prev, and has come to prev->vtime, make room for normal work that waits on @home: has the first of it come no
+ * further, or been waited for while a turn brought as much as TURN_STRIDES slices of it, or may it not run on the lane of this CPU?
+ */
+static __always_inline bool fair_yields(u32 home, const struct lane_ctx *prev)
 {
 	s32 cpu = bpf_get_smp_processor_id();
+	u64 vtime = prev->vtime, turn;
 	struct task_struct *head;
-	bool behind;
+	bool yields = false;
 
 	if (!vector_hinted(home, CLASS_NORMAL))
 		return false;
 	bpf_rcu_read_lock();
 	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(home, CLASS_NORMAL));
-	behind = head && (!time_before(vtime, head->scx.dsq_vtime) ||
-			  !bpf_cpumask_test_cpu(cpu, head->cpus_ptr));
+	if (head) {
+		turn = vtime_stride_of(head);
+		yields = !time_before(vtime, head->scx.dsq_vtime) ||
+			 vtime - prev->vtime_began >= TURN_STRIDES * turn ||
+			 !bpf_cpumask_test_cpu(cpu, head->cpus_ptr);
+	}
 	bpf_rcu_read_unlock();
-	return behind;
+	return yields;
 }
 
 /* Takes normal work that is behind all there is on @home. False: there is none. @vtime: see fairest_core(). */

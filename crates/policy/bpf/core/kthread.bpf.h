@@ -40,6 +40,7 @@ static __always_inline bool kthread_send(struct task_struct *p, struct task_ctx 
 		return false;
 	count(wakeups[CLASS_NORMAL]);
 	tctx->core = lane->core;
+	tctx->vtime = vtime_of(tctx, true);
 	tctx->overdue = idle ? OVERDUE_NOT : OVERDUE_KTHREAD;
 	lane->kthread = 1;
 	/* an overdue run ends soon by itself */

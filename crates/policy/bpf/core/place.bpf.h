@@ -31,7 +31,7 @@
  * (polarize.bpf.h), unless it may use none of them.
  *
  * A task that wakes for an idle lane, or for this CPU while it runs a lower class, goes
- * there directly. So does, behind what runs, work that is next in any case (lane_next()).
+ * there directly. So does, behind what runs, work that is next in any case (lane_next()), or in its place (fair.bpf.h).
  * Otherwise it waits in the core's vector, and whichever lane is first
  * takes it. For one on a waker's lane nobody is woken if the waker is brief (is_brief()): a
  * sibling that came to look would slow it down. If it does not sleep all the same, its tick ends that.
@@ -305,7 +305,7 @@ static __always_inline void kick_for(struct task_struct *p, const struct task_ct
 		count(hand_backs);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	} else if (!stays && !lane->overdue &&
-		   ((state < LANE_IDLE && state > tctx->class) || fair_preempts(tctx, lane)))
+		   ((state < LANE_IDLE && state > tctx->class) || fair_preempts(p, tctx, lane)))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	else if (!is_bound(p) && hook_may_run(lane->core, tctx->class)) {
 		/* one may have fallen idle meanwhile */
@@ -413,6 +413,8 @@ static __always_inline void place_begins(struct task_struct *p, struct task_ctx 
 {
 	critical_leaves(tctx);
 	vector_left(tctx);
+	if (tctx->misclassified) /* as what it was it did not come on */
+		tctx->vtime = vtime_within(tctx->vtime);
 	if (waking || tctx->misclassified)
 		class_assign(p, tctx);
 	if (tctx->class != CLASS_CRITICAL)
@@ -436,7 +438,9 @@ static __always_inline bool place_send(struct task_struct *p, struct task_ctx *t
 	if (waking)
 		hook_awaits(p, lane, cpu, waker);
 	if (waking && lane_next(p, tctx, lane)) {
-		if (fair_preempts(tctx, lane))
+		if (tctx->class == CLASS_NORMAL)
+			tctx->vtime = vtime_of(tctx, true);
+		if (fair_preempts(p, tctx, lane))
 			enq_flags |= SCX_ENQ_PREEMPT;
 		lane_insert(p, tctx, lane->core, enq_flags, now_ns);
 		lane->next = 1;

@@ -53,6 +53,11 @@ VERIFIED_ONCE u32 some_value(u32 value)
 		__i < (n) ? __i : 0; \
 	})
 
+#define SCHED_BATCH 3
+#define SCHED_IDLE 5
+#define NICE_0_STATIC_PRIO 120
+#define NICE_OF_STATIC_PRIO(prio) ((s32)(prio) - NICE_0_STATIC_PRIO)
+
 /* Does a task count among those that were sent to its core's vector? */
 enum in_vector {
 	IN_NO_VECTOR = 0,

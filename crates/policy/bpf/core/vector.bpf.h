@@ -100,6 +100,31 @@ VERIFIED_ONCE int vector_refresh(u32 core_id, u32 class)
 	return 0;
 }
 
+#define NICE_VALUES 40
+#define WEIGHT_USUAL 1024 /* of nice 0 */
+
+/* By nice value, from -20 on: what it weighs (sched_prio_to_weight, kernel/sched/core.c). The kernel hands it on as a part of 100. */
+static const u32 nice_weights[NICE_VALUES] = {
+	88761, 71755, 56483, 46273, 36291, /* -20 */
+	29154, 23254, 18705, 14949, 11916, /* -15 */
+	9548,  7620,  6100,  4904,  3906, /* -10 */
+	3121,  2501,  1991,  1586,  1277, /* -5 */
+	1024,  820,   655,   526,   423, /* 0 */
+	335,   272,   215,   172,   137, /* 5 */
+	110,   87,    70,    56,    45, /* 10 */
+	36,    29,    23,    18,    15, /* 15 */
+};
+
+/* Virtual time of @p for @ran_ns on a lane, by its nice value. */
+static __always_inline u64 nice_vtime(const struct task_struct *p, u64 ran_ns)
+{
+	u32 nice = NICE_OF_STATIC_PRIO(p->static_prio);
+
+	return !nice ? ran_ns
+		     : ran_ns * WEIGHT_USUAL /
+			       nice_weights[BOUNDED(nice + NICE_VALUES / 2, NICE_VALUES)];
+}
+
 /* A virtual time with which to begin to wait: sleeping saves up one slice and no more. */
 static __always_inline u64 vtime_within(u64 vtime)
 {
@@ -116,6 +141,33 @@ static __always_inline u64 vtime_within(u64 vtime)
 static __always_inline u64 vtime_of(const struct task_ctx *tctx, bool woke)
 {
 	return woke || !fixed.cgroup_weights ? vtime_within(tctx->vtime) : tctx->vtime;
+}
+
+/* So many slices bring a task further than who waits, at most: then no wait grows with what was before. */
+#define TURN_STRIDES 2
+
+/* What a slice brings to @p, in virtual time. */
+static __always_inline u64 vtime_stride_of(const struct task_struct *p)
+{
+	return fixed.cgroup_weights ? vtime_stride : nice_vtime(p, fixed.slice_ns[CLASS_NORMAL]);
+}
+
+/*
+ * @vtime, with which a task begins to wait on @core; but no further ahead of who waits there first than @most: what it had while
+ * nobody else wanted it is not held against it.
+ */
+VERIFIED_ONCE u64 vtime_beside(u32 core, u64 vtime, u64 most)
+{
+	struct task_struct *head;
+
+	if (!vector_hinted(core, CLASS_NORMAL))
+		return vtime;
+	bpf_rcu_read_lock();
+	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core, CLASS_NORMAL));
+	if (head && time_before(head->scx.dsq_vtime + most, vtime))
+		vtime = head->scx.dsq_vtime + most;
+	bpf_rcu_read_unlock();
+	return vtime;
 }
 
 /* A whole slice of @tctx. Batch of a pool takes turns within its periods, as normal work does. */
@@ -194,7 +246,8 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 	due_soon(p, tctx, now_ns);
 	vector_enter(tctx, core, now_ns);
 	if (class == CLASS_NORMAL) {
-		tctx->vtime = vtime_of(tctx, woke);
+		tctx->vtime = vtime_beside(core, vtime_of(tctx, woke),
+					   TURN_STRIDES * vtime_stride_of(p));
 		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, tctx->vtime,
 					 enq_flags);
 	} else {

@@ -14,7 +14,7 @@
  * is part of the one around it.
  *
  * Cost: two operations more for each wake-up and sleep; a look at each cgroup around a task when it
- * stops or ticks. Nothing without.
+ * stops or ticks. Without, a division each time that a task is charged whose nice value is not 0.
  *
  * Source: the kernel's cpu.weight (fair group scheduling), flattened as scx_flatcg does. Does not:
  * weigh critical and batch work, which waits in order of arrival; hold exactly over a machine, since
@@ -27,20 +27,6 @@
 #include "../core/classify.bpf.h"
 #include "../core/vector.bpf.h"
 
-#define NICE_VALUES 40
-#define WEIGHT_USUAL 1024 /* of nice 0 */
-
-/* By nice value, from -20 on: what it weighs (sched_prio_to_weight, kernel/sched/core.c). The kernel hands it on as a part of 100. */
-static const u32 nice_weights[NICE_VALUES] = {
-	88761, 71755, 56483, 46273, 36291, /* -20 */
-	29154, 23254, 18705, 14949, 11916, /* -15 */
-	9548,  7620,  6100,  4904,  3906, /* -10 */
-	3121,  2501,  1991,  1586,  1277, /* -5 */
-	1024,  820,   655,   526,   423, /* 0 */
-	335,   272,   215,   172,   137, /* 5 */
-	110,   87,    70,    56,    45, /* 10 */
-	36,    29,    23,    18,    15, /* 15 */
-};
 /* Flat weights are in fixed point. */
 #define FLAT_SHIFT 20
 
@@ -133,12 +119,9 @@ static __always_inline u64 weight_vtime(const struct task_struct *p, const struc
 					u64 ran_ns)
 {
 	u64 weight = p->scx.weight ? p->scx.weight : 1, flat, stride;
-	u32 nice = p->static_prio - NICE_0_STATIC_PRIO;
 
 	if (!fixed.cgroup_weights)
-		return !nice ? ran_ns
-			     : ran_ns * WEIGHT_USUAL /
-				       nice_weights[BOUNDED(nice + NICE_VALUES / 2, NICE_VALUES)];
+		return nice_vtime(p, ran_ns);
 	flat = tctx->weight_group ? weight_flat(tctx->weight_group, weight) : weight << FLAT_SHIFT;
 	stride = (fixed.slice_ns[CLASS_NORMAL] * 100 << FLAT_SHIFT) / flat;
 	vtime_stride = stride > vtime_stride ? stride : vtime_stride - vtime_stride / 64;

@@ -26,8 +26,8 @@ pub(super) const ROWS: &[Row] = &[
         change: Change::Fixed(|settings, to| to.slice_ns[..2].fill(settings.slice_ns)),
         needs: None,
         says: "slice of critical and normal work",
-        more: "what wakes beside computation waits for a quarter of it at most (`dispatching = \"zvm\"`: for all of it), so a \
-               shorter one answers sooner",
+        more: "what wakes beside work that is ahead of it by less than a quarter of a slice (`dispatching = \"zvm\"`: beside any) \
+               waits for its end, so a shorter one answers sooner",
     },
     Row {
         name: "batch_slice_ms",
