@@ -49,7 +49,9 @@ pub fn main(sidelane: &str) -> ExitCode {
     let mut arguments = Arguments::from_args();
     // two emulated machines at once would share the host's CPUs
     arguments.test_threads = Some(1);
-    let machines = Arc::new(Mutex::new(Machines::new(sidelane, arguments.nocapture)));
+    let all = arguments.filter.is_none() && arguments.skip.is_empty() && !arguments.ignored;
+    let machines = Machines::new(sidelane, arguments.nocapture, all);
+    let machines = Arc::new(Mutex::new(machines));
     let trials = shape::ALL.iter().flat_map(|shape| {
         let machines = machines.clone();
         tests::all().into_iter().filter_map(move |test| {

@@ -2,7 +2,7 @@
 
 use crate::inside::{ARGUMENT, ENDED, PASSED};
 use crate::matmul;
-use crate::shape::Shape;
+use crate::shape::{self, Shape};
 use sidelane_testbed::LAST_WORDS;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -18,12 +18,15 @@ const PLACE: &str = "RIP:";
 /// emulator shows one to a lane that comes after the kernel has taken it away.
 const ASTRAY: &str = "Oops: int3";
 
-/// Boots machines, one at a time.
+/// Boots machines, and runs tests on one at a time.
 pub struct Machines {
     sidelane: String,
     /// Whether what tests print is shown at once.
     shows: bool,
+    /// Whether the next one is booted ahead: where all tests run.
+    hurries: bool,
     now: Option<Machine>,
+    ahead: Option<Machine>,
 }
 
 struct Machine {
@@ -34,11 +37,13 @@ struct Machine {
 }
 
 impl Machines {
-    pub fn new(sidelane: &str, shows: bool) -> Machines {
+    pub fn new(sidelane: &str, shows: bool, hurries: bool) -> Machines {
         Machines {
             sidelane: sidelane.to_owned(),
             shows,
+            hurries,
             now: None,
+            ahead: None,
         }
     }
 
@@ -56,8 +61,17 @@ impl Machines {
 
     fn run_once(&mut self, shape: &Shape, name: &str) -> Result<(), String> {
         if self.now.as_ref().is_none_or(|now| now.shape != shape.name) {
-            self.shut()?;
-            self.now = Some(Machine::boot(&self.sidelane, shape));
+            shut(self.now.take())?;
+            self.now = Some(match self.ahead.take() {
+                Some(ahead) if ahead.shape == shape.name => ahead,
+                other => {
+                    shut(other)?;
+                    Machine::boot(&self.sidelane, shape)
+                }
+            });
+            let mut all = shape::ALL.iter();
+            let next = all.find(|next| self.hurries && Some(next.name) == shape.ahead);
+            self.ahead = next.map(|next| Machine::boot(&self.sidelane, next));
         }
         let machine = self.now.as_mut().unwrap();
         // a machine that is gone shows by the end of its output
@@ -83,26 +97,31 @@ impl Machines {
         ))
     }
 
-    /// Shuts the machine, if one runs.
+    /// Shuts the machines that run.
     pub fn shut(&mut self) -> Result<(), String> {
-        let Some(Machine {
-            shape,
-            mut child,
-            names,
-            lines,
-        }) = self.now.take()
-        else {
-            return Ok(());
-        };
-        drop(names);
-        let printed: Vec<String> = lines.iter().collect();
-        match child.wait() {
-            Ok(status) if status.success() => Ok(()),
-            ended => Err(format!(
-                "{}\nthe machine {shape} ended with {ended:?}",
-                printed.join("\n")
-            )),
-        }
+        shut(self.now.take()).and(shut(self.ahead.take()))
+    }
+}
+
+/// Shuts a machine, if there is one.
+fn shut(machine: Option<Machine>) -> Result<(), String> {
+    let Some(Machine {
+        shape,
+        mut child,
+        names,
+        lines,
+    }) = machine
+    else {
+        return Ok(());
+    };
+    drop(names);
+    let printed: Vec<String> = lines.iter().collect();
+    match child.wait() {
+        Ok(status) if status.success() => Ok(()),
+        ended => Err(format!(
+            "{}\nthe machine {shape} ended with {ended:?}",
+            printed.join("\n")
+        )),
     }
 }
 

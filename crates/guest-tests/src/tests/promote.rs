@@ -5,6 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 tests! {
+    #[shared]
     work_moves_to_a_core_that_falls_free_and_a_trace_tells,
 }
 
@@ -14,13 +15,11 @@ fn core_of(load: &Load) -> usize {
 }
 
 fn work_moves_to_a_core_that_falls_free_and_a_trace_tells() {
-    let file = "/run/traced.toml";
-    fs::write(file, "[scheduler]\ntrace = true\n").unwrap();
-    let scheduler = Scheduler::attach(&[&RULES[..], &["--config", file]].concat());
+    let scheduler = Scheduler::shared();
     normal_work_that_shares_a_core_moves_to_an_idle_one();
     one_of_two_gets_the_core_that_falls_free();
     promotions_and_evictions_are_traced();
-    assert!(scheduler.stop().success(), "ejected");
+    scheduler.leave();
 }
 
 fn normal_work_that_shares_a_core_moves_to_an_idle_one() {

@@ -67,10 +67,14 @@ pub struct Scheduler {
 static SHARED: Mutex<Option<Scheduler>> = Mutex::new(None);
 
 impl Scheduler {
-    /// The one with [`RULES`] that tests share, for it takes seconds to attach here. A test that fails ends it.
+    /// The one with [`RULES`], and a trace, that tests share, for it takes seconds to attach here. A test that fails ends it.
     pub fn shared() -> Scheduler {
         let left = SHARED.lock().unwrap().take();
-        left.unwrap_or_else(|| Scheduler::attach(&RULES))
+        left.unwrap_or_else(|| {
+            let file = "/run/traced.toml";
+            fs::write(file, "[scheduler]\ntrace = true\n").unwrap();
+            Scheduler::attach(&[&RULES[..], &["--config", file]].concat())
+        })
     }
 
     /// Leaves it to the next test.
