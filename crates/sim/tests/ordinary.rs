@@ -326,7 +326,8 @@ fn beside_computation(cores: u32, lanes: u32, looping: usize, computing: usize) 
 
 #[test]
 fn work_that_waits_for_devices_gets_its_share_beside_computation() {
-    // many more tasks than lanes, on many cores: who waits, waits on one core, and the default scheduler moves it
+    // many more tasks than lanes, on many cores: who waits, waits on one core, and the default scheduler moves it; 1.1 to 1.3
+    // were seen
     let many = 1.35;
     for (cores, lanes, looping, computing, limit) in [
         (1, 1, 1, 1, P99),

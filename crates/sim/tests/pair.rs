@@ -388,21 +388,25 @@ fn work(lanes: u32, symbiosis: Option<Symbiosis>, kinds: [usize; 4]) -> [f64; 4]
 
 #[test]
 fn who_computes_shares_a_core_with_who_waits_for_memory() {
-    let kinds = [COMPUTES, COMPUTES, WAITS, WAITS];
-    let plain = work(2, None, kinds);
-    let symbiotic = work(2, Some(Symbiosis::default()), kinds);
     let sum = |work: [f64; 4]| work.iter().sum::<f64>();
-    println!(
-        "{plain:?} {}, symbiotic {symbiotic:?} {}",
-        sum(plain),
-        sum(symbiotic)
-    );
-    // 2 x 1/1.2 at best
-    assert!(sum(symbiotic) > 0.97 * 2000.0 * 2.0 / 1.2);
-    assert!(sum(symbiotic) > 1.1 * sum(plain));
-    // nobody pays for that with turns
-    let least = symbiotic.into_iter().fold(f64::INFINITY, f64::min);
-    assert!(least > 0.9 * sum(symbiotic) / 4.0);
+    // without, it is up to their order who meets whom
+    let orders = [
+        [COMPUTES, COMPUTES, WAITS, WAITS],
+        [COMPUTES, WAITS, COMPUTES, WAITS],
+        [COMPUTES, WAITS, WAITS, COMPUTES],
+    ];
+    let plain = orders.map(|kinds| sum(work(2, None, kinds)));
+    let worst = plain.into_iter().fold(f64::INFINITY, f64::min);
+    for kinds in orders {
+        let symbiotic = work(2, Some(Symbiosis::default()), kinds);
+        println!("{plain:?}, symbiotic {symbiotic:?} {}", sum(symbiotic));
+        // 2 x 1/1.2 at best
+        assert!(sum(symbiotic) > 0.97 * 2000.0 * 2.0 / 1.2);
+        assert!(sum(symbiotic) > 1.1 * worst);
+        // nobody pays for that with turns
+        let least = symbiotic.into_iter().fold(f64::INFINITY, f64::min);
+        assert!(least > 0.9 * sum(symbiotic) / 4.0);
+    }
 }
 
 #[test]

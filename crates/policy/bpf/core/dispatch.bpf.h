@@ -24,13 +24,15 @@
 #include "vector.bpf.h"
 
 /* Lets @prev go on if nobody with a better claim waits. */
-static __always_inline bool keep_running(struct task_struct *prev, const struct task_ctx *tctx,
+static __always_inline bool keep_running(struct task_struct *prev, struct task_ctx *tctx,
 					 struct lane_ctx *lane, u64 now_ns)
 {
 	u64 slice_ns = slice_of(tctx);
 
 	if (!hook_may_run(lane->core, task_class(tctx)))
 		return false;
+	if (tctx->class == CLASS_NORMAL)
+		fair_alone(prev, tctx, lane);
 	scx_bpf_task_set_slice(prev, slice_ns);
 	lane->slice_ends_ns = now_ns + slice_ns;
 	return true;
@@ -99,7 +101,7 @@ static __always_inline bool find_work(struct lane_ctx *lane, struct core_ctx *co
 
 	if (!queued && prev_class == NR_CLASSES)
 		return false;
-	if (queued && prev && tctx) { /* it is compared with what waits */
+	if (prev && tctx) { /* it is compared with what waits */
 		account_lane(prev, tctx, lane, now_ns);
 		lane->side = tctx->side;
 	}

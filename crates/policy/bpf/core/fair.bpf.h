@@ -7,8 +7,9 @@
  * woke keeps them while others share theirs by three.
  *
  * Rule: what has run for its slice goes on while all normal work on its core has come further: so a task gets the more slices,
- * the more weight it has. What wakes takes the lane for which it waits from normal work that has come further by a slice /
- * PREEMPT_PARTS (not with dispatching = "zvm").
+ * the more weight it has; but only until that has brought as much as TURN_STRIDES slices of who is next, and what it had while
+ * nobody waited does not count. What wakes takes the lane for which it waits from normal work that has come further by a slice /
+ * PREEMPT_PARTS (not with dispatching = "zvm", nor what is SCHED_BATCH).
  * Between cores: a lane takes a normal task from another core's vector if that is behind what waits on its own core, and behind
  * the task that runs on it, by more than a slice brings. It looks at FAIR_LOOKS vectors each time, in turns. Virtual time is one
  * for all cores, and nobody is kept further behind than a slice (vector.bpf.h), so a higher barrier for
@@ -98,14 +99,23 @@ VERIFIED_ONCE u32 fairest_core(u32 home, bool goes_on, u64 vtime_of_prev)
 	return best;
 }
 
+/* A turn ends when it has brought as much virtual time as so many slices of who is next: no wait grows with how far they are apart. */
+#define TURN_STRIDES 2
+
+/* Is a turn over that has brought @brought, while @head waits first? With weights of cgroups a slice may bring anything. */
+static __always_inline bool turn_is_over(const struct task_struct *head, u64 brought)
+{
+	return !fixed.cgroup_weights &&
+	       brought >= TURN_STRIDES * nice_vtime(head, fixed.slice_ns[CLASS_NORMAL]);
+}
+
 /*
  * Does what runs on @prev, and has come to prev->vtime, make room for normal work that waits on @home: has the first of it come no
- * further, or been waited for while a turn brought as much as TURN_STRIDES slices of it, or may it not run on the lane of this CPU?
+ * further, is the turn over, or may it not run on the lane of this CPU?
  */
 static __always_inline bool fair_yields(u32 home, const struct lane_ctx *prev)
 {
 	s32 cpu = bpf_get_smp_processor_id();
-	u64 vtime = prev->vtime, turn;
 	struct task_struct *head;
 	bool yields = false;
 
@@ -113,14 +123,26 @@ static __always_inline bool fair_yields(u32 home, const struct lane_ctx *prev)
 		return false;
 	bpf_rcu_read_lock();
 	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(home, CLASS_NORMAL));
-	if (head) {
-		turn = vtime_stride_of(head);
-		yields = !time_before(vtime, head->scx.dsq_vtime) ||
-			 vtime - prev->vtime_began >= TURN_STRIDES * turn ||
+	if (head)
+		yields = !time_before(prev->vtime, head->scx.dsq_vtime) ||
+			 turn_is_over(head, prev->vtime - prev->vtime_began) ||
 			 !bpf_cpumask_test_cpu(cpu, head->cpus_ptr);
-	}
 	bpf_rcu_read_unlock();
 	return yields;
+}
+
+/* Normal @p goes on on @lane. While nobody waits on its core, what it has is not held against it, beyond what a slice brings. */
+static __always_inline void fair_alone(const struct task_struct *p, struct task_ctx *tctx,
+				       struct lane_ctx *lane)
+{
+	u64 slice = fixed.slice_ns[CLASS_NORMAL];
+	u64 most = vtime_now + (fixed.cgroup_weights ? fair_stride() : nice_vtime(p, slice));
+
+	if (vector_hinted(lane->core, CLASS_NORMAL) || !time_before(most, tctx->vtime))
+		return;
+	tctx->vtime = most;
+	lane->vtime = most;
+	lane->vtime_began = most;
 }
 
 /* Takes normal work that is behind all there is on @home. False: there is none. @vtime: see fairest_core(). */

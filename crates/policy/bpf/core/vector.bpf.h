@@ -143,33 +143,6 @@ static __always_inline u64 vtime_of(const struct task_ctx *tctx, bool woke)
 	return woke || !fixed.cgroup_weights ? vtime_within(tctx->vtime) : tctx->vtime;
 }
 
-/* So many slices bring a task further than who waits, at most: then no wait grows with what was before. */
-#define TURN_STRIDES 2
-
-/* What a slice brings to @p, in virtual time. */
-static __always_inline u64 vtime_stride_of(const struct task_struct *p)
-{
-	return fixed.cgroup_weights ? vtime_stride : nice_vtime(p, fixed.slice_ns[CLASS_NORMAL]);
-}
-
-/*
- * @vtime, with which a task begins to wait on @core; but no further ahead of who waits there first than @most: what it had while
- * nobody else wanted it is not held against it.
- */
-VERIFIED_ONCE u64 vtime_beside(u32 core, u64 vtime, u64 most)
-{
-	struct task_struct *head;
-
-	if (!vector_hinted(core, CLASS_NORMAL))
-		return vtime;
-	bpf_rcu_read_lock();
-	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core, CLASS_NORMAL));
-	if (head && time_before(head->scx.dsq_vtime + most, vtime))
-		vtime = head->scx.dsq_vtime + most;
-	bpf_rcu_read_unlock();
-	return vtime;
-}
-
 /* A whole slice of @tctx. Batch of a pool takes turns within its periods, as normal work does. */
 static __always_inline u64 slice_of(const struct task_ctx *tctx)
 {
@@ -246,8 +219,7 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 	due_soon(p, tctx, now_ns);
 	vector_enter(tctx, core, now_ns);
 	if (class == CLASS_NORMAL) {
-		tctx->vtime = vtime_beside(core, vtime_of(tctx, woke),
-					   TURN_STRIDES * vtime_stride_of(p));
+		tctx->vtime = vtime_of(tctx, woke);
 		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, tctx->vtime,
 					 enq_flags);
 	} else {
