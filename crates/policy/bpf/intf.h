@@ -61,8 +61,7 @@ enum lane_state {
 	LANE_NORMAL = CLASS_NORMAL,
 	LANE_BATCH = CLASS_BATCH,
 	LANE_IDLE = 3,
-	LANE_OTHER =
-		4, /* looks for work, was taken over for a task, or runs a higher scheduling class */
+	LANE_OTHER = 4, /* looks for work, is taken over, or runs a higher scheduling class */
 	LANE_HELD = 5, /* idle, held for a task that is expected back (retain.bpf.h) */
 	NR_LANE_STATES = 6,
 };

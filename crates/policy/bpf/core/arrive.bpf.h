@@ -34,6 +34,12 @@ static __always_inline u32 critical_moves(struct task_ctx *tctx, u32 by)
 	return before;
 }
 
+/* @tctx is expected by none any more. The core of before, + 1; 0: there was none. */
+static __always_inline u32 critical_gone(struct task_ctx *tctx)
+{
+	return tctx->expected ? critical_moves(tctx, 0) : 0;
+}
+
 /* A critical task chooses @core, @core_id. False: another has. */
 static __always_inline bool critical_chooses(struct task_ctx *tctx, struct core_ctx *core,
 					     u32 core_id)
@@ -74,7 +80,7 @@ static __always_inline void critical_stays_away(u32 core_id, u64 now_ns)
 /* @tctx is placed anew, or leaves the scheduler: if it was expected, that core may open. */
 static __always_inline void critical_leaves(struct task_ctx *tctx)
 {
-	u32 by = tctx->expected ? critical_moves(tctx, 0) : 0;
+	u32 by = critical_gone(tctx);
 
 	if (by)
 		critical_stays_away(by - 1, scx_bpf_now());
@@ -90,7 +96,7 @@ static __always_inline void critical_arrived(struct task_ctx *tctx, struct core_
 	u32 by;
 
 	hook_critical_comes(core, core_id, tctx);
-	by = tctx->expected ? critical_moves(tctx, 0) : 0;
+	by = critical_gone(tctx);
 	if (by && by - 1 != core_id)
 		critical_stays_away(by - 1, now_ns);
 }

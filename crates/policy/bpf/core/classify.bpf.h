@@ -5,9 +5,9 @@
  * Problem: an operator names the work that somebody waits for and the work that
  * may wait; everything else says of itself what it is, or is normal.
  *
- * Rule: the first rule that matches decides. Without a match
- * SCHED_IDLE means batch, as with the kernel's default scheduler, and the rest is normal: nice values are
- * weights, and what is SCHED_BATCH takes no lane from normal work when it wakes (fair.bpf.h). Kernel threads are always normal. The class is looked up when a task wakes as something else than
+ * Rule: the first rule that matches decides. Without a match SCHED_IDLE means batch, as with the kernel's default scheduler, and
+ * the rest is normal: nice values are weights, and what is SCHED_BATCH takes no lane from normal work when it wakes (fair.bpf.h).
+ * Kernel threads are always normal. The class is looked up when a task wakes as something else than
  * before (class_mark()) and once a slice, so that exec, a rename, a new nice value or a
  * move to another cgroup take effect at the wake-up without a hook for each, and new rules
  * of the loader's soon.

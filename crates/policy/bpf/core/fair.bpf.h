@@ -72,7 +72,7 @@ VERIFIED_ONCE u64 vector_head_vtime(u32 core_id, u64 nothing)
 
 /*
  * From which vector a lane of @home takes normal work, to be fair: that of @home or of another core. @goes_on: else it goes
- * on with normal work that has come to @vtime.
+ * on with normal work that has come to @vtime_of_prev.
  */
 VERIFIED_ONCE u32 fairest_core(u32 home, bool goes_on, u64 vtime_of_prev)
 {

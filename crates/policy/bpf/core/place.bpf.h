@@ -362,15 +362,18 @@ static __always_inline void next_begins(const struct task_struct *p, const struc
 }
 
 /* Sends a waking task to the lane that select_cpu returns, or on whose CPU it is queued. */
-static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *tctx, u32 core,
-					u64 enq_flags, u64 now_ns)
+static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *tctx,
+					const struct lane_ctx *lane, bool at_once, u64 enq_flags,
+					u64 now_ns)
 {
 	u32 class = task_class(tctx);
 
-	tctx->core = core;
+	tctx->core = lane->core;
 	tctx->queued_ns = now_ns;
 	if (class == CLASS_NORMAL)
 		tctx->vtime = vtime_of(tctx, true);
+	if (at_once || fair_preempts(p, tctx, lane))
+		enq_flags |= SCX_ENQ_PREEMPT;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns), enq_flags);
 }
 
@@ -432,17 +435,13 @@ static __always_inline bool place_send(struct task_struct *p, struct task_ctx *t
 				       bool at_once, u64 enq_flags, u64 now_ns)
 {
 	if (at_once) {
-		lane_insert(p, tctx, lane->core, enq_flags | SCX_ENQ_PREEMPT, now_ns);
+		lane_insert(p, tctx, lane, true, enq_flags, now_ns);
 		return false;
 	}
 	if (waking)
 		hook_awaits(p, lane, cpu, waker);
 	if (waking && lane_next(p, tctx, lane)) {
-		if (tctx->class == CLASS_NORMAL)
-			tctx->vtime = vtime_of(tctx, true);
-		if (fair_preempts(p, tctx, lane))
-			enq_flags |= SCX_ENQ_PREEMPT;
-		lane_insert(p, tctx, lane->core, enq_flags, now_ns);
+		lane_insert(p, tctx, lane, false, enq_flags, now_ns);
 		lane->next = 1;
 		return false;
 	}

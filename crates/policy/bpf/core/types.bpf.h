@@ -363,7 +363,8 @@ static __always_inline bool core_parked(u32 core_id)
 }
 
 /*
- * Time on the CPU of @rq, which the kernel has locked, as of when it began to schedule. For scx_bpf_now() the kernel asks the hardware's clock again once it has let go of the lock in between, as for each dispatch.
+ * Time on the CPU of @rq, which the kernel has locked, as of when it began to schedule. For scx_bpf_now() the kernel asks the
+ * hardware's clock again once it has let go of the lock in between, as for each dispatch.
  */
 static __always_inline u64 rq_clock(const struct rq *rq)
 {
