@@ -18,30 +18,33 @@ fn weight(nice: i32) -> f64 {
     }
 }
 
-/// The share of its lane that each task had, of tasks with these nice values that have work without an end, on `lanes` lanes
-/// in as many cores, each of which has these.
-fn shares(lanes: u32, nices: &[i32]) -> Vec<Vec<f64>> {
+/// Cores of one lane each.
+fn simulation(lanes: u32) -> Simulation {
     let topology = Topology::regular(&Regular::one_package(lanes, 1)).unwrap();
-    let machine = Machine::new(
-        &topology,
-        Interference::ThreadPerf(vec![1.0]),
-        Costs::default(),
-    );
-    let mut sim = Simulation::new(machine.unwrap(), &Kind::from(Settings::default())).unwrap();
-    let mut create = |lane, nice| {
-        let spec = TaskSpec {
-            nice,
-            cpus: Some(vec![lane]),
-            ..TaskSpec::new("task", Class::Normal)
-        };
-        let id = sim.create(&spec).unwrap();
-        sim.give(id, f64::INFINITY).unwrap();
-        id
+    let interference = Interference::ThreadPerf(vec![1.0]);
+    let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
+    Simulation::new(machine, &Kind::from(Settings::default())).unwrap()
+}
+
+/// A task of that lane that has work without an end.
+fn create(sim: &mut Simulation, (lane, nice): (u32, i32)) -> TaskId {
+    let spec = TaskSpec {
+        nice,
+        cpus: Some(vec![lane]),
+        ..TaskSpec::new("task", Class::Normal)
     };
+    let id = sim.create(&spec).unwrap();
+    sim.give(id, f64::INFINITY).unwrap();
+    id
+}
+
+/// The share of its lane that each task had, of tasks with these nice values, on `lanes` lanes, each of which has these.
+fn shares(lanes: u32, nices: &[i32]) -> Vec<Vec<f64>> {
+    let mut sim = simulation(lanes);
     let on = |lane| nices.iter().map(move |nice| (lane, *nice));
     let ids: Vec<TaskId> = (0..lanes)
         .flat_map(on)
-        .map(|(lane, nice)| create(lane, nice))
+        .map(|one| create(&mut sim, one))
         .collect();
     go(&mut sim, 60_000);
     let ran = ids.iter().map(|id| sim.task_totals(*id).lane_ns as f64);
@@ -83,23 +86,10 @@ fn on_each_of_several_lanes() {
 }
 
 /// The longest that a task waits for its lane, ms, after `alone_ms` in which the others had it: these come one after the other.
-fn longest_wait_ms(alone_ms: u64, mut others: Vec<(u32, i32)>, late: &[(u32, i32)]) -> f64 {
+fn longest_wait_ms(alone_ms: u64, others: &[(u32, i32)], late: &[(u32, i32)]) -> f64 {
     const MS: u64 = 1_000_000;
-    let topology = Topology::regular(&Regular::one_package(2, 1)).unwrap();
-    let costs = Costs::default();
-    let machine = Machine::new(&topology, Interference::ThreadPerf(vec![1.0]), costs);
-    let mut sim = Simulation::new(machine.unwrap(), &Kind::from(Settings::default())).unwrap();
-    let create = |sim: &mut Simulation, (lane, nice)| {
-        let spec = TaskSpec {
-            nice,
-            cpus: Some(vec![lane]),
-            ..TaskSpec::new("task", Class::Normal)
-        };
-        let id = sim.create(&spec).unwrap();
-        sim.give(id, f64::INFINITY).unwrap();
-        id
-    };
-    let mut ids: Vec<TaskId> = others.drain(..).map(|one| create(&mut sim, one)).collect();
+    let mut sim = simulation(2);
+    let mut ids: Vec<TaskId> = (others.iter()).map(|one| create(&mut sim, *one)).collect();
     go(&mut sim, alone_ms);
     ids.extend(late.iter().map(|one| create(&mut sim, *one)));
     let (mut since, mut longest) = (vec![sim.now_ns(); ids.len()], 0);
@@ -126,8 +116,7 @@ fn nobody_waits_for_all_that_others_had_before() {
         (10_000, vec![(0, 19), (0, 19), (1, 0), (1, 0)], vec![], 40.0),
         (10_000, vec![(0, -5), (1, 0), (1, 0)], vec![(0, 0)], 90.0),
     ] {
-        let shown = format!("{others:?} {late:?}");
-        let waited_ms = longest_wait_ms(alone_ms, others, &late);
-        assert!(waited_ms < limit_ms, "{shown}: {waited_ms} ms");
+        let waited_ms = longest_wait_ms(alone_ms, &others, &late);
+        assert!(waited_ms < limit_ms, "{others:?} {late:?}: {waited_ms} ms");
     }
 }
