@@ -20,10 +20,13 @@ impl Printed {
     }
 
     fn below(folders: &[&Path]) -> Printed {
-        let switches = folders.iter().map(|folder| folder.join(SWITCH));
-        let said = |path: &PathBuf| fs::read_to_string(path).ok();
-        let first = switches.into_iter().find(|path| said(path).is_some());
-        Printed(first.filter(|path| said(path).is_some_and(|text| text.trim() == "0")))
+        let said = |folder: &&Path| {
+            let switch = folder.join(SWITCH);
+            let text = fs::read_to_string(&switch).ok()?;
+            Some((switch, text))
+        };
+        let first = folders.iter().find_map(said);
+        Printed(first.and_then(|(switch, text)| (text.trim() == "0").then_some(switch)))
     }
 
     /// Switches it off again. Where that is refused it costs what it costs.
