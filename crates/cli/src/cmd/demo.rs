@@ -185,8 +185,8 @@ in an order that rotates with each repetition:
   polling      the same with the kernel's halt polling (virtual machines only)
   sidelane     Sidelane's scheduler without settings
   short-slice  with slice_ms = 3 (processes only)
-  retain       with retain = true: lanes are held for tasks that are soon back from sleep; what
-               wakes else waits for the slices of others
+  retain       with retain = true: lanes are held for tasks that are soon back from sleep; and
+               dispatching as in z/VM: what wakes waits for the slices of others
   pair         with pair = true as well: I/O-bound tasks and the others have lanes of their own
 
 What is computed is given as whole cores: over that of one process that has a core to itself. Ratios are

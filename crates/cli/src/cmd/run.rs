@@ -31,8 +31,9 @@ Rules: cgroup:GLOB, unit:NAME, user-unit:NAME (of the system's and of users' man
 allowed; all of them with all cgroups below, also those made later), exe:PATH,
 comm:THREAD-NAME (may end with *), user:NAME, policy:idle|batch|normal, nice:>=N|<=N|=N. The first that matches decides, in the file's order; rules given as flags
 may be repeated and come before the file's, critical before normal before batch. Tasks that
-no rule names are batch if they are SCHED_IDLE, else normal, with the weights of their nice values. A rule that can never match is an error, one that matches nothing now is none: --check
-shows what each rule and pool finds.
+no rule names are batch if they are SCHED_IDLE, else normal, with the weights of their nice values.
+A rule that can never match is an error, one that matches nothing now is none: --check shows what
+each rule and pool finds.
 
 Attaching needs root. Ctrl-C and SIGTERM detach the scheduler (exit code 0); the kernel's
 default one takes over. If the kernel ejects the scheduler, the exit code is 1. SIGHUP reads the
