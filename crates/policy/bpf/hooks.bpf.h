@@ -85,8 +85,8 @@ HOOK void hook_leaves_vector(struct core_ctx *core, const struct task_ctx *tctx,
  * Critical work and its core.
  */
 
-/* A critical task comes to @core_id, or runs there. */
-HOOK void hook_critical_comes(struct core_ctx *core, u32 core_id, const struct task_ctx *tctx);
+/* A critical task of @budget comes to @core_id, or runs there. */
+HOOK void hook_critical_comes(struct core_ctx *core, u32 core_id, u32 budget);
 /* One wakes for @core, for which no other waits. */
 HOOK void hook_critical_wakes(struct core_ctx *core, u64 now_ns);
 /* One of @budget was sent to @core_id; @timers: they may be set. */
@@ -177,6 +177,7 @@ HOOK void hook_wants_no_more(struct task_ctx *tctx);
 #include "core/spread.bpf.h"
 #include "core/fair.bpf.h"
 #include "core/dispatch.bpf.h"
+#include "core/others.bpf.h"
 #include "budget/budget.bpf.h"
 #include "budget/counter.bpf.h"
 #include "budget/objective.bpf.h"
@@ -322,9 +323,9 @@ HOOK void hook_leaves_vector(struct core_ctx *core, const struct task_ctx *tctx,
 	pair_sides(core, tctx, class, -1);
 }
 
-HOOK void hook_critical_comes(struct core_ctx *core, u32 core_id, const struct task_ctx *tctx)
+HOOK void hook_critical_comes(struct core_ctx *core, u32 core_id, u32 budget)
 {
-	budget_enter(core, core_id, tctx->budget);
+	budget_enter(core, core_id, budget);
 }
 
 HOOK void hook_critical_wakes(struct core_ctx *core, u64 now_ns)

@@ -396,6 +396,9 @@ struct fixed_settings {
 	u32 counters; /* 1: instructions and cycles of each lane are counted (counter.bpf.h) */
 	u32 symbiotic; /* 1: computation shares cores with what it bears best (symbiosis.bpf.h) */
 	u32 miss_cycles; /* for so many a cache miss is waited for (profile.bpf.h) */
+	u32 only_batch; /* 1: the kernel's scheduler keeps all tasks but batch (others.bpf.h) */
+	u32 others; /* enum task_class that those have here which no rule names */
+	u32 others_ruled; /* 1: rules name some of those */
 	u32 trace; /* 1: promotions and evictions write lines into the kernel's trace */
 	u32 symbiosis_waits
 		[4]; /* base beside base and miss, miss beside base and miss; of SPEED_ONE */

@@ -31,6 +31,8 @@ s32 BPF_STRUCT_OPS(sidelane_select_cpu, struct task_struct *p, s32 prev_cpu, u64
 
 	if (is_pinned_kthread(p) || !tctx)
 		return prev_cpu;
+	if (fixed.only_batch)
+		batch_comes();
 	cpu = place(p, tctx, prev_cpu, waker, true, 0);
 	return cpu >= 0 ? cpu : prev_cpu;
 }
@@ -74,7 +76,7 @@ void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
 	const struct rq *rq = rq_of(cpu);
 	u64 now_ns = rq_clock(rq);
 
-	if (!core)
+	if (!core || (fixed.only_batch && !others_followed))
 		return;
 	if (goes_on || work_hinted()) {
 		if (goes_on)
@@ -152,11 +154,13 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 		lane_state_put(lane, core, LANE_OTHER);
 }
 
-/* Both are left out unless weights of cgroups count. */
+/* Both are left out unless weights of cgroups count, or the scheduler has batch alone. */
 void BPF_STRUCT_OPS(sidelane_runnable, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *tctx = task_ctx(p);
 
+	if (fixed.only_batch)
+		batch_wants();
 	if (tctx)
 		hook_wants(p, tctx);
 }
@@ -165,6 +169,8 @@ void BPF_STRUCT_OPS(sidelane_quiescent, struct task_struct *p, u64 deq_flags)
 {
 	struct task_ctx *tctx = task_ctx(p);
 
+	if (fixed.only_batch)
+		batch_wants_no_more();
 	if (tctx)
 		hook_wants_no_more(tctx);
 }
@@ -209,8 +215,11 @@ void BPF_STRUCT_OPS(sidelane_enable, struct task_struct *p)
 {
 	struct task_ctx *tctx = task_ctx(p);
 
-	if (tctx)
-		tctx->vtime = vtime_now;
+	if (!tctx)
+		return;
+	tctx->vtime = vtime_now;
+	if (fixed.only_batch)
+		tctx->class = CLASS_BATCH;
 }
 
 /* The task leaves for another scheduling class, or exits. */
@@ -272,6 +281,15 @@ SEC("tp_btf/cgroup_rmdir")
 int BPF_PROG(sidelane_cgroup_rmdir, struct cgroup *cgrp, const char *path)
 {
 	return report_cgroup(cgrp, true);
+}
+
+/* Loaded where the scheduler has batch alone. */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(sidelane_follow_switch, bool preempt, struct task_struct *prev,
+	     struct task_struct *next)
+{
+	others_switch(bpf_get_smp_processor_id(), next);
+	return 0;
 }
 
 /* Loaded where there are counters: the operations above may not read them. */

@@ -18,7 +18,7 @@ pub use class::Class;
 pub use objective::Objective;
 pub use pool::Charge;
 pub use settings::{
-    Borrow, Budget, Dispatching, Pairing, Polarization, Retention, Settings, StealBarriers,
+    Borrow, Budget, Dispatching, Pairing, Polarization, Retention, Scope, Settings, StealBarriers,
     Symbiosis, UseCounters,
 };
 

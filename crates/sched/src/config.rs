@@ -46,11 +46,19 @@ impl Config {
     /// # Errors
     /// [`Error::ConfigUnreadable`], or [`Error::ConfigInvalid`] with line and column.
     pub fn read(path: &Path) -> std::result::Result<Config, Error> {
+        Config::read_after(path, Config::default())
+    }
+
+    /// The same; what the file does not say is as in `before`.
+    ///
+    /// # Errors
+    /// As [`Config::read`].
+    pub fn read_after(path: &Path, before: Config) -> std::result::Result<Config, Error> {
         let text = std::fs::read_to_string(path).map_err(|source| Error::ConfigUnreadable {
             path: path.to_owned(),
             source,
         })?;
-        Ok(Config::parse(&text, &path.to_string_lossy())?)
+        Ok(before.parse_after(&text, &path.to_string_lossy())?)
     }
 
     /// Parses a configuration; `file` is how messages call it.
@@ -58,10 +66,14 @@ impl Config {
     /// # Errors
     /// The first mistake, with its place.
     pub fn parse(text: &str, file: &str) -> Result<Config> {
+        Config::default().parse_after(text, file)
+    }
+
+    fn parse_after(self, text: &str, file: &str) -> Result<Config> {
         let source = Source { file, text };
         let table = source.table()?;
         let root = Section::root(&source, &FILE, &table)?;
-        let mut config = Config::default();
+        let mut config = self;
         if let Some(value) = root.get("scheduler") {
             settings::read(&value.section(&settings::SHAPE)?, &mut config.scheduler)?;
         }
@@ -76,6 +88,7 @@ impl Config {
                     &format!("borrow = \"dynamic\" {NEEDS_SPEEDS}"),
                 ));
             }
+            config.check_rule(&section, &rule)?;
             config.rules.push(rule);
         }
         for section in sections(&root, &Pool::SHAPE)? {
@@ -84,6 +97,18 @@ impl Config {
             config.pools.push(pool);
         }
         Ok(config)
+    }
+
+    /// Refuses what is wrong with all of it together.
+    ///
+    /// # Errors
+    /// Batch is scheduled alone, and nothing is batch.
+    pub fn check_whole(&self) -> std::result::Result<(), Error> {
+        let batch = self.rules.iter().any(|rule| rule.class == Class::Batch);
+        match self.scheduler.only_batch() && !batch {
+            true => Err(Error::NoBatch),
+            false => Ok(()),
+        }
     }
 
     /// Has anything to do with cgroups?
@@ -124,10 +149,27 @@ impl Config {
         }
     }
 
+    /// An objective follows critical jobs, which only a scheduler of all tasks sees.
+    fn check_rule(&self, section: &Section, rule: &ClassRule) -> Result<()> {
+        let slo = (rule.budget).is_some_and(|it| it.borrow == Borrow::Slo);
+        match self.scheduler.only_batch() && slo {
+            true => Err(at(
+                section,
+                "borrow",
+                "borrow = \"slo\" needs scope = \"all\"",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// No cgroup has two pools, and `mt1` knows the speeds of shared lanes.
     fn check_pool(&self, section: &Section, pool: &Pool) -> Result<()> {
         if self.pools.iter().any(|other| other.cgroup == pool.cgroup) {
             return Err(of_pool(section, pool, "cgroup", "has a pool already"));
+        }
+        if self.scheduler.only_batch() {
+            let problem = "pools have no effect with scope = \"batch\"; leave them out";
+            return Err(of_pool(section, pool, "cgroup", problem));
         }
         if pool.charge == Charge::Mt1 && self.scheduler.thread_perf.is_empty() {
             let problem = format!("charge = \"mt1\" {NEEDS_SPEEDS}; or take charge = \"raw\"");

@@ -45,6 +45,11 @@ pub enum Error {
     /// A configuration with a mistake: `FILE:LINE:COLUMN: mistake`.
     #[error(transparent)]
     ConfigInvalid(#[from] sidelane_policy::file::Mistake),
+    /// Only batch is to be scheduled, and no rule says what that is.
+    #[error(
+        "scope = \"batch\" needs rules that say what is batch: --batch RULE, or [[rule]] with class = \"batch\""
+    )]
+    NoBatch,
     /// This machine is larger than the scheduler's tables.
     #[error(
         "this machine has {found} {what}, the scheduler handles at most {limit}; raise the limit in bpf/intf.h and rebuild"

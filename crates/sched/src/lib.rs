@@ -36,4 +36,6 @@ pub use loader::{Event, Outgrown, Requests, run};
 pub use pool::Pool;
 pub use rules::{ClassRule, Rule};
 pub use sidelane_kernel::pools::{PoolRates, PoolState};
-pub use sidelane_policy::{Borrow, Budget, Charge, Class, Objective, Polarization, Settings};
+pub use sidelane_policy::{
+    Borrow, Budget, Charge, Class, Objective, Polarization, Scope, Settings,
+};

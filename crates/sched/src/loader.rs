@@ -19,6 +19,7 @@ use crate::layout::Layout;
 use crate::pool::PoolTable;
 use crate::printed::Printed;
 use crate::resolve;
+use crate::rules::Class;
 use crate::signal;
 use crate::{Error, ExitReason};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBuffer};
@@ -181,6 +182,7 @@ impl<'a> Scheduler<'a> {
             symbiotic: misses.is_ok().into(),
             ..config.scheduler.fixed(widest)
         };
+        let fixed = for_others(fixed, config);
         let printed = Printed::before();
         let skel = load(&fixed, &live, &layout, cgroup_room, object)?;
         let mut scheduler = Scheduler {
@@ -360,6 +362,20 @@ fn open_counters(config: &Config, layout: &Layout) -> Result<Counters, NoCounter
     Counters::open(config.scheduler.counters, symbiotic, cpus)
 }
 
+/// With what the scheduler takes the tasks for that the kernel's own keeps, where it has batch alone.
+fn for_others(fixed: intf::fixed_settings, config: &Config) -> intf::fixed_settings {
+    let names = |class| config.rules.iter().any(|rule| rule.class == class);
+    let (critical, normal) = (names(Class::Critical), names(Class::Normal));
+    intf::fixed_settings {
+        others: match critical {
+            true => intf::task_class_CLASS_NORMAL,
+            false => intf::task_class_CLASS_CRITICAL,
+        },
+        others_ruled: (critical || normal).into(),
+        ..fixed
+    }
+}
+
 /// Opens, sizes and loads the BPF object.
 fn load<'a>(
     fixed: &intf::fixed_settings,
@@ -392,7 +408,14 @@ fn load<'a>(
     progs.sidelane_count_switch.set_autoload(counted);
     // without it intervals last from switch to switch, and few are of one kind
     (progs.sidelane_count_tick).set_autoload(counted && counters::ticks_can_be_seen());
-    if fixed.cgroup_weights == 0 {
+    let only_batch = fixed.only_batch > 0;
+    skel.progs.sidelane_follow_switch.set_autoload(only_batch);
+    if only_batch {
+        let ops = skel.struct_ops.sidelane_ops_mut();
+        ops.update_idle = std::ptr::null_mut();
+        ops.flags |= *scx_utils::compat::SCX_OPS_SWITCH_PARTIAL;
+        skel.progs.sidelane_update_idle.set_autoload(false);
+    } else if fixed.cgroup_weights == 0 {
         let ops = skel.struct_ops.sidelane_ops_mut();
         (ops.runnable, ops.quiescent) = (std::ptr::null_mut(), std::ptr::null_mut());
         skel.progs.sidelane_runnable.set_autoload(false);

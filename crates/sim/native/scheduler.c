@@ -93,6 +93,9 @@ void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct fixed_setting
 	pair_armed = 0;
 	pair_seen = 0;
 	pair_period = 0;
+	batch_wanting = 0;
+	batch_left_ns = 0;
+	others_followed = 0;
 	live.cores_awake = cores_wanted;
 	__builtin_memset(core_words, 0, sizeof(core_words));
 	__builtin_memset(core_some, 0, sizeof(core_some));

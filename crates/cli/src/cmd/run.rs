@@ -3,7 +3,7 @@
 use super::Format;
 use crate::interrupt;
 use sd_notify::NotifyState;
-use sidelane_sched::{Class, ClassRule, Config, Error, Event, Requests, Rule};
+use sidelane_sched::{Class, ClassRule, Config, Error, Event, Requests, Rule, Scope};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,6 +12,7 @@ const EXAMPLES: &str = "Examples:
   sidelane run --critical unit:nginx.service --batch cgroup:/batch.slice
   sidelane run --critical 'comm:redis-server*' --batch exe:/usr/bin/xz
   sidelane run --critical unit:nginx.service --batch cgroup:/batch.slice --thread-perf 1,0.55
+  sidelane run --only batch --batch cgroup:/batch.slice
   sidelane run --check --config /etc/sidelane.toml
 
 A configuration file that says what the second example does, and how fast the lanes are:
@@ -62,6 +63,9 @@ pub struct Args {
     /// Work that may wait.
     #[arg(long, value_name = "RULE")]
     batch: Vec<Rule>,
+    /// Schedule these tasks alone; the kernel's scheduler keeps all others.
+    #[arg(long, value_name = "batch")]
+    only: Option<Scope>,
     /// Speed of a lane when 1, 2, ... lanes of its core run, as 'sidelane calibrate' prints it; before the
     /// file's.
     #[arg(long, value_name = "1,S,...", value_delimiter = ',')]
@@ -88,9 +92,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 impl Args {
     /// What the file says now, and the flags.
     fn config(&self) -> Result<Config, Error> {
+        let mut before = Config::default();
+        before.scheduler.scope = self.only.unwrap_or_default();
         let mut config = match &self.config {
-            Some(path) => Config::read(path)?,
-            None => Config::default(),
+            Some(path) => Config::read_after(path, before)?,
+            None => before,
         };
         let classes = [
             (Class::Critical, "--critical", &self.critical),
@@ -105,6 +111,7 @@ impl Args {
         if let Some(thread_perf) = &self.thread_perf {
             config.set_thread_perf(thread_perf.clone())?;
         }
+        config.check_whole()?;
         Ok(config)
     }
 }

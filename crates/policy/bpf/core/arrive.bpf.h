@@ -67,7 +67,7 @@ static __always_inline void critical_sent(struct task_ctx *tctx, u32 core_id)
 		__sync_fetch_and_add(&core->expected, 1);
 		critical_moves(tctx, core_id + 1);
 	}
-	hook_critical_comes(core, core_id, tctx);
+	hook_critical_comes(core, core_id, tctx->budget);
 }
 
 /* A critical task that was expected on @core_id does not come: that may open. */
@@ -95,7 +95,7 @@ static __always_inline void critical_arrived(struct task_ctx *tctx, struct core_
 {
 	u32 by;
 
-	hook_critical_comes(core, core_id, tctx);
+	hook_critical_comes(core, core_id, tctx->budget);
 	by = critical_gone(tctx);
 	if (by && by - 1 != core_id)
 		critical_stays_away(by - 1, now_ns);

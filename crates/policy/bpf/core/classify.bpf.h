@@ -163,6 +163,8 @@ VERIFIED_ONCE bool rule_matches(struct task_struct *p __arg_trusted, u32 index, 
 /* What a task says of itself. */
 static __always_inline u32 class_of_policy(const struct task_struct *p)
 {
+	if (fixed.only_batch) /* those of the kernel's scheduler (others.bpf.h) */
+		return p->policy == SCHED_IDLE ? CLASS_NORMAL : fixed.others;
 	return p->policy == SCHED_IDLE ? CLASS_BATCH : CLASS_NORMAL;
 }
 
@@ -195,6 +197,8 @@ VERIFIED_ONCE u32 class_by_rules(struct task_struct *p __arg_trusted)
 /* Class of @p, enum task_class, and its budget: KIND. */
 static __always_inline u32 classify(struct task_struct *p)
 {
+	if (fixed.only_batch && p->policy == SCHED_EXT)
+		return KIND(CLASS_BATCH, 0);
 	if (p->flags & PF_KTHREAD)
 		return KIND(CLASS_NORMAL, 0);
 	return fixed.nr_rules ? class_by_rules(p) : KIND(class_of_policy(p), 0);

@@ -55,6 +55,7 @@ VERIFIED_ONCE u32 some_value(u32 value)
 
 #define SCHED_BATCH 3
 #define SCHED_IDLE 5
+#define SCHED_EXT 7
 #define NICE_0_STATIC_PRIO 120
 #define NICE_OF_STATIC_PRIO(prio) ((s32)(prio) - NICE_0_STATIC_PRIO)
 

@@ -15,6 +15,7 @@ mod polarization;
 mod read;
 mod retention;
 mod row;
+mod scope;
 mod steal;
 mod symbiosis;
 
@@ -27,6 +28,7 @@ pub use polarization::Polarization;
 pub use read::{BUDGET_KEYS, NEEDS_SPEEDS, SHAPE, budget_of, keys, read};
 pub use retention::Retention;
 pub use row::{Change, Kind, Needs, Place, Row, check_speeds};
+pub use scope::Scope;
 pub use steal::StealBarriers;
 pub use symbiosis::Symbiosis;
 
@@ -35,6 +37,8 @@ use std::collections::BTreeSet;
 /// How the scheduler behaves: the table `[scheduler]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
+    /// Which tasks it has.
+    pub scope: Scope,
     /// Slice of critical and normal work, ns. By default the minor slice of the z/VM source with SMT.
     pub slice_ns: u64,
     /// Slice of batch work, ns: batch leaves at once for any other work, so a longer one costs no latency and
@@ -95,6 +99,7 @@ impl Default for Settings {
     fn default() -> Self {
         const MS: u64 = 1_000_000;
         Settings {
+            scope: Scope::default(),
             slice_ns: 10 * MS,
             batch_slice_ns: 50 * MS,
             normal_bound_ns: 20 * MS,
@@ -127,7 +132,8 @@ impl Default for Settings {
 
 /// All settings, in the order of the documentation.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
-    const TABLES: [&[Row]; 8] = [
+    const TABLES: [&[Row]; 9] = [
+        scope::ROWS,
         order::ROWS,
         budget::ROWS,
         counters::ROWS,

@@ -1,6 +1,6 @@
 //! Reading settings from a file.
 
-use super::{Budget, Row, Settings, UseCounters, budget, retention, rows};
+use super::{Budget, Row, Settings, UseCounters, budget, retention, rows, scope};
 use crate::file::{Result, Section, Shape, Value};
 use std::sync::LazyLock;
 
@@ -90,6 +90,7 @@ pub fn read(section: &Section, settings: &mut Settings) -> Result<()> {
         check_needs(row, value, settings)?;
     }
     budget::check(section, &settings.budget)?;
+    scope::check(section, settings)?;
     retention::check(section, settings)?;
     match section.get("symbiotic") {
         Some(value) if settings.symbiotic && settings.counters == UseCounters::Off => {
@@ -108,6 +109,12 @@ fn tables<'a>(section: &Section<'a>) -> Result<Vec<(&'static str, Section<'a>)>>
 }
 
 fn check_needs(row: &Row, value: &Value, settings: &mut Settings) -> Result<()> {
+    if !settings.are_asked_for(row) && !row.is_off(settings) {
+        return Err(value.error(format!(
+            "{} has no effect with scope = \"batch\"; leave it out",
+            row.name
+        )));
+    }
     match row.needs {
         Some(needs) if !(needs.is_met)(settings) && !row.is_off(settings) => {
             Err(value.error(format!(

@@ -103,6 +103,7 @@ long native_perf_event_read(const void *map, struct bpf_perf_event_value *value)
 /* No run queues: there is one clock, no lock, and no other scheduling class. */
 struct rq {
 	u64 clock;
+	const struct task_struct *curr;
 	u32 nr_running;
 	struct {
 		u32 nr_running;
