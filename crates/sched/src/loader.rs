@@ -409,7 +409,9 @@ fn load<'a>(
     // without it intervals last from switch to switch, and few are of one kind
     (progs.sidelane_count_tick).set_autoload(counted && counters::ticks_can_be_seen());
     let only_batch = fixed.only_batch > 0;
-    skel.progs.sidelane_follow_switch.set_autoload(only_batch);
+    (skel.progs.sidelane_follow_switch).set_autoload(only_batch);
+    // without it what waits on a closed core is seen when something else happens there
+    (skel.progs.sidelane_follow_tick).set_autoload(only_batch && counters::ticks_can_be_seen());
     if only_batch {
         let ops = skel.struct_ops.sidelane_ops_mut();
         ops.update_idle = std::ptr::null_mut();
