@@ -118,6 +118,8 @@ HOOK void hook_began(struct task_struct *p, struct task_ctx *tctx, struct lane_c
 /* The tick of @p, which was charged. */
 HOOK void hook_ticks(struct task_struct *p, struct task_ctx *tctx, struct lane_ctx *lane, s32 cpu,
 		     u64 now_ns);
+/* The tick of a task that the kernel's own scheduler runs on @lane. */
+HOOK void hook_others_tick(struct lane_ctx *lane, s32 cpu, u64 now_ns);
 /* A task that was charged leaves @lane, and @sleeps or does not. */
 HOOK void hook_ends(struct task_struct *p, struct task_ctx *tctx, struct lane_ctx *lane, s32 cpu,
 		    bool sleeps, u64 now_ns);
@@ -427,6 +429,15 @@ HOOK void hook_ticks(struct task_struct *p, struct task_ctx *tctx, struct lane_c
 	borrow_check(p, lane, cpu, now_ns);
 	overdue_check(p, tctx, lane, cpu, now_ns);
 	missed_check(p, tctx, lane, cpu);
+}
+
+HOOK void hook_others_tick(struct lane_ctx *lane, s32 cpu, u64 now_ns)
+{
+	if (lane->state == LANE_CRITICAL)
+		core_close(lane->core, now_ns);
+	if (overdue_hinted(lane->core))
+		overdue_kick_idle(lane->core, 0, now_ns);
+	missed_batch(cpu);
 }
 
 HOOK void hook_ends(struct task_struct *p, struct task_ctx *tctx, struct lane_ctx *lane, s32 cpu,

@@ -150,8 +150,11 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 		slice_ends(p, tctx, now_ns);
 	}
 	hook_ends(p, tctx, lane, cpu, !runnable, now_ns);
-	if (outranked(rq)) /* else running, dispatch or update_idle says what the lane does */
-		lane_state_put(lane, core, LANE_OTHER);
+	if (!outranked(rq)) /* running, dispatch or update_idle says what the lane does */
+		return;
+	lane_state_put(lane, core, LANE_OTHER);
+	if (fixed.only_batch && runnable) /* with a rest of it, it would wait in the lane's own queue */
+		scx_bpf_task_set_slice(p, 0);
 }
 
 /* Both are left out unless weights of cgroups count, or the scheduler has batch alone. */
@@ -294,7 +297,14 @@ int BPF_PROG(sidelane_follow_switch, bool preempt, struct task_struct *prev,
 	return 0;
 }
 
-/* These, too: what rules look at has changed. Only here a new task is in its cgroup. */
+SEC("fentry/sched_tick")
+int BPF_PROG(sidelane_follow_tick)
+{
+	others_tick(bpf_get_smp_processor_id());
+	return 0;
+}
+
+/* Loaded there, too: what rules look at has changed. Only here a new task is in its cgroup. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sidelane_adopt_fork, struct task_struct *parent, struct task_struct *child)
 {

@@ -122,6 +122,13 @@ VERIFIED_ONCE int missed_look(s32 cpu, u32 class)
 	return 0;
 }
 
+/* The same for batch alone, from the tick of any task on the lane @cpu. */
+static __always_inline void missed_batch(s32 cpu)
+{
+	if (core_set_some(CORES_FOR_BATCH))
+		missed_look(cpu, CLASS_BATCH);
+}
+
 /* From the tick of @p, which runs on @lane. */
 static __always_inline void missed_check(struct task_struct *p, const struct task_ctx *tctx,
 					 struct lane_ctx *lane, s32 cpu)
@@ -136,8 +143,7 @@ static __always_inline void missed_check(struct task_struct *p, const struct tas
 		missed_look(cpu, CLASS_CRITICAL);
 		missed_look(cpu, CLASS_NORMAL);
 	}
-	if (core_set_some(CORES_FOR_BATCH))
-		missed_look(cpu, CLASS_BATCH);
+	missed_batch(cpu);
 }
 
 #endif /* SIDELANE_MISSED_BPF_H */

@@ -14,6 +14,8 @@
  * While no batch wants to run, nobody follows, and states are what they were. The first batch that wants has every lane
  * looked at; what switches there meanwhile is seen by the lane itself.
  *
+ * A batch task whose lane others take does not wait for that: it ends its slice, and is placed anew.
+ *
  * Bound: a lane of the others is seen when it switches, not when something wakes for it.
  *
  * Cost: a switch of others, one word while no batch wants to run; else a look at the lane, and at the task's class if rules name
@@ -50,11 +52,14 @@ VERIFIED_ONCE int others_change(s32 cpu, u32 state, u32 budget)
 {
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
-	u64 now_ns = clock_of(cpu);
+	const struct rq *rq = rq_of(cpu);
+	u64 now_ns = rq_clock(rq);
 	bool was_critical;
 
 	if (!core || state >= NR_LANE_STATES)
 		return 0;
+	if (state != LANE_IDLE && rq && rq->scx.local_dsq.nr) /* taken for this lane in the same moment */
+		scx_bpf_reenqueue_local_from_anywhere();
 	if (state == LANE_CRITICAL)
 		hook_critical_comes(core, lane->core, budget);
 	was_critical = lane->was_critical;
@@ -159,6 +164,18 @@ static __always_inline void others_switch(s32 cpu, struct task_struct *next)
 		others_leave();
 	else
 		idle_check(lane, cpu);
+}
+
+/* A tick of the lane @cpu: what a tick of the scheduler's own tasks does for batch. */
+static __always_inline void others_tick(s32 cpu)
+{
+	struct lane_ctx *lane;
+
+	if (!*(volatile u32 *)&others_followed)
+		return;
+	lane = lane_ctx(cpu);
+	if (lane && (lane->state == LANE_CRITICAL || lane->state == LANE_NORMAL))
+		hook_others_tick(lane, cpu, clock_of(cpu));
 }
 
 #endif /* SIDELANE_OTHERS_BPF_H */

@@ -3,12 +3,22 @@
 use super::{Event, Scheduler};
 use crate::Error;
 use crate::adopt::{Adopter, threads};
-use crate::bpf::{bytes_of, from_bytes, intf};
+use crate::bpf::{OpenBpfProgs, bytes_of, from_bytes, intf};
 use crate::error::load_error;
 use libbpf_rs::{Iter, ProgramInput};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::time::{Duration, Instant};
+
+/// Says whether the programs are loaded that see what tasks become.
+pub(super) fn autoload(progs: &mut OpenBpfProgs, wanted: bool) {
+    progs.sidelane_adopt_fork.set_autoload(wanted);
+    progs.sidelane_adopt_exec.set_autoload(wanted);
+    progs.sidelane_adopt_move.set_autoload(wanted);
+    progs.sidelane_adopt_rename.set_autoload(wanted);
+    progs.sidelane_adopt_look.set_autoload(wanted);
+    progs.sidelane_adopt_call.set_autoload(wanted);
+}
 
 /// How often all tasks are looked at: for what has no event.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);

@@ -124,8 +124,18 @@ struct rq {
 	u32 nr_running;
 	struct {
 		u32 nr_running;
+		struct {
+			u32 nr;
+		} local_dsq;
 	} scx;
 };
+
+/* A lane's own queue is placed anew: of the simulated kernel, where there are other classes. */
+static inline int scx_bpf_reenqueue_local_from_anywhere(void)
+{
+	return 0;
+}
+
 #define bpf_per_cpu_ptr(variable, cpu) ((const struct rq *)((void)(cpu), NULL))
 
 static inline u64 bpf_ktime_get_ns(void)
