@@ -332,12 +332,13 @@ int BPF_PROG(sidelane_adopt_move, struct cgroup *cgrp, const char *path, struct 
 
 /* It has its new name only when this is over. Exec is seen above. */
 SEC("tp_btf/task_rename")
-int BPF_PROG(sidelane_adopt_rename, struct task_struct *p, const char *name)
+int BPF_PROG(sidelane_adopt_rename, struct task_struct *task, const char *name)
 {
-	bool by_exec = bpf_core_field_exists(p->in_execve) && BPF_CORE_READ_BITFIELD(p, in_execve);
+	bool by_exec = bpf_core_field_exists(task->in_execve) &&
+		       BPF_CORE_READ_BITFIELD(task, in_execve);
 
-	if (!(p->flags & PF_KTHREAD) && !by_exec)
-		adopt_tell(p, false);
+	if (!(task->flags & PF_KTHREAD) && !by_exec)
+		adopt_tell(task, false);
 	return 0;
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Restored {
 }
 
 /// Tasks of a directory of numbers.
-fn numbers(folder: &str) -> impl Iterator<Item = Tid> {
+fn numbers(folder: &str) -> impl Iterator<Item = Tid> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
