@@ -87,7 +87,10 @@ impl Scheduler<'_> {
 
     /// The threads that events are about, each once.
     fn told(&self) -> BTreeSet<u32> {
-        let events = self.events.iter().flat_map(|(_, told)| told.tasks.try_iter());
+        let events = self
+            .events
+            .iter()
+            .flat_map(|(_, told)| told.tasks.try_iter());
         let mut told = BTreeSet::new();
         for event in events {
             told.insert(event.pid);
