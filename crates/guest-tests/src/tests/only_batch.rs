@@ -168,19 +168,26 @@ fn tasks_come_and_go_with_what_rules_call_them() {
     all_have("batch/made/later", ADOPTED);
     end(made);
 
-    fs::write(format!("/proc/{}/comm", elsewhere.pid()), "later-on").unwrap();
-    eventually("it is batch by its name", || {
-        has(elsewhere.pid()) == Some(ADOPTED)
-    });
-    fs::write(format!("/proc/{}/comm", elsewhere.pid()), "earlier").unwrap();
-    let back = || has(elsewhere.pid()) == Some((NORMAL, 0));
-    eventually("it is not by the next", back);
+    a_thread_by_its_name();
 
     assert!(scheduler.stop().success());
     assert_eq!(left(), BTreeMap::new());
     assert_eq!(has(later.pid()), Some((IDLE, 0)));
     all_have("batch", (BATCH, 3));
     assert!(!fs::exists("/run/sidelane/adopted").unwrap());
+}
+
+/// Only a thread's own process may rename it.
+fn a_thread_by_its_name() {
+    // SAFETY: a plain call
+    let own = unsafe { libc::gettid() };
+    let rename = |name: &str| fs::write(format!("/proc/self/task/{own}/comm"), name).unwrap();
+    let has = || has(own.cast_unsigned());
+    let before = has();
+    rename("later-on");
+    eventually("it is batch by its name", || has() == Some(ADOPTED));
+    rename("earlier");
+    eventually("it is not by the next", || has() == before);
 }
 
 fn set_policy(tid: u32, policy: i32) {
