@@ -180,6 +180,7 @@ HOOK void hook_wants_no_more(struct task_ctx *tctx);
 #include "core/fair.bpf.h"
 #include "core/dispatch.bpf.h"
 #include "core/others.bpf.h"
+#include "core/adopt.bpf.h"
 #include "budget/budget.bpf.h"
 #include "budget/counter.bpf.h"
 #include "budget/objective.bpf.h"

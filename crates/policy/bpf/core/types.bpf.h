@@ -53,6 +53,7 @@ VERIFIED_ONCE u32 some_value(u32 value)
 		__i < (n) ? __i : 0; \
 	})
 
+#define SCHED_NORMAL 0
 #define SCHED_BATCH 3
 #define SCHED_IDLE 5
 #define SCHED_EXT 7
