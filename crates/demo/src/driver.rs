@@ -183,7 +183,11 @@ impl Experiment for Plan {
 
     fn finish(&self, rig: &mut Rig, site: &mut Site<'_, Finding>) -> Result<()> {
         rig.take_reference(self, site)?;
-        let traced = [Configuration::Default, Configuration::Sidelane];
+        let traced = [
+            Configuration::Default,
+            Configuration::Sidelane,
+            Configuration::BatchOnly,
+        ];
         let traced = traced.iter().filter(|c| self.configurations.contains(c));
         for configuration in traced.filter(|_| self.trace_ms > 0) {
             rig.trace(self, *configuration, site)?;
@@ -231,8 +235,11 @@ impl Rig {
     ) -> Result<()> {
         self.smt.set(configuration != Configuration::SmtOff)?;
         let scheduler = match configuration {
-            Configuration::Sidelane => Some(self.attach(plan, site.sidelane)?),
-            _ => None,
+            Configuration::Sidelane => Some(self.attach(plan, site.sidelane, &[])?),
+            Configuration::BatchOnly => {
+                Some(self.attach(plan, site.sidelane, &["--only", "batch"])?)
+            }
+            Configuration::Alone | Configuration::Default | Configuration::SmtOff => None,
         };
         if configuration.has_batch() {
             self.batch.resume(site.machine.lane_count())?;
@@ -246,9 +253,9 @@ impl Rig {
         site.sleep(settle)
     }
 
-    fn attach(&self, plan: &Plan, sidelane: &Path) -> Result<Scheduler> {
+    fn attach(&self, plan: &Plan, sidelane: &Path, flags: &[&str]) -> Result<Scheduler> {
         let (critical, batch) = (self.cgroups.path("critical"), self.cgroups.path("batch"));
-        Scheduler::attach_calibrated(sidelane, &critical, &batch, &plan.thread_perf)
+        Scheduler::attach_calibrated(sidelane, &critical, &batch, &plan.thread_perf, flags)
     }
 
     /// One run of one workload.

@@ -30,18 +30,20 @@ pub struct Scheduler {
 impl Scheduler {
     /// Attaches it, with class rules for the two cgroups given by path.
     pub fn attach(sidelane: &Path, critical: &str, batch: &str) -> Result<Scheduler> {
-        Scheduler::attach_calibrated(sidelane, critical, batch, &[])
+        Scheduler::attach_calibrated(sidelane, critical, batch, &[], &[])
     }
 
-    /// The same; it is told the speeds of lanes, as after `sidelane calibrate`. None: not known.
+    /// The same with other flags; it is told the speeds of lanes, as after `sidelane calibrate`. None: not known.
     pub fn attach_calibrated(
         sidelane: &Path,
         critical: &str,
         batch: &str,
         thread_perf: &[f64],
+        flags: &[&str],
     ) -> Result<Scheduler> {
         let rules = [format!("cgroup:{critical}"), format!("cgroup:{batch}")];
         let mut arguments = vec!["run", "--critical", &rules[0], "--batch", &rules[1]];
+        arguments.extend(flags);
         let speeds: Vec<String> = thread_perf.iter().map(f64::to_string).collect();
         let speeds = speeds.join(",");
         if !thread_perf.is_empty() {

@@ -47,6 +47,8 @@ setups! {
         SmtOff = "smt-off",
         /// Batch beside the critical work, scheduled by Sidelane.
         Sidelane = "sidelane",
+        /// Batch scheduled by Sidelane alone, all else by the kernel's default scheduler.
+        BatchOnly = "batch-only",
     }
 }
 

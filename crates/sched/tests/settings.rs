@@ -4,7 +4,7 @@
 
 use sidelane_policy::file::{Limits, Mistake};
 use sidelane_policy::settings::{Kind, Row, rows};
-use sidelane_policy::{Borrow, Settings};
+use sidelane_policy::{Borrow, Scope, Settings};
 use sidelane_sched::Config;
 use sidelane_sim::{Kind as Scheduler, Scenario};
 
@@ -37,7 +37,12 @@ fn simulated(settings: &str) -> Result<Settings, Said> {
 
 /// What both say of some lines.
 fn both(settings: &str) -> Result<Settings, Said> {
-    let (configured, simulated) = (configured(settings), simulated(settings));
+    let (configured, mut simulated) = (configured(settings), simulated(settings));
+    if let (Ok(configured), Ok(simulated)) = (&configured, &mut simulated)
+        && configured.only_batch()
+    {
+        simulated.counters = configured.counters; // nobody asks for them
+    }
     assert_eq!(configured, simulated, "{settings}");
     configured
 }
@@ -69,6 +74,8 @@ fn dead(row: &Row) -> Option<&'static str> {
 fn told(row: &Row) -> String {
     let all = [("thread_perf", "[1, 0.6]"), ("counters", "\"auto\"")];
     let others = all.iter().filter(|(name, _)| *name != row.name);
+    // with batch alone nothing is counted
+    let others = others.filter(|(name, _)| row.name != "scope" || *name == "thread_perf");
     others
         .map(|(name, value)| format!("{name} = {value}\n"))
         .collect()
@@ -128,6 +135,9 @@ fn wrong(row: &Row) -> Vec<String> {
 fn what_is_right_is_taken_by_both() {
     for row in rows() {
         for value in right(row) {
+            if (row.name, value.as_str()) == ("scope", "\"all\"") {
+                continue; // as everywhere else
+            }
             let companions = match (row.name, value.as_str()) {
                 ("borrow", "\"slo\"") => "objective = \"p99 < 20 ms\"\n",
                 ("borrow", word)
@@ -222,4 +232,32 @@ fn settings_that_do_not_go_together_are_refused_by_both() {
         let (.., said) = both(text).unwrap_err();
         assert!(said.contains(expected), "{text}{said}");
     }
+}
+
+#[test]
+fn what_concerns_no_batch_is_refused_by_both_where_there_is_batch_alone() {
+    let batch = Settings {
+        scope: Scope::Batch,
+        ..Settings::default()
+    };
+    let mut dead_ones = 0;
+    for row in rows() {
+        if batch.are_asked_for(row) {
+            continue;
+        }
+        let value = match row.kind {
+            Kind::Switch(_) => "true".to_owned(),
+            _ => right(row).pop().unwrap(),
+        };
+        let text = format!("scope = \"batch\"\n{} = {value}\n", row.name);
+        let (line, _, said) = both(&text).unwrap_err();
+        assert_eq!(line, 2, "{text}{said}");
+        let expected = format!("{} has no effect with scope = \"batch\"", row.name);
+        assert!(said.starts_with(&expected), "{text}{said}");
+        dead_ones += 1;
+    }
+    assert!(dead_ones > 20, "{dead_ones}");
+    let (.., said) =
+        both("scope = \"batch\"\nborrow = \"slo\"\nobjective = \"p99 < 20 ms\"\n").unwrap_err();
+    assert!(said.contains("scope"), "{said}");
 }

@@ -18,9 +18,10 @@ const BOTTOM: f64 = 86.0;
 const GUIDES: [(&str, f64); 3] = [("p50", 0.5), ("p95", 0.05), ("p99", 0.01)];
 
 /// The order of drawing: what matters most on top.
-const ORDER: [Configuration; 4] = [
+const ORDER: [Configuration; 5] = [
     Configuration::Default,
     Configuration::SmtOff,
+    Configuration::BatchOnly,
     Configuration::Sidelane,
     Configuration::Alone,
 ];
@@ -172,6 +173,7 @@ fn style(configuration: Configuration) -> String {
         Configuration::Default => (VERMILION, "stroke-width=\"2\""),
         Configuration::SmtOff => (BLUE, "stroke-width=\"2\""),
         Configuration::Sidelane => (GREEN, "stroke-width=\"3\""),
+        Configuration::BatchOnly => (GREEN, "stroke-width=\"1.5\" stroke-dasharray=\"2 3\""),
     };
     format!("stroke=\"{colour}\" {rest}")
 }
