@@ -256,6 +256,7 @@ impl SchedExt {
         let first = engine.lanes.iter().position(|lane| lane.online);
         engine.this_lane = first.unwrap_or(0) as u32;
         self.earlier = self.counters();
+        self.forget_switches();
         self.start(engine);
         self.attach_tasks(engine);
     }

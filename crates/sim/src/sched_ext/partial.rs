@@ -8,7 +8,7 @@
 use super::calls::operate;
 use super::{ENQ_REENQ, SchedExt, native};
 use crate::engine::Engine;
-use crate::task::{Policy, State, TaskId};
+use crate::task::{State, TaskId};
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::rc::Rc;
@@ -30,6 +30,8 @@ pub(super) struct Beside {
     run_queues: Vec<native::rq>,
     /// Lanes whose own queue is to be placed anew.
     reenqueue: Vec<u32>,
+    /// By CPU number: the source was told of the switch to what runs there, and has looked.
+    seen: Vec<bool>,
 }
 
 impl Beside {
@@ -42,6 +44,7 @@ impl Beside {
             changed: Vec::new(),
             run_queues: vec![native::rq::default(); nr_lanes],
             reenqueue: Vec::new(),
+            seen: vec![false; nr_lanes],
         }
     }
 }
@@ -96,7 +99,7 @@ impl SchedExt {
         self.beside.changed.extend(before.into_iter().chain(now));
     }
 
-    /// The tasks of a lane's run queue are another one fewer.
+    /// A task counts on the run queue of the lane no longer.
     pub(super) fn forget(&mut self, cpu: u32) {
         self.beside.counts[cpu as usize] -= 1;
         self.beside.changed.push(cpu);
@@ -162,6 +165,11 @@ impl SchedExt {
         }
     }
 
+    /// The source is attached again, and knows of no switch.
+    pub(super) fn forget_switches(&mut self) {
+        self.beside.seen.fill(false);
+    }
+
     /// The tracepoint of context switches, on the lane: whoever left and whoever comes.
     pub(crate) fn switches(
         &mut self,
@@ -178,6 +186,7 @@ impl SchedExt {
             None => self.idle_task(),
         };
         let (prev, next) = (task(prev), task(next));
+        self.beside.seen[cpu as usize] = followed();
         // SAFETY: tasks stay where they are as long as the simulation.
         operate(self, engine, || unsafe {
             native::sidelane_follow_switch(false, prev, next);
@@ -185,6 +194,9 @@ impl SchedExt {
                 native::sidelane_count_switch(false, left, null_mut());
             }
         });
+        if !followed() {
+            self.beside.seen.fill(false);
+        }
         engine.this_lane = here;
     }
 
@@ -200,13 +212,14 @@ impl SchedExt {
         });
     }
 
-    /// A task that rests, or runs on (`runs`), leaves for the other class.
+    /// A task, which may run and goes on, leaves for the other class.
     pub(crate) fn hand_over(&mut self, engine: &mut Engine, id: TaskId) {
         let p = self.pointer(id);
         let state = engine.task(id).state;
         if let State::Running(cpu) = state {
             self.charge(engine, cpu);
             self.entities[id.index()].native.scx.flags &= !native::SCX_TASK_QUEUED;
+            self.beside.seen[cpu as usize] = false; // there is no switch
             // SAFETY: see `switches`.
             operate(self, engine, || unsafe {
                 native::sidelane_stopping(p, false)
@@ -235,12 +248,16 @@ impl SchedExt {
                 self.wants_to_run(engine, id, true);
                 self.enqueue_elsewhere(engine, id);
             }
-            State::Running(cpu) => {
+            State::Running(_) => {
                 self.entities[id.index()].native.scx.flags |= native::SCX_TASK_QUEUED;
                 self.wants_to_run(engine, id, true);
-                self.enqueue(engine, id, 0);
-                self.leave_queue(id);
-                engine.task_mut(id).lane = cpu;
+                // in the kernel it is in a queue for no more than a moment: it goes on
+                self.placing = Some(id);
+                operate(self, engine, || unsafe { native::sidelane_enqueue(p, 0) });
+                self.placing = None;
+                if let Some(insertion) = self.insertion.take() {
+                    *self.slice_ns(id) = insertion.slice_ns;
+                }
                 self.entities[id.index()].charged_ns = engine.running_ns(id);
                 // SAFETY: see `switches`.
                 operate(self, engine, || unsafe { native::sidelane_running(p) });
@@ -251,14 +268,18 @@ impl SchedExt {
     }
 }
 
+/// Does the source keep up with what lanes run that are not its own?
+fn followed() -> bool {
+    // SAFETY: reads this thread's globals, which are those of its scheduler.
+    unsafe { native::native_others_followed() }
+}
+
 /// What the source knows of lanes that others have.
 impl SchedExt {
     /// What is not as it should be, if anything: while batch wants to run, a lane's state is that of what it runs.
     pub(super) fn check_followed(&self, engine: &Engine, cpu: u32) -> Result<(), String> {
-        // SAFETY: reads this thread's globals, which are this scheduler's.
-        let followed = unsafe { native::native_others_followed() };
         let (state, current) = (self.tables.lanes[cpu as usize].state, engine.current(cpu));
-        match !followed || self.states_of(engine, current).contains(&state) {
+        match !followed() || self.states_of(engine, cpu, current).contains(&state) {
             true => Ok(()),
             false => Err(format!(
                 "lost track of lane {cpu}: it runs {current:?}, its state is {state}"
@@ -266,11 +287,12 @@ impl SchedExt {
         }
     }
 
-    /// The states that a lane may have which runs this.
-    fn states_of(&self, engine: &Engine, current: Option<TaskId>) -> &'static [u32] {
+    /// The states that a lane may have which runs this. Of what runs since before anybody looked the class is not known.
+    fn states_of(&self, engine: &Engine, cpu: u32, current: Option<TaskId>) -> &'static [u32] {
         const IDLE: u32 = native::lane_state_LANE_IDLE;
         const NORMAL: u32 = native::lane_state_LANE_NORMAL;
         const CRITICAL: u32 = native::lane_state_LANE_CRITICAL;
+        const OTHER: u32 = native::lane_state_LANE_OTHER;
         const BATCH: u32 = native::lane_state_LANE_BATCH;
         let Some(id) = current else {
             return &[IDLE];
@@ -279,7 +301,8 @@ impl SchedExt {
         let known = entity.context().map(|context| context.class);
         match known {
             _ if entity.ours => &[BATCH],
-            _ if spec.kernel_thread || spec.policy == Policy::Idle => &[NORMAL],
+            _ if !self.beside.seen[cpu as usize] => &[NORMAL, CRITICAL, OTHER],
+            _ if spec.kernel_thread => &[NORMAL],
             Some(native::task_class_CLASS_CRITICAL) => &[CRITICAL],
             _ => &[NORMAL],
         }

@@ -20,6 +20,8 @@
 //!   held for its longest time-out at most.
 //! * **Level.** More lanes of a core than the SMT level run critical or normal work only until slices end.
 //! * **Pools.** See `pools.rs`.
+//! * **Batch alone.** With `scope = "batch"` the kernel's own scheduler has all other tasks, and they are held to none of
+//!   this. They close cores as critical ones do if they began to run since batch wanted to.
 //! * **Class change.** A running task is queued anew within its slice and two ticks.
 
 use super::verdict::{Broken, Rule, Verdict};
@@ -122,8 +124,10 @@ impl Watch {
         let core = &self.cores[lane.core];
         let ticks_ns = match lane.task {
             Some(id) if self.task(id).known >= class || self.task(id).overdue => return None,
+            Some(id) if !self.has(self.task(id)) => return None, // the kernel gives it the lane
             Some(_) => 0,
             None if core.busy == 0 => return None,
+            None if self.settings.only_batch() => core.busy_ns.max(lane.idle_ns),
             None => core.busy_ns,
         };
         Some(lane.served_ns[class as usize].max(ticks_ns))
@@ -169,6 +173,9 @@ impl Watch {
     /// Is there a lane that has been idle for too long while it could have taken the task?
     fn check_idle(&self, id: TaskId) -> Verdict {
         let task = self.task(id);
+        if !self.has(task) {
+            return Ok(());
+        }
         let rests_ns = match self.busy {
             0 => self.rests_since_ns + 2 * self.reach_ns() + 1 + self.held_ns(),
             _ => u64::MAX,
