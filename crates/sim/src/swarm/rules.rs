@@ -53,7 +53,8 @@ impl Watch {
         let tick_ns = self.machine.costs.tick_ns;
         let closed_ns = self.batch_until_ns(lane.core);
         if let Some(closed_ns) = closed_ns.filter(|_| task.known == Class::Batch) {
-            let mut until_ns = task.since_ns.max(closed_ns) + self.machine.costs.kick_ns;
+            let from_ns = task.since_ns.max(task.came_ns).max(closed_ns);
+            let mut until_ns = from_ns + self.machine.costs.kick_ns;
             if task.overdue {
                 until_ns = until_ns.max(task.since_ns + self.settings.overdue_slice_ns + tick_ns);
             }
@@ -224,7 +225,7 @@ impl Watch {
         }
         let mut since_ns = 0;
         if class == Class::Batch {
-            if core.closed_ns.is_some() || !self.is_for_batch(cpu) {
+            if core.closed_ns.is_some() || !self.is_for_batch(cpu) || self.may_be_closed(index) {
                 return None;
             }
             since_ns = core.open_ns.max(since_ns);
@@ -237,6 +238,13 @@ impl Watch {
         let vector = &self.cores[from].vectors[class as usize];
         let long_ns = vector.longer_ns.get(self.barrier(from, index) - 1)?;
         Some(since_ns.max(*long_ns))
+    }
+
+    /// Does a task run on the core that closes it if it was followed? With batch away for a while it still is, or not.
+    fn may_be_closed(&self, core: usize) -> bool {
+        let lanes = self.machine.cores[core].lanes.iter();
+        let mut running = lanes.filter_map(|&cpu| self.lanes[cpu as usize].task);
+        self.settings.only_batch() && running.any(|id| self.task(id).known == Class::Critical)
     }
 
     /// How many tasks have to wait at a core so that another one takes one.

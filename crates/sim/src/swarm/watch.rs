@@ -117,6 +117,8 @@ pub(super) struct Task {
     pub known: Class,
     /// Since when that is out of date.
     pub changed_ns: Option<u64>,
+    /// When it became batch while the kernel's own scheduler had it.
+    pub came_ns: u64,
     pub state: State,
     /// It has woken, and no core knows it yet.
     pub woke: bool,
@@ -223,6 +225,7 @@ impl Watch {
             allowed: cpu_bits(spec.cpus.as_deref(), self.machine.nr_lanes),
             known: spec.class,
             changed_ns: None,
+            came_ns: 0,
             state: State::Sleeping,
             woke: false,
             place: Place::Nowhere,
@@ -264,6 +267,9 @@ impl Watch {
             (Class::Batch, _) => Class::Normal,
             _ => task.known,
         };
+        if before != class && class == Class::Batch {
+            task.came_ns = now_ns;
+        }
         task.left = None;
         task.due_ns = task.due_ns.filter(|_| before == class);
         let place = match before == class {
