@@ -47,7 +47,7 @@ impl Watch {
     }
 
     /// Does any batch task run or wait?
-    fn batch_wants(&self) -> bool {
+    pub(super) fn batch_wants(&self) -> bool {
         let wants = |task: &Task| {
             task.spec.class == Class::Batch
                 && matches!(task.state, State::Running(_) | State::Waiting)
@@ -199,6 +199,9 @@ impl Watch {
         self.account(core);
         self.change_busy(cpu, false);
         let (now_ns, slice_ns) = (self.now_ns, self.settings.overdue_slice_ns);
+        if !self.has(self.task(id)) && self.task(id).known == Class::Critical {
+            self.cores[core].open_ns = now_ns; // it may have been closed without our knowing
+        }
         let task = self.task(id);
         let lowest = match task.overdue {
             true => Class::Batch,

@@ -255,6 +255,10 @@ impl Watch {
             self.account(self.lanes[cpu as usize].core);
         }
         let partial = self.settings.only_batch();
+        let moves = matches!(self.task(id).state, State::Running(_) | State::Waiting);
+        if partial && moves && class == Class::Batch && !self.batch_wants() {
+            self.begin_following()?;
+        }
         let task = self.task_mut(id);
         let before = std::mem::replace(&mut task.spec.class, class);
         if !partial {
