@@ -59,6 +59,7 @@ pub fn main(sidelane: &str) -> ExitCode {
     match arguments.get(1).map(String::as_str) {
         Some(inside::ARGUMENT) => return inside::serve(),
         Some(tests::jobs::MARKING_ARGUMENT) => tests::jobs::mark(&arguments[2..]),
+        Some(tests::only_batch::THREADS_ARGUMENT) => tests::only_batch::have_threads(&arguments[2]),
         _ => {}
     }
     let mut arguments = Arguments::from_args();

@@ -24,6 +24,8 @@ unsafe impl Plain for intf::budget_ipc {}
 unsafe impl Plain for intf::cgroup_event {}
 unsafe impl Plain for intf::cgroup_known {}
 unsafe impl Plain for intf::cgroup_demand {}
+unsafe impl Plain for intf::adopt_event {}
+unsafe impl Plain for intf::adopt_call {}
 unsafe impl Plain for intf::pool_limit {}
 unsafe impl Plain for intf::pool {}
 unsafe impl Plain for intf::pool_path {}

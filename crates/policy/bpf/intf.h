@@ -66,6 +66,13 @@ enum lane_state {
 	NR_LANE_STATES = 6,
 };
 
+/* Who has a core, where batch is scheduled alone (headroom.bpf.h). */
+enum room {
+	ROOM_LENT = 0, /* batch, if it wants */
+	ROOM_FREE = 1, /* nobody: for others that come */
+	ROOM_TAKEN = 2, /* others */
+};
+
 /* How far apart two cores are: the steal barriers (vector.bpf.h). */
 enum distance {
 	DISTANCE_CORE = 0, /* the same core */
@@ -206,6 +213,8 @@ struct task_ctx {
 	u32 miss_share; /* of its cycles alone it waits for memory: moving average, of SPEED_ONE */
 	u32 profiled; /* in so many intervals, up to PROFILE_MIN (profile.bpf.h) */
 	u32 holds_per_s; /* such sleeps a second before that: retention frequency */
+	u32 adoption; /* enum adoption */
+	u32 had; /* its policy and nice value before it was adopted: HAD; 0: it never was */
 	u64 mt1; /* core's MT1 clock up to which it is charged */
 	u64 held_ns; /* since when its pool keeps it from running; 0: it does not */
 	u64 vtime; /* virtual time: of normal work on lanes, by weight */
@@ -240,6 +249,7 @@ struct core_ctx {
 	u32 kinds; /* sets of cores in which it is for sure: bit n, set n of enum core_set; kept by the scheduler */
 	u32 unfit; /* batch in its vector that may use none of its lanes for batch */
 
+	u32 room; /* enum room */
 	u64 states; /* how many of its lanes are in each state: eight bits for each (types.bpf.h) */
 	u64 settled_ns; /* when a search took it out of a set last */
 	u32 expected; /* critical tasks that were sent here, or have chosen it, and do not run yet */
@@ -398,6 +408,7 @@ struct fixed_settings {
 	u32 miss_cycles; /* for so many a cache miss is waited for (profile.bpf.h) */
 	u32 only_batch; /* 1: the kernel's scheduler keeps all tasks but batch (others.bpf.h) */
 	u32 others; /* enum task_class that those have here which no rule names */
+	u32 headroom; /* of 1000 arrivals of others so many find a core that is free of batch; 0: none is left free (headroom.bpf.h) */
 	u32 others_ruled; /* 1: rules name some of those */
 	u32 trace; /* 1: promotions and evictions write lines into the kernel's trace */
 	u32 symbiosis_waits
@@ -440,6 +451,7 @@ struct counters {
 	u64 held_waited_ns; /* of holds at whose beginning or end somebody waited */
 	u64 hand_backs; /* normal tasks that made room for I/O-bound ones */
 	u64 swaps; /* tasks that went to another core so that its tasks differ */
+	u64 cores_vacated; /* that batch had for itself, and left for others to come */
 	u64 symbiotic; /* tasks that were taken for what ran beside them */
 };
 
@@ -495,6 +507,44 @@ struct cgroup_demand {
 struct cgroup_event {
 	u64 id;
 	u32 removed;
+	u32 pad;
+};
+
+/* How a task came to the scheduler, where that has batch alone (adopt.bpf.h). */
+enum adoption {
+	ADOPTED_NOT = 0, /* it did not, or was given back */
+	ADOPTED = 1,
+	ADOPTED_BORN = 2, /* its parent had, and the loader does not know of it yet */
+	ADOPTED_LENT = 3, /* it is with the kernel's scheduler for a while, as SCHED_IDLE */
+	ADOPTED_LENT_BORN = 4, /* the same of its parent, and the loader does not know of it yet */
+	ADOPTED_LEFT = 5, /* it chose its policy itself, and keeps that as long as it is batch */
+};
+
+/* A policy and a nice value in one number, never 0. */
+#define HAD(policy, nice) ((u32)(policy) << 8 | (u32)((nice) + 21))
+#define HAD_POLICY(had) ((had) >> 8)
+#define HAD_NICE(had) ((s32)((had) & 0xff) - 21)
+/* Nice value of adopted tasks: without a scheduler the kernel gives them the least weight. */
+#define ADOPTED_NICE 19
+
+/* A task is not what it should be (ring buffer to the loader, and what it reads when it looks at all). */
+struct adopt_event {
+	u32 pid;
+	u32 all_threads; /* 1: nor may be the other threads of its process */
+	u32 waits; /* 1: for too long */
+	u32 pad;
+};
+
+/* The loader's question about a task, and the answer. */
+struct adopt_call {
+	u64 start_ns; /* when it was made: with set, of which task it is true; else the answer */
+	u32 pid;
+	u32 set; /* 1: put the two below in place first */
+	u32 adoption; /* enum adoption */
+	u32 had;
+	u32 policy;
+	u32 batch; /* 1: rules call it so */
+	u32 found; /* 1: there is such a task */
 	u32 pad;
 };
 

@@ -211,6 +211,8 @@ s32 BPF_STRUCT_OPS(sidelane_init_task, struct task_struct *p, struct scx_init_ta
 	if (!tctx)
 		return -ENOMEM;
 	class_assign(p, tctx);
+	if (fixed.only_batch && args->fork)
+		adopt_born(bpf_get_current_task_btf(), p, tctx);
 	return hook_task_comes();
 }
 
@@ -299,6 +301,68 @@ SEC("fentry/sched_tick")
 int BPF_PROG(sidelane_follow_tick)
 {
 	others_tick(bpf_get_smp_processor_id());
+	return 0;
+}
+
+/* Loaded there, too: what rules look at has changed. Only here a new task is in its cgroup. */
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(sidelane_adopt_fork, struct task_struct *parent, struct task_struct *child)
+{
+	adopt_check(child);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(sidelane_adopt_exec, struct task_struct *p, int old_pid, struct linux_binprm *bprm)
+{
+	adopt_check(p);
+	return 0;
+}
+
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(sidelane_adopt_move, struct cgroup *cgrp, const char *path, struct task_struct *p,
+	     bool all_threads)
+{
+	if (all_threads && BPF_CORE_READ(p, signal, nr_threads) > 1)
+		adopt_tell(p, true);
+	else
+		adopt_check(p);
+	return 0;
+}
+
+/* It has its new name only when this is over. Exec is seen above. */
+SEC("tp_btf/task_rename")
+int BPF_PROG(sidelane_adopt_rename, struct task_struct *task, const char *name)
+{
+	bool by_exec = bpf_core_field_exists(task->in_execve) &&
+		       BPF_CORE_READ_BITFIELD(task, in_execve);
+
+	if (!(task->flags & PF_KTHREAD) && !by_exec)
+		adopt_tell(task, false);
+	return 0;
+}
+
+/* The loader's look at all tasks. */
+SEC("iter/task")
+int sidelane_adopt_look(struct bpf_iter__task *ctx)
+{
+	struct task_struct *p = ctx->task;
+	struct adopt_event found = {};
+
+	if (p && adopt_look(p, &found))
+		bpf_seq_write(ctx->meta->seq, &found, sizeof(found));
+	return 0;
+}
+
+SEC("syscall")
+int sidelane_adopt_call(struct adopt_call *call)
+{
+	struct task_struct *p = bpf_task_from_pid(call->pid);
+
+	if (!p)
+		return 0;
+	adopt_answer(p, call);
+	bpf_task_release(p);
 	return 0;
 }
 

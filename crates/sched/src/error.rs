@@ -102,6 +102,31 @@ pub enum Error {
     /// The kernel ejected the scheduler.
     #[error("the kernel ejected the scheduler: {0}; its default scheduler has taken over")]
     Ejected(crate::ExitReason),
+    /// What adopted tasks had is not known, or cannot be written.
+    #[error("{}: cannot {problem}", path.display())]
+    Ledger {
+        /// The file, or its folder.
+        path: PathBuf,
+        /// What cannot be done, and why.
+        problem: String,
+    },
+    /// Another process has adopted tasks.
+    #[error(
+        "{} is locked: a scheduler with scope = \"batch\" runs, or is about to end; stop it first",
+        path.display()
+    )]
+    LedgerHeld {
+        /// The lock.
+        path: PathBuf,
+    },
+    /// Tasks keep what they were given.
+    #[error(
+        "some batch tasks do not have the policy that they had: {why}; try again: sidelane run --restore"
+    )]
+    NotRestored {
+        /// Why.
+        why: String,
+    },
     /// Settings that cannot be.
     #[error("{0}")]
     Tune(String),
@@ -131,6 +156,7 @@ impl Error {
             Error::NoSchedExt
             | Error::TooLarge { .. }
             | Error::OtherScheduler { .. }
+            | Error::LedgerHeld { .. }
             | Error::CoreScheduling { .. } => true,
             _ => false,
         }

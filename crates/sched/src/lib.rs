@@ -4,6 +4,7 @@
 //! compiles them to BPF, lays the machine out for them, loads them, keeps their
 //! class rules current, and reads their counters.
 
+mod adopt;
 mod bpf;
 mod carried;
 mod cgroup_path;
@@ -26,6 +27,7 @@ pub mod signal;
 pub mod stats;
 pub mod tune;
 
+pub use adopt::{News, restore};
 pub use charge::{ChargeState, ChargedBy};
 pub use check::{Check, Finds, PoolCheck, RuleCheck, check};
 pub use config::Config;

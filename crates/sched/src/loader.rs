@@ -3,12 +3,14 @@
 //! Nothing is pinned: when this process ends, however it ends, the kernel drops the
 //! scheduler and its default one takes over.
 
+mod adopting;
 mod lifecycle;
 mod size;
 mod watch;
 
 pub use lifecycle::{Requests, run};
 
+use crate::adopt::News;
 use crate::bpf::{BpfSkel, BpfSkelBuilder, Plain, bytes_of, from_bytes, intf, zeroed};
 use crate::carried::Carried;
 use crate::cgroups;
@@ -22,6 +24,7 @@ use crate::resolve;
 use crate::rules::Class;
 use crate::signal;
 use crate::{Error, ExitReason};
+use adopting::Looks;
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBuffer};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open};
 use sidelane_kernel::Urgent;
@@ -30,8 +33,8 @@ use size::Rooms;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::Receiver;
 use std::time::Duration;
+use watch::Told;
 
 /// How long the loader sleeps at most; where it watches cgroups, signals and new ones end that sooner. Each
 /// look takes a lane from batch for a moment.
@@ -54,6 +57,8 @@ pub enum Event {
     Dynamic(Result<(), NoCounters>),
     /// Computation is placed by what siblings bear, or by the order of the vector alone, and why.
     Symbiotic(Result<(), NoCounters>),
+    /// What happened to the tasks of a scheduler of batch alone.
+    Tasks(News),
     /// Something that works less well than it could.
     Degraded(String),
     /// The kernel detached it and asked for a restart; it is being loaded again.
@@ -114,6 +119,7 @@ impl std::fmt::Display for Event {
             Event::Symbiotic(Err(reason)) => {
                 write!(f, "symbiotic: order of the vector alone: {reason}")
             }
+            Event::Tasks(news) => news.fmt(f),
             Event::Degraded(what) => write!(f, "warning: {what}"),
             Event::Restarting(reason) => write!(f, "attaching again: {reason}"),
             Event::Outgrown(outgrown) => write!(f, "attaching again: {outgrown}"),
@@ -145,7 +151,8 @@ struct Scheduler<'a> {
     outgrown: Option<Outgrown>,
     /// As they were when it was attached.
     live: intf::live_settings,
-    cgroup_events: Option<(RingBuffer<'a>, Receiver<intf::cgroup_event>)>,
+    events: Option<(RingBuffer<'a>, Told)>,
+    looks: Looks,
     cgroup_mount: Option<PathBuf>,
     signal: Option<signal::Service>,
     /// They count as long as they are open.
@@ -197,7 +204,8 @@ impl<'a> Scheduler<'a> {
             cgroup_room,
             outgrown: None,
             live,
-            cgroup_events: None,
+            events: None,
+            looks: Looks::default(),
             cgroup_mount: None,
             signal: None,
             _counters: None,
@@ -207,6 +215,7 @@ impl<'a> Scheduler<'a> {
         scheduler.write_rules()?;
         scheduler.write_limits()?;
         carried.teach(&scheduler.skel.maps.sidelane_slo)?;
+        scheduler.subscribe()?;
         if config.looks_at_cgroups() {
             scheduler.watch_cgroups(on_event)?;
         }
@@ -268,7 +277,7 @@ impl<'a> Scheduler<'a> {
     }
 
     fn wait(&self) {
-        match &self.cgroup_events {
+        match &self.events {
             // an interrupted poll is as good as a time-out
             Some((ring, _)) => drop(ring.poll(POLL)),
             None => std::thread::sleep(POLL),
@@ -410,6 +419,7 @@ fn load<'a>(
     (progs.sidelane_count_tick).set_autoload(counted && counters::ticks_can_be_seen());
     let only_batch = fixed.only_batch > 0;
     (skel.progs.sidelane_follow_switch).set_autoload(only_batch);
+    adopting::autoload(&mut skel.progs, only_batch);
     // without it what waits on a closed core is seen when something else happens there
     (skel.progs.sidelane_follow_tick).set_autoload(only_batch && counters::ticks_can_be_seen());
     if only_batch {

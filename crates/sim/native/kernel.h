@@ -59,6 +59,10 @@ struct cred {
 	struct kuid euid;
 };
 
+struct signal_struct {
+	int nr_threads;
+};
+
 struct upid {
 	int nr;
 };
@@ -91,6 +95,10 @@ struct task_struct {
 	unsigned long long start_boottime;
 	int static_prio;
 	unsigned int policy;
+	int on_rq;
+	int on_cpu;
+	unsigned int in_execve;
+	struct signal_struct *signal;
 	int nr_cpus_allowed;
 	int migration_disabled;
 	char comm[16];

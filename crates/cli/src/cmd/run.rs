@@ -13,6 +13,7 @@ const EXAMPLES: &str = "Examples:
   sidelane run --critical 'comm:redis-server*' --batch exe:/usr/bin/xz
   sidelane run --critical unit:nginx.service --batch cgroup:/batch.slice --thread-perf 1,0.55
   sidelane run --only batch --batch cgroup:/batch.slice
+  sidelane run --restore
   sidelane run --check --config /etc/sidelane.toml
 
 A configuration file that says what the second example does, and how fast the lanes are:
@@ -39,7 +40,12 @@ each rule and pool finds.
 Attaching needs root. Ctrl-C and SIGTERM detach the scheduler (exit code 0); the kernel's
 default one takes over. If the kernel ejects the scheduler, the exit code is 1. SIGHUP reads the
 configuration again, unless this runs in a terminal: if it can be used and is another one, the
-scheduler is attached anew; what was tuned stays where the file says what it said.";
+scheduler is attached anew; what was tuned stays where the file says what it said.
+
+With --only batch the threads of batch get the policy SCHED_EXT and nice value 19, and those that they
+had when the scheduler is detached or rules call them batch no longer. What they had is kept in
+/run/sidelane/adopted meanwhile. Killed with SIGKILL, the scheduler restores nothing: the next 'sidelane run' does,
+or 'sidelane run --restore'.";
 
 /// Attach the scheduler and keep it until stopped (Ctrl-C); needs root.
 #[derive(clap::Args)]
@@ -48,6 +54,9 @@ pub struct Args {
     /// Read the configuration, show what each rule and pool finds now, and attach nothing.
     #[arg(long)]
     check: bool,
+    /// Give batch tasks their policy and nice value back that a killed 'sidelane run --only batch' left; nothing to do is no error.
+    #[arg(long, exclusive = true)]
+    restore: bool,
     /// How --check prints.
     #[arg(long, value_enum, default_value_t = Format::Text, requires = "check")]
     format: Format,
@@ -77,6 +86,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.check {
         let check = sidelane_sched::check(&args.config()?, Path::new("/"))?;
         args.format.print(|| check.to_string(), &check)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.restore {
+        let news = sidelane_sched::restore()?;
+        let said = news.map_or("batch: nothing to restore".to_owned(), |it| it.to_string());
+        eprintln!("sidelane: {said}");
         return Ok(ExitCode::SUCCESS);
     }
     let signals = interrupt::signals()?;

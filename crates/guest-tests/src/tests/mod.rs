@@ -28,6 +28,7 @@ pub mod jobs;
 mod lanes;
 mod lifecycle;
 mod metrics;
+pub mod only_batch;
 mod pair;
 mod polarization;
 mod pools;
@@ -54,6 +55,7 @@ pub fn all() -> Vec<Test> {
         lanes::TESTS,
         lifecycle::TESTS,
         metrics::TESTS,
+        only_batch::TESTS,
         pair::TESTS,
         polarization::TESTS,
         pools::TESTS,

@@ -135,11 +135,43 @@ static __always_inline bool comm_matches(struct task_struct *p, const struct rul
 	return text_matches(comm, r, COMM_LEN);
 }
 
+/* What @p had before it was adopted, if it is as it was made then: HAD; 0: go by what it has. */
+static __always_inline u32 had_before(struct task_struct *p)
+{
+	const struct task_ctx *tctx;
+	bool lent;
+
+	if (!fixed.only_batch || (p->policy != SCHED_EXT && p->policy != SCHED_IDLE))
+		return 0;
+	tctx = task_ctx(p);
+	if (!tctx || tctx->adoption == ADOPTED_NOT || tctx->adoption == ADOPTED_LEFT)
+		return 0;
+	lent = tctx->adoption == ADOPTED_LENT || tctx->adoption == ADOPTED_LENT_BORN;
+	return p->policy == (lent ? SCHED_IDLE : SCHED_EXT) ? tctx->had : 0;
+}
+
+/* The policy of @p as rules see it. */
+static __always_inline u32 policy_by_rules(struct task_struct *p)
+{
+	u32 had = had_before(p);
+
+	return had ? HAD_POLICY(had) : p->policy;
+}
+
+/* And its nice value. */
+static __always_inline s32 nice_by_rules(struct task_struct *p)
+{
+	s32 nice = NICE_OF_STATIC_PRIO(p->static_prio);
+	u32 had = nice == ADOPTED_NICE ? had_before(p) : 0;
+
+	return had ? HAD_NICE(had) : nice;
+}
+
 /* Does rule @index match @p? @by_cgroup: cgroup_rule(). */
 VERIFIED_ONCE bool rule_matches(struct task_struct *p __arg_trusted, u32 index, u32 by_cgroup)
 {
 	const struct rule *r = bpf_map_lookup_elem(&rules, &index);
-	s32 nice = NICE_OF_STATIC_PRIO(p->static_prio);
+	s32 nice;
 
 	if (!r)
 		return false;
@@ -153,8 +185,9 @@ VERIFIED_ONCE bool rule_matches(struct task_struct *p __arg_trusted, u32 index, 
 	case RULE_USER:
 		return BPF_CORE_READ(p, cred, euid.val) == r->uid;
 	case RULE_POLICY:
-		return p->policy == r->policy;
+		return policy_by_rules(p) == r->policy;
 	case RULE_NICE:
+		nice = nice_by_rules(p);
 		return nice >= r->nice_min && nice <= r->nice_max;
 	}
 	return false;

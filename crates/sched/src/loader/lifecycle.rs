@@ -1,6 +1,7 @@
 //! From attachment to attachment: CPU hotplug, a configuration that is read again, the end.
 
 use super::{Event, Found, Outgrown, Scheduler};
+use crate::adopt::{self, Adopter, News};
 use crate::carried::Carried;
 use crate::config::Config;
 use crate::doctor;
@@ -53,14 +54,44 @@ pub fn run(
     requests: &Requests,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<ExitReason, Error> {
-    let mut config = read()?;
+    let config = read()?;
     check_machine()?;
     sidelane_kernel::prepare();
+    // of a scheduler that crashed
+    tell_tasks(adopt::restore()?, on_event);
+    let mut adopter = Adopter::new();
+    let ended = attachments(config, &mut adopter, read, requests, on_event);
+    match adopter.end() {
+        Ok(news) => tell_tasks(news, on_event),
+        Err(error) if ended.is_ok() => return Err(error),
+        Err(error) => on_event(Event::Degraded(error.to_string())),
+    }
+    ended
+}
+
+fn tell_tasks(news: Option<News>, on_event: &mut dyn FnMut(Event)) {
+    news.into_iter()
+        .for_each(|news| on_event(Event::Tasks(news)));
+}
+
+/// One after the other.
+fn attachments(
+    mut config: Config,
+    adopter: &mut Adopter,
+    read: &mut dyn FnMut() -> Result<Config, Error>,
+    requests: &Requests,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<ExitReason, Error> {
     let mut carried = Carried::default();
     let mut storage = TaskStorage::default();
     let mut before = None;
     loop {
-        let left = (&mut carried, &mut storage);
+        let tasks = match config.scheduler.only_batch() {
+            true => adopter.begin()?,
+            false => adopter.end()?,
+        };
+        tell_tasks(tasks, on_event);
+        let left = (&mut carried, &mut storage, &mut *adopter);
         let ended = Scheduler::live(&config, left, read, requests, on_event)?;
         match (ended, before.take()) {
             (Ended::NotAttached(error), None) => return Err(error),
@@ -112,7 +143,7 @@ impl Scheduler<'_> {
     /// An attachment from beginning to end; what those before left goes in, what it leaves comes out.
     fn live(
         config: &Config,
-        (carried, storage): (&mut Carried, &mut TaskStorage),
+        (carried, storage, adopter): (&mut Carried, &mut TaskStorage, &mut Adopter),
         read: &mut dyn FnMut() -> Result<Config, Error>,
         requests: &Requests,
         on_event: &mut dyn FnMut(Event),
@@ -122,17 +153,26 @@ impl Scheduler<'_> {
             Ok(scheduler) => scheduler,
             Err(error) => return Ok(Ended::NotAttached(error)),
         };
-        let ended = scheduler.serve(storage, read, requests, on_event);
+        let kept = (&mut *storage, &mut *adopter);
+        let ended = scheduler.serve(kept, read, requests, on_event);
+        if ended.is_err() {
+            scheduler.detach(adopter);
+        }
         storage.retire(TaskStorage::of(&scheduler.skel.maps.tasks));
         let ended = ended?;
         scheduler.hand_over(carried);
         Ok(ended)
     }
 
+    fn detach(&mut self, adopter: &mut Adopter) {
+        self.adopt_no_more(adopter);
+        drop(self.link.take());
+    }
+
     /// Waits; keeps rules current; returns when stopped, detached, or differently configured.
     fn serve(
         &mut self,
-        storage: &mut TaskStorage,
+        (storage, adopter): (&mut TaskStorage, &mut Adopter),
         read: &mut dyn FnMut() -> Result<Config, Error>,
         requests: &Requests,
         on_event: &mut dyn FnMut(Event),
@@ -142,10 +182,12 @@ impl Scheduler<'_> {
             self.wait();
             storage.let_go();
             self.take_cgroup_events(on_event)?;
+            self.adopt(adopter, on_event)?;
             if resolved.elapsed() >= RESOLVE_AGAIN {
                 resolved = Instant::now();
                 if resolve::follow(&mut self.rules, &self.config.rules) {
                     self.write_rules()?;
+                    self.looks.again();
                 }
                 let scheduler = &self.config.scheduler;
                 if scheduler.cgroup_weights || scheduler.cgroup_quotas {
@@ -155,18 +197,18 @@ impl Scheduler<'_> {
             if let Some(outgrown) = self.outgrown
                 && !self.exited()
             {
-                drop(self.link.take());
+                self.detach(adopter);
                 return Ok(Ended::Outgrown(outgrown));
             }
             if requests.reload.swap(false, Ordering::Relaxed)
                 && let Some(changed) = self.changed(read, on_event)
                 && !self.exited()
             {
-                drop(self.link.take());
+                self.detach(adopter);
                 return Ok(Ended::Changed(Box::new(changed)));
             }
         }
-        drop(self.link.take());
+        self.detach(adopter);
         Ok(Ended::Detached(self.exit_reason()))
     }
 

@@ -2,13 +2,28 @@
 
 use super::{Event, Outgrown, Scheduler, write};
 use crate::Error;
-use crate::bpf::{bytes_of, from_bytes, intf, zeroed};
+use crate::bpf::{Plain, bytes_of, from_bytes, intf, zeroed};
 use crate::cgroups;
 use crate::error::load_error;
 use libbpf_rs::{MapCore, MapFlags, RingBufferBuilder};
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// What the scheduler has told.
+pub(super) struct Told {
+    pub cgroups: Receiver<intf::cgroup_event>,
+    pub tasks: Receiver<intf::adopt_event>,
+}
+
+/// Hands on what comes from a ring.
+fn sends<T: Plain>(to: Sender<T>) -> impl FnMut(&[u8]) -> i32 {
+    move |bytes| {
+        // nobody listens any more: the scheduler is going
+        let _ = from_bytes(bytes).map(|event| to.send(event));
+        0
+    }
+}
 
 /// A path as the table has it.
 fn pool_path(path: &str) -> intf::pool_path {
@@ -21,7 +36,28 @@ fn pool_path(path: &str) -> intf::pool_path {
 }
 
 impl Scheduler<'_> {
-    /// Subscribes to cgroups that come and go, then reads those there are.
+    /// Listens to what the scheduler tells, if anything is of interest.
+    pub(super) fn subscribe(&mut self) -> Result<(), Error> {
+        if !self.config.looks_at_cgroups() && !self.config.scheduler.only_batch() {
+            return Ok(());
+        }
+        let (cgroups, tasks) = (channel(), channel());
+        let maps = &self.skel.maps;
+        let mut builder = RingBufferBuilder::new();
+        let added = builder.add(&maps.cgroup_events, sends(cgroups.0));
+        added.map_err(load_error("watch cgroups for"))?;
+        let added = builder.add(&maps.adopt_events, sends(tasks.0));
+        added.map_err(load_error("watch tasks for"))?;
+        let ring = builder.build().map_err(load_error("watch cgroups for"))?;
+        let told = Told {
+            cgroups: cgroups.1,
+            tasks: tasks.1,
+        };
+        self.events = Some((ring, told));
+        Ok(())
+    }
+
+    /// Reads the cgroups that there are: those that come and go are told.
     pub(super) fn watch_cgroups(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
         self.cgroup_mount = cgroups::mount_point(Path::new("/")).ok().flatten();
         if self.cgroup_mount.is_none() {
@@ -31,17 +67,6 @@ impl Scheduler<'_> {
             ));
             return Ok(());
         }
-        let (sender, receiver) = channel();
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&self.skel.maps.cgroup_events, move |bytes| {
-                // nobody listens any more: the scheduler is going
-                let _ = from_bytes(bytes).map(|event| sender.send(event));
-                0
-            })
-            .map_err(load_error("watch cgroups for"))?;
-        let ring = builder.build().map_err(load_error("watch cgroups for"))?;
-        self.cgroup_events = Some((ring, receiver));
         self.read_cgroups(on_event)
     }
 
@@ -147,11 +172,11 @@ impl Scheduler<'_> {
         &mut self,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
-        let Some((_, receiver)) = &self.cgroup_events else {
+        let Some((_, told)) = &self.events else {
             return Ok(());
         };
         let mut created = false;
-        for event in receiver.try_iter() {
+        for event in told.cgroups.try_iter() {
             if event.removed == 0 {
                 created = true;
             } else {
@@ -163,6 +188,7 @@ impl Scheduler<'_> {
         }
         if created {
             self.read_cgroups(on_event)?;
+            self.looks.again();
         }
         Ok(())
     }

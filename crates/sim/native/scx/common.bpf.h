@@ -49,6 +49,7 @@ typedef long long s64;
 #define NATIVE_CORE_READ_N(s, a, b, name, ...) name
 #define BPF_CORE_READ(s, ...) \
 	NATIVE_CORE_READ_N(s, __VA_ARGS__, NATIVE_CORE_READ_2, NATIVE_CORE_READ_1)(s, __VA_ARGS__)
+#define BPF_CORE_READ_BITFIELD(s, field) ((s)->field)
 #define bpf_core_field_exists(field) ((void)sizeof(field), true)
 
 /* Maps */
@@ -80,6 +81,22 @@ static inline long bpf_ringbuf_output(void *map, void *data, u64 size, u64 flags
 {
 	(void)map, (void)data, (void)size, (void)flags;
 	return 0; /* the simulator itself keeps the masks of cgroups */
+}
+
+/* Nobody looks at all tasks here. */
+struct seq_file;
+struct linux_binprm;
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+static inline long bpf_seq_write(struct seq_file *seq, const void *data, u32 size)
+{
+	(void)seq, (void)data, (void)size;
+	return 0;
 }
 
 /* Timers: of the array that has them, by element. In scheduler.c. */

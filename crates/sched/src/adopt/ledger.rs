@@ -1,0 +1,312 @@
+//! What adopted tasks had, in a file that outlives this process.
+//!
+//! A line is appended before a task's policy is changed. The file is in memory, as policies are: gone with the next boot.
+
+use super::policy::{EXT, Had, Stat, Tid};
+use crate::Error;
+use nix::fcntl::{Flock, FlockArg};
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Where the ledger is kept.
+pub(crate) const PATH: &str = "/run/sidelane/adopted";
+/// So many lines more than twice what counts, and the file is written anew.
+const SPARE: usize = 4096;
+const TITLE: &str = "sidelane-adopted 1";
+
+/// What is known of a task that was adopted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// When it was made, in clock ticks since boot.
+    pub start: u64,
+    /// What it had before; of a task that chose its policy itself: `SCHED_EXT`.
+    pub had: Had,
+    /// It is with the kernel's scheduler for a while.
+    pub lent: bool,
+}
+
+impl Entry {
+    /// Is the task to be left alone?
+    pub fn is_left(&self) -> bool {
+        self.had.policy == EXT
+    }
+}
+
+/// The ledger, held by one process at a time.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    path: PathBuf,
+    file: Option<File>,
+    entries: HashMap<Tid, Entry>,
+    lines: usize,
+    _lock: Flock<File>,
+}
+
+impl Ledger {
+    /// Takes it, with what an earlier process of this boot left there.
+    pub fn hold(path: &Path) -> Result<Ledger, Error> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(error("create", folder))?;
+        }
+        let lock = lock(path)?;
+        let mut ledger = Ledger {
+            path: path.to_owned(),
+            file: None,
+            entries: HashMap::new(),
+            lines: 0,
+            _lock: lock,
+        };
+        match fs::read_to_string(path) {
+            Ok(text) => ledger.read(&text, &title())?,
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => return Err(error("read", path)(e)),
+        }
+        Ok(ledger)
+    }
+
+    fn read(&mut self, text: &str, title: &str) -> Result<(), Error> {
+        let Some((first, rest)) = text.split_once('\n') else {
+            return Ok(()); // killed before the first line was whole: nothing was changed
+        };
+        if !first.starts_with(TITLE) {
+            return Err(Error::Ledger {
+                path: self.path.clone(),
+                problem: "read it: this is no ledger of adopted tasks; remove it".to_owned(),
+            });
+        }
+        if first != title {
+            return Ok(()); // of another boot
+        }
+        // one that has no end was not written whole: what it was for did not happen
+        let whole = rest.split_inclusive('\n').filter(|l| l.ends_with('\n'));
+        for line in whole {
+            self.lines += 1;
+            if let Some((tid, entry)) = parse(line.trim_end()) {
+                self.note(tid, entry);
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, tid: Tid, entry: Option<Entry>) {
+        match entry {
+            Some(entry) => drop(self.entries.insert(tid, entry)),
+            None => drop(self.entries.remove(&tid)),
+        }
+    }
+
+    /// What is known of the task of this number that was made then.
+    pub fn get(&self, tid: Tid, start: u64) -> Option<Entry> {
+        let entry = self.entries.get(&tid).copied();
+        entry.filter(|entry| entry.start == start)
+    }
+
+    /// All numbers.
+    pub fn tids(&self) -> impl Iterator<Item = Tid> {
+        self.entries.keys().copied()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Writes what is to be known from now on.
+    pub fn put(&mut self, tid: Tid, entry: Entry) -> Result<(), Error> {
+        self.append(&line(tid, &entry))?;
+        self.note(tid, Some(entry));
+        Ok(())
+    }
+
+    /// There is nothing more to know of a task.
+    pub fn remove(&mut self, tid: Tid) -> Result<(), Error> {
+        if self.entries.remove(&tid).is_some() {
+            self.append(&format!("- {tid}\n"))?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, line: &str) -> Result<(), Error> {
+        if self.file.is_none() || self.lines > 2 * self.entries.len() + SPARE {
+            self.compact()?;
+        }
+        self.lines += 1;
+        match &mut self.file {
+            // in one go: what is killed between two leaves no half
+            Some(file) => (file.write_all(line.as_bytes())).map_err(error("write", &self.path)),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the file anew, without tasks that have ended.
+    fn compact(&mut self) -> Result<(), Error> {
+        self.entries
+            .retain(|tid, entry| Stat::of(*tid).is_some_and(|stat| stat.start == entry.start));
+        let mut text = title() + "\n";
+        text.extend(self.entries.iter().map(|(tid, entry)| line(*tid, entry)));
+        let new = self.path.with_extension("new");
+        fs::write(&new, text).map_err(error("write", &new))?;
+        fs::rename(&new, &self.path).map_err(error("replace", &self.path))?;
+        let file = OpenOptions::new().append(true).open(&self.path);
+        self.file = Some(file.map_err(error("open", &self.path))?);
+        self.lines = self.entries.len();
+        Ok(())
+    }
+
+    /// Everything is as it was: the file goes.
+    pub fn clear(&mut self) -> Result<(), Error> {
+        (self.entries, self.file, self.lines) = (HashMap::new(), None, 0);
+        match fs::remove_file(&self.path) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(error("remove", &self.path)(e)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn error(verb: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Error {
+    move |e| Error::Ledger {
+        path: path.to_owned(),
+        problem: format!("{verb} it: {e}"),
+    }
+}
+
+fn lock(path: &Path) -> Result<Flock<File>, Error> {
+    let path = path.with_extension("lock");
+    let file = File::create(&path).map_err(error("create", &path))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(held) => Ok(held),
+        Err((_, nix::Error::EWOULDBLOCK)) => Err(Error::LedgerHeld { path }),
+        Err((_, e)) => Err(error("lock", &path)(e.into())),
+    }
+}
+
+/// The first line, with the boot that the rest is about.
+fn title() -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    format!("{TITLE} {}", boot.trim())
+}
+
+fn line(tid: Tid, entry: &Entry) -> String {
+    let Entry { start, had, lent } = entry;
+    let lent = u32::from(*lent);
+    format!("+ {tid} {start} {} {} {lent}\n", had.policy, had.nice)
+}
+
+/// A task, and its entry; none: it has one no longer.
+fn parse(line: &str) -> Option<(Tid, Option<Entry>)> {
+    let words: Vec<&str> = line.split(' ').collect();
+    match words[..] {
+        ["-", tid] => Some((tid.parse().ok()?, None)),
+        ["+", tid, start, policy, nice, lent] => {
+            let entry = Entry {
+                start: start.parse().ok()?,
+                had: Had {
+                    policy: policy.parse().ok()?,
+                    nice: nice.parse().ok()?,
+                },
+                lent: lent == "1",
+            };
+            Some((tid.parse().ok()?, Some(entry)))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(start: u64, nice: i32) -> Entry {
+        Entry {
+            start,
+            had: Had { policy: 3, nice },
+            lent: false,
+        }
+    }
+
+    fn own() -> (Tid, u64) {
+        let tid = std::process::id();
+        (tid, Stat::of(tid).unwrap().start)
+    }
+
+    #[test]
+    fn what_was_written_is_there_after_a_crash() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run/adopted");
+        let mut ledger = Ledger::hold(&path).unwrap();
+        assert!(ledger.is_empty() && !path.exists());
+        ledger.put(5, entry(70, -3)).unwrap();
+        ledger.put(6, entry(80, 0)).unwrap();
+        let lent = Entry {
+            lent: true,
+            ..entry(80, 0)
+        };
+        ledger.put(6, lent).unwrap();
+        ledger.put(7, entry(90, 0)).unwrap();
+        ledger.remove(7).unwrap();
+        drop(ledger);
+        let mut ledger = Ledger::hold(&path).unwrap();
+        assert_eq!(ledger.get(5, 70), Some(entry(70, -3)));
+        assert_eq!(ledger.get(5, 71), None, "another task of that number");
+        assert_eq!((ledger.get(6, 80), ledger.get(7, 90)), (Some(lent), None));
+        ledger.clear().unwrap();
+        assert!(!path.exists());
+        ledger.clear().unwrap();
+    }
+
+    #[test]
+    fn a_line_without_an_end_and_nonsense_are_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("adopted");
+        let title = title();
+        let text = format!("{title}\n+ 1 2 0 0 0\nwhat\n+ 3 x 0 0 0\n+ 4 5 0 0 0\n- 1\n+ 6 7 0 0");
+        fs::write(&path, text).unwrap();
+        let ledger = Ledger::hold(&path).unwrap();
+        assert_eq!(ledger.tids().collect::<Vec<_>>(), [4]);
+    }
+
+    #[test]
+    fn after_another_boot_nothing_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("adopted");
+        fs::write(&path, format!("{TITLE} another\n+ 1 2 0 0 0\n")).unwrap();
+        assert!(Ledger::hold(&path).unwrap().is_empty());
+    }
+
+    #[test]
+    fn another_file_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("adopted");
+        fs::write(&path, "something\nelse\n").unwrap();
+        let error = Ledger::hold(&path).unwrap_err().to_string();
+        assert!(error.contains("no ledger") && path.exists(), "{error}");
+    }
+
+    #[test]
+    fn one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("adopted");
+        let _ledger = Ledger::hold(&path).unwrap();
+        let error = Ledger::hold(&path).unwrap_err();
+        assert!(matches!(error, Error::LedgerHeld { .. }), "{error}");
+    }
+
+    #[test]
+    fn it_does_not_grow_with_tasks_that_have_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("adopted");
+        let mut ledger = Ledger::hold(&path).unwrap();
+        let (tid, start) = own();
+        ledger.put(tid, entry(start, 5)).unwrap();
+        for other in 0..3 * SPARE as u64 {
+            let other_tid = tid + 1 + (other % 7) as u32;
+            ledger.put(other_tid, entry(u64::MAX - other, 0)).unwrap();
+        }
+        let lines = fs::read_to_string(&path).unwrap().lines().count();
+        assert!(lines <= SPARE + 100, "{lines}");
+        drop(ledger);
+        let ledger = Ledger::hold(&path).unwrap();
+        assert_eq!(ledger.get(tid, start), Some(entry(start, 5)));
+    }
+}

@@ -1,0 +1,193 @@
+//! Policies and nice values of tasks: what the kernel says of them, and how they are set.
+
+use crate::bpf::intf;
+use std::fs;
+use std::io;
+use std::mem::size_of;
+
+/// A task's number: that of a thread.
+pub(crate) type Tid = u32;
+
+/// Scheduling policies, by the kernel's numbers.
+pub(crate) const NORMAL: u32 = 0;
+pub(crate) const BATCH: u32 = 3;
+pub(crate) const IDLE: u32 = 5;
+pub(crate) const EXT: u32 = 7;
+
+/// What adopted tasks have: the least weight if no scheduler is there.
+pub(crate) const ADOPTED_NICE: i32 = intf::ADOPTED_NICE as i32;
+
+/// A policy and a nice value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Had {
+    pub policy: u32,
+    pub nice: i32,
+}
+
+impl Had {
+    /// The least that the kernel's scheduler gives.
+    pub const LEAST: Had = Had {
+        policy: IDLE,
+        nice: ADOPTED_NICE,
+    };
+
+    /// As the scheduler keeps it (`HAD` in `intf.h`).
+    pub fn native(self) -> u32 {
+        self.policy << 8 | (self.nice + 21).cast_unsigned()
+    }
+
+    /// From there; none: nothing is kept.
+    pub fn of_native(native: u32) -> Option<Had> {
+        (native > 0).then_some(Had {
+            policy: native >> 8,
+            nice: (native & 0xff).cast_signed() - 21,
+        })
+    }
+}
+
+/// The kernel's `struct sched_attr`, in its first size.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+const SIZE: u32 = size_of::<Attributes>() as u32;
+
+fn done(result: libc::c_long) -> io::Result<()> {
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn attributes(tid: Tid) -> io::Result<Attributes> {
+    let mut found = Attributes::default();
+    // SAFETY: fills in at most SIZE bytes
+    done(unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut found, SIZE, 0) })?;
+    Ok(found)
+}
+
+/// What a task has now; 0: the caller.
+pub(crate) fn get(tid: Tid) -> io::Result<Had> {
+    let Attributes { policy, nice, .. } = attributes(tid)?;
+    Ok(Had { policy, nice })
+}
+
+/// The policy of a task: one number, at the least cost.
+pub(crate) fn policy(tid: Tid) -> Option<u32> {
+    const RESET_ON_FORK: i32 = 0x4000_0000;
+    // SAFETY: a plain system call
+    let policy = unsafe { libc::sched_getscheduler(tid.cast_signed()) };
+    (policy >= 0).then_some((policy & !RESET_ON_FORK).cast_unsigned())
+}
+
+/// Gives a task this policy and nice value; all else that it has of its own stays.
+pub(crate) fn set(tid: Tid, to: Had) -> io::Result<()> {
+    let found = attributes(tid)?;
+    // a slice of its own: others have the kernel's, as this thread
+    let own_slice = attributes(0)?.runtime != found.runtime;
+    let wanted = Attributes {
+        size: SIZE,
+        policy: to.policy,
+        nice: to.nice,
+        flags: found.flags,
+        runtime: if own_slice { found.runtime } else { 0 },
+        ..Attributes::default()
+    };
+    // SAFETY: reads SIZE bytes
+    done(unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const wanted, 0) })?;
+    if to.policy != IDLE || found.nice == to.nice {
+        return Ok(());
+    }
+    // the kernel takes no nice value with this policy
+    // SAFETY: a plain system call; it is of one thread
+    done(unsafe { libc::setpriority(libc::PRIO_PROCESS, tid, to.nice) }.into())
+}
+
+/// What `/proc` says of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// The process that made its process.
+    pub parent: Tid,
+    /// When it was made, in clock ticks since boot: with its number, which task it is.
+    pub start: u64,
+}
+
+impl Stat {
+    /// Of a task that is there.
+    pub fn of(tid: Tid) -> Option<Stat> {
+        Stat::parse(&fs::read_to_string(format!("/proc/{tid}/stat")).ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Stat> {
+        // the name, in brackets, may have blanks and brackets
+        let (_, fields) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        Some(Stat {
+            parent: fields.get(1)?.parse().ok()?,
+            start: fields.get(19)?.parse().ok()?,
+        })
+    }
+}
+
+/// Nanoseconds since boot in the clock ticks of `/proc`.
+pub(crate) fn ticks(ns: u64) -> u64 {
+    // SAFETY: a plain call
+    let a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    ns / (1_000_000_000 / u64::try_from(a_second).unwrap_or(100).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_task_had_is_one_number() {
+        for policy in [NORMAL, BATCH, IDLE, EXT] {
+            for nice in -20..=19 {
+                let had = Had { policy, nice };
+                assert_eq!(Had::of_native(had.native()), Some(had));
+            }
+        }
+        assert_eq!(Had::of_native(0), None);
+    }
+
+    #[test]
+    fn a_name_with_brackets_hides_nothing() {
+        let text = "7 (a) b (c) S 3 1 1 0 -1 4194560 1 0 0 0 5 6 0 0 20 0 1 0 4711 1 2";
+        let stat = Stat::parse(text).unwrap();
+        assert_eq!((stat.parent, stat.start), (3, 4711));
+        assert_eq!(Stat::parse("7 (a) S 3"), None);
+    }
+
+    #[test]
+    fn a_thread_s_own_policy_comes_and_goes() {
+        std::thread::spawn(|| {
+            // SAFETY: a plain call
+            let tid = unsafe { libc::gettid() }.cast_unsigned();
+            let before = get(tid).unwrap();
+            let idle = Had {
+                policy: IDLE,
+                nice: before.nice,
+            };
+            set(tid, idle).unwrap();
+            assert_eq!((get(0).unwrap(), policy(tid)), (idle, Some(IDLE)));
+            assert!(Stat::of(tid).unwrap().start > 0);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn ticks_are_those_of_proc() {
+        assert_eq!(ticks(1_999_999_999) / 2, ticks(999_999_999));
+    }
+}
