@@ -12,16 +12,18 @@ fn machine(cores: u32) -> Machine {
     Machine::new(&topology, speeds, Costs::default()).unwrap()
 }
 
-fn batch_alone() -> Kind {
+fn batch_alone(headroom: f64) -> Kind {
     let settings = Settings {
         scope: Scope::Batch,
+        headroom,
         ..Settings::default()
     };
     settings.into()
 }
 
+/// No core is left free.
 fn only_batch(cores: u32) -> Simulation {
-    Simulation::new(machine(cores), &batch_alone()).unwrap()
+    Simulation::new(machine(cores), &batch_alone(0.0)).unwrap()
 }
 
 /// Time of batch on these lanes so far.
@@ -195,7 +197,7 @@ fn without_batch_all_is_as_the_kernels_scheduler_alone_does_it() {
             let scenario = scenario(load, kind, false);
             trace(&scenario, &scenario.configurations[0]).unwrap()
         };
-        let (beside, alone) = (of(batch_alone()), of(Kind::Baseline(Baseline::Eevdf)));
+        let (beside, alone) = (of(batch_alone(0.99)), of(Kind::Baseline(Baseline::Eevdf)));
         assert!(beside.records.len() > 10_000);
         assert!(beside.records == alone.records);
     }
@@ -213,7 +215,9 @@ fn latencies(scenario: &Scenario) -> (f64, u64) {
 #[test]
 fn at_low_load_critical_work_hardly_notices() {
     let (alone, alone_p99) = latencies(&scenario(0.1, Kind::Baseline(Baseline::Eevdf), false));
-    let (beside, beside_p99) = latencies(&scenario(0.1, batch_alone(), true));
+    let (beside, beside_p99) = latencies(&scenario(0.1, batch_alone(0.99), true));
+    let (near, near_p99) = latencies(&scenario(0.1, batch_alone(0.0), true));
+    eprintln!("{near} {near_p99}");
     let (shared, shared_p99) = latencies(&scenario(0.1, Kind::Baseline(Baseline::Eevdf), true));
     eprintln!("{alone} {beside} {shared}; {alone_p99} {beside_p99} {shared_p99}");
 }

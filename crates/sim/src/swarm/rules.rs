@@ -240,11 +240,14 @@ impl Watch {
         Some(since_ns.max(*long_ns))
     }
 
-    /// Does a task run on the core that closes it if it was followed? With batch away for a while it still is, or not.
+    /// Where batch is alone: may it have to stay away from the core? A task that runs there is followed since before batch
+    /// came, or is not.
     fn may_be_closed(&self, core: usize) -> bool {
         let lanes = self.machine.cores[core].lanes.iter();
         let mut running = lanes.filter_map(|&cpu| self.lanes[cpu as usize].task);
-        self.settings.only_batch() && running.any(|id| self.task(id).known == Class::Critical)
+        let partial = self.settings.only_batch();
+        // which cores are left free for others is not seen from outside
+        partial && (self.settings.headroom > 0.0 || running.any(|id| self.task(id).known == Class::Critical))
     }
 
     /// How many tasks have to wait at a core so that another one takes one.
