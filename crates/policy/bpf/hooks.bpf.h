@@ -185,7 +185,6 @@ HOOK void hook_wants_no_more(struct task_ctx *tctx);
 #include "budget/counter.bpf.h"
 #include "budget/objective.bpf.h"
 #include "budget/borrow.bpf.h"
-#include "budget/headroom.bpf.h"
 #include "io/profile.bpf.h"
 #include "io/symbiosis.bpf.h"
 #include "io/pair.bpf.h"
@@ -480,7 +479,6 @@ HOOK void hook_core_changes(struct core_ctx *core, u32 core_id, u64 states, u64 
 	if (fixed.nr_pools)
 		clock_advance(core, busy, now_ns);
 	budget_changes(core, core_id, states, busy, now_ns);
-	headroom_changes(core, core_id, states, now_ns);
 }
 
 HOOK bool hook_follows(const struct core_ctx *core, u64 states)
@@ -530,7 +528,6 @@ HOOK s32 hook_scheduler_begins(void)
 
 HOOK s32 hook_core_begins(u32 core_id)
 {
-	headroom_begins(core_id);
 	return budget_init(core_id) ?: retain_init(core_id);
 }
 

@@ -66,13 +66,6 @@ enum lane_state {
 	NR_LANE_STATES = 6,
 };
 
-/* Who has a core, where batch is scheduled alone (headroom.bpf.h). */
-enum room {
-	ROOM_LENT = 0, /* batch, if it wants */
-	ROOM_FREE = 1, /* nobody: for others that come */
-	ROOM_TAKEN = 2, /* others */
-};
-
 /* How far apart two cores are: the steal barriers (vector.bpf.h). */
 enum distance {
 	DISTANCE_CORE = 0, /* the same core */
@@ -249,7 +242,6 @@ struct core_ctx {
 	u32 kinds; /* sets of cores in which it is for sure: bit n, set n of enum core_set; kept by the scheduler */
 	u32 unfit; /* batch in its vector that may use none of its lanes for batch */
 
-	u32 room; /* enum room */
 	u64 states; /* how many of its lanes are in each state: eight bits for each (types.bpf.h) */
 	u64 settled_ns; /* when a search took it out of a set last */
 	u32 expected; /* critical tasks that were sent here, or have chosen it, and do not run yet */
@@ -408,7 +400,6 @@ struct fixed_settings {
 	u32 miss_cycles; /* for so many a cache miss is waited for (profile.bpf.h) */
 	u32 only_batch; /* 1: the kernel's scheduler keeps all tasks but batch (others.bpf.h) */
 	u32 others; /* enum task_class that those have here which no rule names */
-	u32 headroom; /* of 1000 arrivals of others so many find a core that is free of batch; 0: none is left free (headroom.bpf.h) */
 	u32 others_ruled; /* 1: rules name some of those */
 	u32 trace; /* 1: promotions and evictions write lines into the kernel's trace */
 	u32 symbiosis_waits
@@ -451,7 +442,6 @@ struct counters {
 	u64 held_waited_ns; /* of holds at whose beginning or end somebody waited */
 	u64 hand_backs; /* normal tasks that made room for I/O-bound ones */
 	u64 swaps; /* tasks that went to another core so that its tasks differ */
-	u64 cores_vacated; /* that batch had for itself, and left for others to come */
 	u64 symbiotic; /* tasks that were taken for what ran beside them */
 };
 

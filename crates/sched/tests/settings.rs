@@ -51,7 +51,6 @@ fn both(settings: &str) -> Result<Settings, Said> {
 fn needed(row: &Row) -> &'static str {
     match row.needs.map(|needs| needs.what) {
         None | Some("promote = true") => "",
-        Some("scope = \"batch\"") => "scope = \"batch\"\n",
         Some("retain = true") => "retain = true\n",
         Some("pair = true") => "retain = true\npair = true\n",
         Some("symbiotic = true") => "symbiotic = true\n",

@@ -96,9 +96,6 @@ void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct fixed_setting
 	batch_wanting = 0;
 	batch_left_ns = 0;
 	others_followed = 0;
-	__builtin_memset(&headroom, 0, sizeof(headroom));
-	cores_free = 0;
-	cores_wanted = 0;
 	live.cores_awake = cores_wanted;
 	__builtin_memset(core_words, 0, sizeof(core_words));
 	__builtin_memset(core_some, 0, sizeof(core_some));

@@ -211,21 +211,6 @@ static __always_inline bool fits_batch(struct task_struct *p, u32 core_id, s32 c
 	       lane->index >= first_meant_for_batch(core) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
-/* The core in whose vector batch @p waits that comes from @home: that, or if it is left free one that is not. */
-VERIFIED_ONCE u32 lent_core(struct task_struct *p __arg_trusted, u32 home, u32 end)
-{
-	struct core_ctx *core = core_ctx(home);
-	u32 id;
-
-	if (!fixed.headroom || !core || core->room != ROOM_FREE)
-		return home;
-	bpf_for(id, 0, end) {
-		if (pick_lane(p, id, ANY_STATE | FOR_BATCH, -1) >= 0)
-			return id;
-	}
-	return home;
-}
-
 VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32 prev, u32 end)
 {
 	u32 idle = STATE(LANE_IDLE) | FOR_BATCH;
@@ -241,7 +226,6 @@ VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32
 		if (cpu >= 0)
 			return cpu;
 	}
-	home = lent_core(p, home, end);
 	if (fits_batch(p, home, prev)) /* as when something better takes its lane */
 		return prev;
 	cpu = pick_lane(p, home, ANY_STATE | FOR_BATCH, prev);

@@ -436,14 +436,12 @@ static __always_inline s32 core_lane(const struct core_ctx *core, u32 i)
 	return cpu ? (s32)*cpu : -1;
 }
 
-/* The first of the lanes of @core that are for batch. Of one that is left free: none, or all others (headroom.bpf.h). */
+/* The first of the lanes of @core that are for batch. */
 static __always_inline u32 first_meant_for_batch(const struct core_ctx *core)
 {
-	u32 nr = fixed.batch_lanes, first = core->nr_lanes > nr ? core->nr_lanes - nr : 0;
+	u32 nr = fixed.batch_lanes;
 
-	if (!fixed.headroom || *(volatile const u32 *)&core->room != ROOM_FREE)
-		return first;
-	return nr_cores > 2 ? core->nr_lanes : first ?: core->nr_lanes > 1;
+	return core->nr_lanes > nr ? core->nr_lanes - nr : 0;
 }
 
 /* The first that batch may use now: any lane if some waits that can use none of those. */

@@ -39,8 +39,6 @@ use std::collections::BTreeSet;
 pub struct Settings {
     /// Which tasks it has.
     pub scope: Scope,
-    /// So large a share of the others that come to a core finds one that batch has left free, where it is scheduled alone.
-    pub headroom: f64,
     /// Slice of critical and normal work, ns. By default the minor slice of the z/VM source with SMT.
     pub slice_ns: u64,
     /// Slice of batch work, ns: batch leaves at once for any other work, so a longer one costs no latency and
@@ -102,7 +100,6 @@ impl Default for Settings {
         const MS: u64 = 1_000_000;
         Settings {
             scope: Scope::default(),
-            headroom: 0.99,
             slice_ns: 10 * MS,
             batch_slice_ns: 50 * MS,
             normal_bound_ns: 20 * MS,

@@ -1,8 +1,8 @@
 //! Whose tasks are scheduled at all (`core/others.bpf.h`).
 
-use super::row::{Change, Kind, Needs, Row};
+use super::row::{Change, Kind, Row};
 use super::{Borrow, Settings};
-use crate::file::{Limits, Result, Section};
+use crate::file::{Result, Section};
 use crate::words::words;
 
 words! {
@@ -39,39 +39,19 @@ const OF_OTHERS: [&str; 18] = [
     "keep_slice",
 ];
 
-const ONLY_BATCH: Needs = Needs {
-    what: "scope = \"batch\"",
-    is_met: Settings::only_batch,
-};
-
-pub(super) const ROWS: &[Row] = &[
-    Row {
-        name: "scope",
-        kind: Kind::Word(
-            &Scope::WORDS,
-            |settings| settings.scope as usize,
-            |settings, word| settings.scope = Scope::ALL[word],
-        ),
-        change: Change::Fixed(|settings, to| to.only_batch = settings.only_batch().into()),
-        needs: None,
-        says: "which tasks Sidelane schedules: all, or with `\"batch\"` those alone that rules call batch, while the kernel's \
+pub(super) const ROWS: &[Row] = &[Row {
+    name: "scope",
+    kind: Kind::Word(
+        &Scope::WORDS,
+        |settings| settings.scope as usize,
+        |settings, word| settings.scope = Scope::ALL[word],
+    ),
+    change: Change::Fixed(|settings, to| to.only_batch = settings.only_batch().into()),
+    needs: None,
+    says: "which tasks Sidelane schedules: all, or with `\"batch\"` those alone that rules call batch, while the kernel's \
            scheduler keeps the others",
-        more: "",
-    },
-    Row {
-        name: "headroom",
-        kind: Kind::Number(Limits::from(0.0, 0.999), |settings| &mut settings.headroom),
-        change: Change::Fixed(|settings, to| {
-            to.headroom = match settings.only_batch() {
-                true => (settings.headroom * 1000.0) as u32,
-                false => 0,
-            };
-        }),
-        needs: Some(ONLY_BATCH),
-        says: "of the others that come to a core, so large a share finds one that batch has left free for them; 0: it leaves none",
-        more: "",
-    },
-];
+    more: "",
+}];
 
 /// An objective follows critical jobs, which only a scheduler of all tasks sees begin and end.
 pub(super) fn check(section: &Section, settings: &Settings) -> Result<()> {
