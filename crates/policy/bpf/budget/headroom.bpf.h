@@ -92,7 +92,7 @@ static __always_inline void headroom_counts(u64 now_ns)
 }
 
 /* Batch leaves the lanes of @core_id that it may not use any more. */
-VERIFIED_ONCE int headroom_evict(u32 core_id, u64 now_ns)
+static __always_inline int headroom_evict(u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u32 i;
@@ -135,7 +135,7 @@ VERIFIED_ONCE bool headroom_frees(u32 set, u32 from, u64 now_ns)
 }
 
 /* Others come to @core_id. */
-VERIFIED_ONCE int headroom_arrives(u32 core_id, u64 now_ns)
+static __always_inline int headroom_arrives(u32 core_id, u64 now_ns)
 {
 	headroom_counts(now_ns);
 	if (*(volatile u32 *)&cores_free < cores_wanted && !headroom_frees(CORES_IDLE, core_id, now_ns) &&
