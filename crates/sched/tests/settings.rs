@@ -71,12 +71,20 @@ fn dead(row: &Row) -> Option<&'static str> {
     })
 }
 
+/// Is it of use where batch is scheduled alone only?
+fn needs_batch(row: &Row) -> bool {
+    row.name == "scope"
+        || row
+            .needs
+            .is_some_and(|needs| needs.what == "scope = \"batch\"")
+}
+
 /// What the machine says unless the settings do.
 fn told(row: &Row) -> String {
     let all = [("thread_perf", "[1, 0.6]"), ("counters", "\"auto\"")];
     let others = all.iter().filter(|(name, _)| *name != row.name);
     // with batch alone nothing is counted
-    let others = others.filter(|(name, _)| row.name != "scope" || *name == "thread_perf");
+    let others = others.filter(|(name, _)| !needs_batch(row) || *name == "thread_perf");
     others
         .map(|(name, value)| format!("{name} = {value}\n"))
         .collect()

@@ -12,6 +12,7 @@ void native_timer_ring(u32 element);
 void native_retain_step(struct retain *retain, const struct fixed_settings *bounds,
 			const struct live_settings *speeds, u64 work, u64 returns);
 bool native_vector_hinted(u32 core, u32 class);
+bool native_others_followed(void);
 
 s32 sidelane_select_cpu(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
 void sidelane_enqueue(struct task_struct *p, u64 enq_flags);
@@ -22,8 +23,10 @@ void sidelane_quiescent(struct task_struct *p, u64 deq_flags);
 void sidelane_running(struct task_struct *p);
 void sidelane_stopping(struct task_struct *p, bool runnable);
 void sidelane_update_idle(s32 cpu, bool idle);
+int sidelane_follow_switch(bool preempt, struct task_struct *prev, struct task_struct *next);
 int sidelane_count_switch(bool preempt, struct task_struct *prev, struct task_struct *next);
 int sidelane_count_tick(void);
+int sidelane_follow_tick(void);
 s32 sidelane_init_task(struct task_struct *p, struct scx_init_task_args *args);
 void sidelane_enable(struct task_struct *p);
 void sidelane_disable(struct task_struct *p);

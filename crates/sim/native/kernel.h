@@ -108,6 +108,19 @@ struct task_struct {
 	void *storage; /* the scheduler's context of this task */
 };
 
+/* As of the moment at which it is asked for. */
+struct rq {
+	unsigned long long clock;
+	const struct task_struct *curr;
+	unsigned int nr_running;
+	struct {
+		unsigned int nr_running;
+		struct {
+			unsigned int nr;
+		} local_dsq;
+	} scx;
+};
+
 struct scx_init_task_args {
 	bool fork;
 };
@@ -167,6 +180,9 @@ void scx_bpf_kick_cpu(int cpu, unsigned long long flags);
 int scx_bpf_task_cpu(const struct task_struct *p);
 void scx_bpf_task_set_slice(struct task_struct *p, unsigned long long slice_ns);
 unsigned int bpf_get_smp_processor_id(void);
+/* Each task of the lane's own queue is placed anew, once the operation is over. */
+unsigned int scx_bpf_reenqueue_local_from_anywhere(void);
+const struct rq *native_rq(int cpu); /* NULL: there is no such CPU */
 struct task_struct *bpf_get_current_task_btf(void);
 struct task_struct *bpf_task_from_pid(int pid);
 void native_error(const char *format);

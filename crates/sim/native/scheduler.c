@@ -168,3 +168,9 @@ bool native_vector_hinted(u32 core, u32 class)
 {
 	return vector_hinted(core, class);
 }
+
+/* Does the scheduler keep up with what lanes run that are not its own? */
+bool native_others_followed(void)
+{
+	return others_followed;
+}

@@ -130,7 +130,8 @@ impl Controller {
             measure: control.measure,
             interval_ns: control.interval_ns.max(1),
             options: control.governor.options,
-            by_setting: matches!(kind, Kind::Sidelane(_)),
+            // with batch alone there is no such setting: lanes go offline
+            by_setting: matches!(kind, Kind::Sidelane(it) if !it.settings.only_batch()),
             next_ns: sim.now_ns().saturating_add(control.interval_ns.max(1)),
             last: Counted::of(sim, &lanes, governor.level()),
             levels: LevelTotals {

@@ -120,6 +120,8 @@ pub(crate) struct Engine {
     pub counts: EventCounts,
     /// Whether tasks keep how long their jobs took.
     pub keep_jobs: bool,
+    /// Lanes on which a task began or ended to run, until they are taken; none: nobody takes them.
+    pub switched: Option<Vec<u32>>,
 }
 
 impl Engine {
@@ -165,6 +167,7 @@ impl Engine {
             recorder: Recorder::default(),
             counts: EventCounts::default(),
             keep_jobs: false,
+            switched: None,
             machine,
         }
     }
@@ -332,12 +335,20 @@ impl Engine {
             self.events.add(at_ns, Event::Settled { lane: cpu });
         }
         self.busy[core] += 1;
+        self.note_switch(cpu);
         self.counts.runs += 1;
         self.plan_core(core);
         self.record(Step::Run {
             task: id,
             lane: cpu,
         });
+    }
+
+    /// Another task runs on the lane, or none.
+    fn note_switch(&mut self, cpu: u32) {
+        if let Some(switched) = &mut self.switched {
+            switched.push(cpu);
+        }
     }
 
     /// How long the lanes of a core have run anything, in sum, ns.
@@ -390,6 +401,7 @@ impl Engine {
             return;
         };
         self.busy[core] -= 1;
+        self.note_switch(cpu);
         self.plan_core(core);
         self.note_left(cpu, id);
         if sleeps {

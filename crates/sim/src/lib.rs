@@ -7,6 +7,7 @@
 
 pub mod analytic;
 mod baseline;
+mod classes;
 mod control;
 mod engine;
 mod error;
@@ -46,7 +47,7 @@ pub use sched_ext::{Sidelane, TimeoutSearch};
 pub use scheduler::{Counted, Counters, ObjectiveState, Pool, PoolState};
 pub use sidelane_policy::{
     Borrow, Budget, Charge, Dispatching, Objective, Pairing, Polarization, Retention, Settings,
-    StealBarriers, Symbiosis, UseCounters,
+    Scope, StealBarriers, Symbiosis, UseCounters,
 };
 pub use simulation::{Kind, Occurrence, Simulation};
 pub use statistics::Estimate;

@@ -1,5 +1,6 @@
 //! A simulation: a machine, a scheduler, and the time that passes.
 
+use crate::classes::Classes;
 use crate::engine::{CoreTotals, Engine, Event, EventCounts, LaneTotals};
 use crate::record::{Record, Step};
 use crate::scheduler::{Counters, Scheduler};
@@ -57,6 +58,9 @@ impl Simulation {
     pub fn new(machine: Machine, kind: &Kind) -> Result<Simulation> {
         let mut engine = Engine::new(machine);
         let scheduler: Box<dyn Scheduler> = match kind {
+            Kind::Sidelane(sidelane) if sidelane.settings.only_batch() => {
+                Box::new(Classes::attach(&mut engine, sidelane)?)
+            }
             Kind::Sidelane(sidelane) => {
                 Box::new(sched_ext::SchedExt::attach(&mut engine, sidelane)?)
             }

@@ -16,6 +16,7 @@ mod missed;
 mod model;
 mod nice;
 mod objective;
+mod only_batch;
 mod ordinary;
 mod pair;
 mod polarization;

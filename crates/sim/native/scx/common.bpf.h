@@ -117,26 +117,8 @@ enum { BPF_F_CURRENT_CPU = -1 };
 long native_perf_event_read(const void *map, struct bpf_perf_event_value *value);
 #define bpf_perf_event_read_value(map, flags, value, size) native_perf_event_read((map), (value))
 
-/* No run queues: there is one clock, no lock, and no other scheduling class. */
-struct rq {
-	u64 clock;
-	const struct task_struct *curr;
-	u32 nr_running;
-	struct {
-		u32 nr_running;
-		struct {
-			u32 nr;
-		} local_dsq;
-	} scx;
-};
-
-/* A lane's own queue is placed anew: of the simulated kernel, where there are other classes. */
-static inline int scx_bpf_reenqueue_local_from_anywhere(void)
-{
-	return 0;
-}
-
-#define bpf_per_cpu_ptr(variable, cpu) ((const struct rq *)((void)(cpu), NULL))
+/* Run queues matter only beside another scheduling class: else there is one clock, and no lock. */
+#define bpf_per_cpu_ptr(variable, cpu) (fixed.only_batch ? native_rq(cpu) : (const struct rq *)NULL)
 
 static inline u64 bpf_ktime_get_ns(void)
 {

@@ -1,6 +1,6 @@
 //! Schedulers to compare with.
 
-mod eevdf;
+pub(crate) mod eevdf;
 mod fifo;
 
 use crate::engine::Engine;

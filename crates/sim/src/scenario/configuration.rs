@@ -164,7 +164,10 @@ fn sidelane(
     there: &Machine,
     charge: Option<Charge>,
 ) -> Sidelane {
-    let pools = pools::on_machine(context.pools, there, charge);
+    let pools = match settings.only_batch() {
+        true => Vec::new(), // the kernel's scheduler has most of their tasks
+        false => pools::on_machine(context.pools, there, charge),
+    };
     let thread_perf = match settings.thread_perf.is_empty() && !pools.is_empty() {
         true => context.machine.thread_perf().to_vec(),
         false => settings.thread_perf,

@@ -211,6 +211,20 @@ extern "C" fn scx_bpf_task_set_slice(p: *mut native::task_struct, slice_ns: c_ul
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn scx_bpf_reenqueue_local_from_anywhere() -> c_uint {
+    with(0, |scheduler, engine| {
+        scheduler.reenqueue_local(engine.this_lane)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn native_rq(cpu: c_int) -> *const native::rq {
+    with(std::ptr::null(), |scheduler, engine| {
+        scheduler.run_queue(engine, cpu)
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn bpf_get_current_task_btf() -> *mut native::task_struct {
     with(null_mut(), |scheduler, engine| {
         match engine.current(engine.this_lane) {

@@ -34,7 +34,7 @@ impl SchedExt {
         if known != place {
             return Err(format!("lost {id}: it is in {place:?}, not in {known:?}"));
         }
-        if place.is_some() != (state == State::Waiting) {
+        if place.is_some() != (state == State::Waiting && self.has(id)) {
             return Err(format!("lost {id}: it is {state:?}, and in {place:?}"));
         }
         match state {
@@ -95,6 +95,9 @@ impl SchedExt {
         let Some(lane) = engine.lane(cpu) else {
             return Ok(());
         };
+        if self.is_partial() {
+            return self.check_followed(engine, cpu);
+        }
         let state = self.tables.lanes[cpu as usize].state;
         // A busy lane may have been taken over for another task: then it is about to look.
         let slice_ns = |id: TaskId| self.entities[id.index()].native.scx.slice;

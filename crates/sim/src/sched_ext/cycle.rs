@@ -16,7 +16,8 @@ use std::ptr::null_mut;
 
 impl Scheduler for SchedExt {
     fn create(&mut self, engine: &mut Engine, id: TaskId) {
-        self.entities.push(Entity::new(id, engine.task(id)));
+        let entity = Entity::new(id, engine.task(id), self.beside.partial);
+        self.entities.push(entity);
         self.adopt(engine, id);
     }
 
@@ -42,10 +43,11 @@ impl Scheduler for SchedExt {
         if engine.is_idle(cpu) {
             engine.look(cpu);
         }
+        self.count(engine, id);
     }
 
     fn look(&mut self, engine: &mut Engine, cpu: u32) {
-        let prev = engine.current(cpu);
+        let prev = self.current(engine, cpu);
         self.charge(engine, cpu);
         if !self.balance(engine, cpu, prev) {
             return; // what ran goes on
@@ -59,43 +61,21 @@ impl Scheduler for SchedExt {
     }
 
     fn sleep(&mut self, engine: &mut Engine, cpu: u32) {
-        let Some(id) = engine.current(cpu) else {
-            return;
-        };
-        self.charge(engine, cpu);
-        self.entities[id.index()].native.scx.flags &= !native::SCX_TASK_QUEUED;
-        self.stopping(engine, cpu, id, false);
-        self.wants_to_run(engine, id, false);
-        self.choose_next(engine, cpu);
+        if self.put_to_sleep(engine, cpu) {
+            self.choose_next(engine, cpu);
+        }
     }
 
     fn tick(&mut self, engine: &mut Engine, cpu: u32) {
-        let Some(id) = engine.current(cpu) else {
-            return;
-        };
-        self.charge(engine, cpu);
-        let p = self.pointer(id);
-        let counters = self.sidelane.reads_counters();
-        // SAFETY: see `wake`.
-        operate(self, engine, || unsafe {
-            if counters {
-                native::sidelane_count_tick();
-            }
-            native::sidelane_tick(p);
-        });
-        if *self.slice_ns(id) == 0 {
+        if self.ticks(engine, cpu) {
             self.look(engine, cpu);
         }
     }
 
     fn kick(&mut self, engine: &mut Engine, cpu: u32, flags: u64) {
-        if flags & KICK_IDLE != 0 && !engine.is_idle(cpu) {
-            return;
+        if self.is_kicked(engine, cpu, flags) {
+            self.look(engine, cpu);
         }
-        if flags & KICK_PREEMPT != 0 {
-            self.expire(engine, cpu);
-        }
-        self.look(engine, cpu);
     }
 
     fn timer(&mut self, engine: &mut Engine, token: u64) {
@@ -110,54 +90,34 @@ impl Scheduler for SchedExt {
     }
 
     fn change_cpus(&mut self, engine: &mut Engine, id: TaskId) {
-        self.entities[id.index()].update(engine.task(id));
-        let (state, lane) = (engine.task(id).state, engine.task(id).lane);
-        let may_stay = engine.task(id).may_use(lane) && engine.lane(lane).is_some();
-        match state {
-            State::Waiting => {
-                self.leave_queue(id);
-                self.enqueue_elsewhere(engine, id);
-            }
-            State::Running(cpu) if !may_stay => {
-                self.charge(engine, cpu);
-                self.stopping(engine, cpu, id, true);
-                self.enqueue_elsewhere(engine, id);
-                self.choose_next(engine, cpu);
-            }
-            _ => {}
+        if let Some(cpu) = self.follow_cpus(engine, id) {
+            self.choose_next(engine, cpu);
         }
     }
 
     /// The scheduler finds out by itself.
     fn change_class(&mut self, engine: &mut Engine, id: TaskId) {
-        self.entities[id.index()].update(engine.task(id));
+        self.entities[id.index()].update(engine.task(id), self.beside.partial);
     }
 
     fn exit(&mut self, engine: &mut Engine, id: TaskId) {
         self.leave_queue(id);
-        let p = self.pointer(id);
-        // SAFETY: see `wake`.
-        operate(self, engine, || unsafe { native::sidelane_disable(p) });
+        if self.has(id) {
+            let p = self.pointer(id);
+            // SAFETY: see `wake`.
+            operate(self, engine, || unsafe { native::sidelane_disable(p) });
+        }
         self.entities[id.index()].storage = None;
     }
 
     /// The source has no operations for lanes that come and go: the kernel ends it, and the loader
     /// attaches it again to the machine as it is then.
     fn set_online(&mut self, engine: &mut Engine, cpus: &[u32], online: bool) {
-        for cpu in 0..engine.lanes.len() as u32 {
-            if let Some(id) = engine.current(cpu) {
-                engine.this_lane = cpu;
-                self.stopping(engine, cpu, id, true);
-            }
-        }
+        self.detach(engine);
         for &cpu in cpus {
             engine.set_online(cpu, online);
         }
-        let first = engine.lanes.iter().position(|lane| lane.online);
-        engine.this_lane = first.unwrap_or(0) as u32;
-        self.earlier = self.counters();
-        self.start(engine);
-        self.attach_tasks(engine);
+        self.attach_again(engine);
     }
 
     fn set_smt_level(&mut self, level: u32) -> bool {
@@ -215,6 +175,93 @@ impl Scheduler for SchedExt {
     }
 }
 
+/// The parts of an operation before the lane chooses what runs next.
+impl SchedExt {
+    /// The task on the lane has nothing to do any more. False: there is none.
+    pub(crate) fn put_to_sleep(&mut self, engine: &mut Engine, cpu: u32) -> bool {
+        let Some(id) = self.current(engine, cpu) else {
+            return false;
+        };
+        self.charge(engine, cpu);
+        self.entities[id.index()].native.scx.flags &= !native::SCX_TASK_QUEUED;
+        self.stopping(engine, cpu, id, false);
+        self.wants_to_run(engine, id, false);
+        self.count(engine, id);
+        true
+    }
+
+    /// A tick of the lane. True: its slice is over.
+    pub(crate) fn ticks(&mut self, engine: &mut Engine, cpu: u32) -> bool {
+        let Some(id) = self.current(engine, cpu) else {
+            return false;
+        };
+        self.charge(engine, cpu);
+        let p = self.pointer(id);
+        let counters = self.sidelane.reads_counters() && !self.beside.partial;
+        // SAFETY: see `wake`.
+        operate(self, engine, || unsafe {
+            if counters {
+                native::sidelane_count_tick();
+            }
+            native::sidelane_tick(p);
+        });
+        *self.slice_ns(id) == 0
+    }
+
+    /// The lane was asked to look. False: it does not.
+    pub(crate) fn is_kicked(&mut self, engine: &Engine, cpu: u32, flags: u64) -> bool {
+        if flags & KICK_IDLE != 0 && !engine.is_idle(cpu) {
+            return false;
+        }
+        if flags & KICK_PREEMPT != 0 {
+            self.expire(engine, cpu);
+        }
+        true
+    }
+
+    /// The CPUs of a task have changed. The lane that it had to leave, if it ran.
+    pub(crate) fn follow_cpus(&mut self, engine: &mut Engine, id: TaskId) -> Option<u32> {
+        self.entities[id.index()].update(engine.task(id), self.beside.partial);
+        let (state, lane) = (engine.task(id).state, engine.task(id).lane);
+        let may_stay = engine.task(id).may_use(lane) && engine.lane(lane).is_some();
+        match state {
+            _ if !self.has(id) => None,
+            State::Waiting => {
+                self.leave_queue(id);
+                self.enqueue_elsewhere(engine, id);
+                None
+            }
+            State::Running(cpu) if !may_stay => {
+                self.charge(engine, cpu);
+                self.stopping(engine, cpu, id, true);
+                self.enqueue_elsewhere(engine, id);
+                Some(cpu)
+            }
+            _ => None,
+        }
+    }
+
+    /// Nothing of the scheduler's runs any more.
+    pub(crate) fn detach(&mut self, engine: &mut Engine) {
+        for cpu in 0..engine.lanes.len() as u32 {
+            if let Some(id) = self.current(engine, cpu) {
+                engine.this_lane = cpu;
+                self.stopping(engine, cpu, id, true);
+            }
+        }
+    }
+
+    /// Attaches the scheduler to the machine as it is now.
+    pub(crate) fn attach_again(&mut self, engine: &mut Engine) {
+        let first = engine.lanes.iter().position(|lane| lane.online);
+        engine.this_lane = first.unwrap_or(0) as u32;
+        self.earlier = self.counters();
+        self.forget_switches();
+        self.start(engine);
+        self.attach_tasks(engine);
+    }
+}
+
 impl SchedExt {
     /// A task is about to be placed: it is in no queue, and on a lane that it may use. The lane,
     /// and whether there is no other.
@@ -230,7 +277,7 @@ impl SchedExt {
     }
 
     /// A task has something to do from now on, or no longer.
-    fn wants_to_run(&mut self, engine: &mut Engine, id: TaskId, more: bool) {
+    pub(super) fn wants_to_run(&mut self, engine: &mut Engine, id: TaskId, more: bool) {
         let p = self.pointer(id);
         // SAFETY: see `wake`.
         operate(self, engine, || unsafe {
@@ -245,13 +292,16 @@ impl SchedExt {
     fn attach_tasks(&mut self, engine: &mut Engine) {
         let ids: Vec<TaskId> = (0..self.entities.len() as u32).map(TaskId).collect();
         for &id in &ids {
-            self.entities[id.index()] = Entity::new(id, engine.task(id));
+            if let Some(cpu) = self.entities[id.index()].counted.take() {
+                self.forget(cpu);
+            }
+            self.entities[id.index()] = Entity::new(id, engine.task(id), self.beside.partial);
             if engine.task(id).state != State::Exited {
                 self.adopt(engine, id);
             }
         }
         for id in ids {
-            if engine.task(id).state == State::Waiting {
+            if engine.task(id).state == State::Waiting && self.has(id) {
                 self.wants_to_run(engine, id, true);
                 self.enqueue_elsewhere(engine, id);
             }
@@ -272,17 +322,18 @@ impl SchedExt {
     }
 
     /// Asks the scheduler where a task waits that may have to leave its lane.
-    fn enqueue_elsewhere(&mut self, engine: &mut Engine, id: TaskId) {
+    pub(super) fn enqueue_elsewhere(&mut self, engine: &mut Engine, id: TaskId) {
         self.prepare(engine, id);
         self.enqueue(engine, id, 0);
         let cpu = engine.task(id).lane;
         if engine.is_idle(cpu) {
             engine.look(cpu);
         }
+        self.count(engine, id);
     }
 
     /// Asks the scheduler where a task waits.
-    fn enqueue(&mut self, engine: &mut Engine, id: TaskId, flags: u64) {
+    pub(super) fn enqueue(&mut self, engine: &mut Engine, id: TaskId, flags: u64) {
         let p = self.pointer(id);
         self.placing = Some(id);
         // SAFETY: see `wake`.
@@ -352,14 +403,14 @@ impl SchedExt {
 
     /// Ends the slice of what runs on the lane.
     fn expire(&mut self, engine: &Engine, cpu: u32) {
-        if let Some(id) = engine.current(cpu) {
+        if let Some(id) = self.current(engine, cpu) {
             *self.slice_ns(id) = 0;
         }
     }
 
     /// Charges the running task's slice.
-    fn charge(&mut self, engine: &Engine, cpu: u32) {
-        let Some(id) = engine.current(cpu) else {
+    pub(super) fn charge(&mut self, engine: &Engine, cpu: u32) {
+        let Some(id) = self.current(engine, cpu) else {
             return;
         };
         let ran_ns = engine.running_ns(id);
@@ -388,7 +439,7 @@ impl SchedExt {
     }
 
     /// The task leaves its lane.
-    fn stopping(&mut self, engine: &mut Engine, cpu: u32, id: TaskId, runnable: bool) {
+    pub(super) fn stopping(&mut self, engine: &mut Engine, cpu: u32, id: TaskId, runnable: bool) {
         let p = self.pointer(id);
         // SAFETY: see `wake`.
         operate(self, engine, || unsafe {
@@ -399,7 +450,7 @@ impl SchedExt {
     }
 
     /// The lane, which was busy, chooses what runs next.
-    fn choose_next(&mut self, engine: &mut Engine, cpu: u32) {
+    pub(crate) fn choose_next(&mut self, engine: &mut Engine, cpu: u32) {
         let here = std::mem::replace(&mut engine.this_lane, cpu);
         self.balance(engine, cpu, None);
         let next = self.local[cpu as usize].first();
@@ -431,6 +482,7 @@ impl SchedExt {
             self.update_idle(engine, cpu, false);
         }
         engine.start(cpu, id);
+        self.count(engine, id);
         self.entities[id.index()].charged_ns = 0;
         let p = self.pointer(id);
         // SAFETY: see `wake`.
@@ -441,7 +493,7 @@ impl SchedExt {
     /// The tracepoint of context switches, on this lane.
     fn switched(&mut self, engine: &mut Engine) {
         let left = self.left.take();
-        if self.sidelane.reads_counters() {
+        if self.sidelane.reads_counters() && !self.beside.partial {
             let left = left.filter(|(cpu, _)| *cpu == engine.this_lane);
             let prev = left.map_or(null_mut(), |(_, id)| self.pointer(id));
             // SAFETY: see `wake`; the tracing program reads the task that left, if one did.
@@ -451,7 +503,11 @@ impl SchedExt {
         }
     }
 
+    /// Beside another class nobody is told.
     fn update_idle(&mut self, engine: &mut Engine, cpu: u32, idle: bool) {
+        if self.beside.partial {
+            return;
+        }
         // SAFETY: see `wake`.
         operate(self, engine, || unsafe {
             native::sidelane_update_idle(cpu as i32, idle)

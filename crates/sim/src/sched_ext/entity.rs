@@ -2,7 +2,10 @@
 
 use super::native;
 use super::queues::Place;
-use crate::task::{Policy, Task, TaskId};
+use crate::task::{Class, Policy, Task, TaskId};
+
+/// The policy of tasks that were given to sched_ext by name.
+const SCHED_EXT: u32 = 7;
 
 /// A queue of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +26,10 @@ pub(super) struct Entity {
     pub queue: Option<(Queue, Place)>,
     /// Until when its slice is charged, as time on its lane, ns.
     pub charged_ns: u64,
+    /// It belongs to sched_ext, not to the kernel's own scheduler.
+    pub ours: bool,
+    /// The lane whose run queue counts it: it runs or waits.
+    pub counted: Option<u32>,
     mask: Box<native::cpumask>,
     pid: Box<native::pid>,
     cred: Box<native::cred>,
@@ -32,12 +39,15 @@ pub(super) struct Entity {
 }
 
 impl Entity {
-    pub fn new(id: TaskId, task: &Task) -> Entity {
+    /// `partial`: the kernel's own scheduler keeps all tasks but batch.
+    pub fn new(id: TaskId, task: &Task, partial: bool) -> Entity {
         let mut entity = Entity {
             native: Box::default(),
             storage: None,
             queue: None,
             charged_ns: 0,
+            ours: true,
+            counted: None,
             mask: Box::default(),
             pid: Box::default(),
             cred: Box::default(),
@@ -65,7 +75,7 @@ impl Entity {
         {
             *to = from as std::ffi::c_char;
         }
-        entity.update(task);
+        entity.update(task, partial);
         entity
     }
 
@@ -77,8 +87,9 @@ impl Entity {
     }
 
     /// Takes over what may have changed: class, policy, nice value, CPUs.
-    pub fn update(&mut self, task: &Task) {
+    pub fn update(&mut self, task: &Task, partial: bool) {
         let spec = &task.spec;
+        self.ours = !partial || spec.class == Class::Batch;
         self.cred.euid.val = spec.class as u32 + 1;
         self.node.id = spec.pool.map_or(0, |pool| pool as u64 + 1);
         self.native.flags = match spec.kernel_thread {
@@ -87,6 +98,7 @@ impl Entity {
         };
         self.native.static_prio = 120 + spec.nice;
         self.native.policy = match spec.policy {
+            _ if partial && self.ours => SCHED_EXT,
             Policy::Normal => 0,
             Policy::Batch => 3,
             Policy::Idle => 5,

@@ -3,8 +3,9 @@
 //! In the kernel's order: waking (select_cpu, then enqueue unless the task was sent somewhere),
 //! scheduling (dispatch until there is something; stopping and enqueue of what ran; running of what
 //! comes next), ticks, kicks, idle notifications on changes. Not simulated: the built-in idle masks
-//! (the source keeps its own), cgroups (a task's class is told by its user, its pool by a number), other scheduling
-//! classes, and the moments in which the kernel's default scheduler rules between two attachments.
+//! (the source keeps its own), cgroups (a task's class is told by its user, its pool by a number), real-time
+//! scheduling classes, and the moments in which the kernel's default scheduler rules between two attachments. With
+//! `scope = "batch"` it is one of two ([`crate::classes`]): partial.rs.
 
 mod calls;
 mod check;
@@ -13,6 +14,7 @@ mod entity;
 #[cfg(test)]
 mod marks;
 mod native;
+mod partial;
 mod pools;
 mod queues;
 mod retention;
@@ -20,6 +22,7 @@ mod settings;
 mod tables;
 mod visit;
 
+pub(crate) use partial::Runnable;
 pub use retention::TimeoutSearch;
 pub use settings::Sidelane;
 
@@ -30,6 +33,7 @@ use crate::task::TaskId;
 use crate::{Error, Result};
 use calls::operate;
 use entity::{Entity, Queue};
+use partial::Beside;
 use queues::{Dsq, Queues};
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -41,6 +45,7 @@ use visit::Visit;
 const ENQ_WAKEUP: u64 = 1;
 const ENQ_HEAD: u64 = 1 << 16;
 const ENQ_PREEMPT: u64 = 1 << 32;
+const ENQ_REENQ: u64 = 1 << 40;
 const ENQ_LAST: u64 = 1 << 41;
 const ITER_REVERSE: u64 = 1 << 16;
 const DSQ_LOCAL: u64 = 1 << 63 | 2;
@@ -85,6 +90,7 @@ pub(crate) struct SchedExt {
     earlier: Counters,
     /// What stands for the idle task of any lane.
     idle_task: Box<native::task_struct>,
+    beside: Beside,
 }
 
 impl Drop for SchedExt {
@@ -113,6 +119,7 @@ impl SchedExt {
             timers: Vec::new(),
             earlier: Counters::default(),
             idle_task: Box::default(),
+            beside: Beside::new(engine, sidelane.settings.only_batch()),
         };
         scheduler.start(engine);
         scheduler.violation.take().map_or(Ok(scheduler), Err)
@@ -149,13 +156,15 @@ impl SchedExt {
 
     /// Makes a task known to the scheduler.
     fn adopt(&mut self, engine: &mut Engine, id: TaskId) {
-        let p = self.pointer(id);
+        let (p, ours) = (self.pointer(id), self.has(id));
         let status = operate(self, engine, || {
             let mut arguments = native::scx_init_task_args::default();
             // SAFETY: the task stays where it is as long as the simulation.
             unsafe {
                 let status = native::sidelane_init_task(p, &mut arguments);
-                native::sidelane_enable(p);
+                if ours {
+                    native::sidelane_enable(p);
+                }
                 status
             }
         });

@@ -84,6 +84,9 @@ impl Sidelane {
     /// As the scheduler reads its settings that stay, for a machine with so many lanes a core at most.
     pub(super) fn fixed(&self, widest: u32) -> native::fixed_settings {
         native::fixed_settings {
+            // the rules name all classes
+            others: native::task_class_CLASS_NORMAL,
+            others_ruled: self.settings.only_batch().into(),
             nr_pools: self.pools.len() as u32,
             cgroup_weights: self.has_weights().into(),
             counters: self.charges_by_counters().into(),

@@ -90,10 +90,16 @@ impl Driver<'_> {
         if self.is_ending(id) || self.watch.task(id).spec.kernel_thread {
             return Ok(());
         }
-        let result = self.simulation.set_class(id, class);
         let now_ns = self.simulation.now_ns();
+        if self.plan.sidelane.settings.only_batch() {
+            // what follows at once goes by the new class
+            self.watch.set_class(id, class, now_ns)?;
+            let result = self.simulation.set_class(id, class);
+            return self.done(result).map(|_| ());
+        }
+        let result = self.simulation.set_class(id, class);
         self.absorb()?;
-        self.watch.set_class(id, class, now_ns);
+        self.watch.set_class(id, class, now_ns)?;
         self.done(result).map(|_| ())
     }
 

@@ -28,7 +28,7 @@ pub(super) fn generate(draws: &mut Draws) -> Result<Plan> {
     machine.misses = (0..3).map(|kind| f64::from(kind) / 2.0).collect();
     let mut sidelane = Sidelane::from(settings(draws, widest));
     let mut tasks = tasks(draws, &machine, kinds);
-    if draws.percent(25) {
+    if draws.percent(25) && !sidelane.settings.only_batch() {
         sidelane.pools = pools(draws, &machine);
         for task in &mut tasks {
             let pool = draws.below(sidelane.pools.len() as u64) as usize;

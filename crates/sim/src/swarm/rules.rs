@@ -20,6 +20,8 @@
 //!   held for its longest time-out at most.
 //! * **Level.** More lanes of a core than the SMT level run critical or normal work only until slices end.
 //! * **Pools.** See `pools.rs`.
+//! * **Batch alone.** With `scope = "batch"` the kernel's own scheduler has all other tasks, and they are held to none of
+//!   this. They close cores as critical ones do if they began to run since batch wanted to.
 //! * **Class change.** A running task is queued anew within its slice and two ticks.
 
 use super::verdict::{Broken, Rule, Verdict};
@@ -51,7 +53,8 @@ impl Watch {
         let tick_ns = self.machine.costs.tick_ns;
         let closed_ns = self.batch_until_ns(lane.core);
         if let Some(closed_ns) = closed_ns.filter(|_| task.known == Class::Batch) {
-            let mut until_ns = task.since_ns.max(closed_ns) + self.machine.costs.kick_ns;
+            let from_ns = task.since_ns.max(task.came_ns).max(closed_ns);
+            let mut until_ns = from_ns + self.machine.costs.kick_ns;
             if task.overdue {
                 until_ns = until_ns.max(task.since_ns + self.settings.overdue_slice_ns + tick_ns);
             }
@@ -122,8 +125,10 @@ impl Watch {
         let core = &self.cores[lane.core];
         let ticks_ns = match lane.task {
             Some(id) if self.task(id).known >= class || self.task(id).overdue => return None,
+            Some(id) if !self.has(self.task(id)) => return None, // the kernel gives it the lane
             Some(_) => 0,
             None if core.busy == 0 => return None,
+            None if self.settings.only_batch() => core.busy_ns.max(lane.idle_ns),
             None => core.busy_ns,
         };
         Some(lane.served_ns[class as usize].max(ticks_ns))
@@ -169,6 +174,9 @@ impl Watch {
     /// Is there a lane that has been idle for too long while it could have taken the task?
     fn check_idle(&self, id: TaskId) -> Verdict {
         let task = self.task(id);
+        if !self.has(task) {
+            return Ok(());
+        }
         let rests_ns = match self.busy {
             0 => self.rests_since_ns + 2 * self.reach_ns() + 1 + self.held_ns(),
             _ => u64::MAX,
@@ -217,7 +225,7 @@ impl Watch {
         }
         let mut since_ns = 0;
         if class == Class::Batch {
-            if core.closed_ns.is_some() || !self.is_for_batch(cpu) {
+            if core.closed_ns.is_some() || !self.is_for_batch(cpu) || self.may_be_closed(index) {
                 return None;
             }
             since_ns = core.open_ns.max(since_ns);
@@ -230,6 +238,16 @@ impl Watch {
         let vector = &self.cores[from].vectors[class as usize];
         let long_ns = vector.longer_ns.get(self.barrier(from, index) - 1)?;
         Some(since_ns.max(*long_ns))
+    }
+
+    /// Where batch is alone: may it have to stay away from the core? A task that runs there is followed since before batch
+    /// came, or is not.
+    fn may_be_closed(&self, core: usize) -> bool {
+        let lanes = self.machine.cores[core].lanes.iter();
+        let mut running = lanes.filter_map(|&cpu| self.lanes[cpu as usize].task);
+        let partial = self.settings.only_batch();
+        // which cores are left free for others is not seen from outside
+        partial && (self.settings.headroom > 0.0 || running.any(|id| self.task(id).known == Class::Critical))
     }
 
     /// How many tasks have to wait at a core so that another one takes one.

@@ -26,11 +26,14 @@ pub(super) fn settings(draws: &mut Draws, widest: usize) -> Settings {
             break;
         }
         for row in now {
-            if draws.percent(50) {
+            if draws.percent(50) && settings.are_asked_for(row) {
                 draw(row, draws, widest, &mut settings);
             }
         }
         left = later;
+    }
+    if settings.only_batch() && settings.budget.borrow == Borrow::Slo {
+        settings.budget = Budget::default();
     }
     let times = &mut settings.retention;
     let mut in_order = [times.min_ns, times.start_ns, times.max_ns];

@@ -1,7 +1,7 @@
 //! What each step changes in the watched machine.
 
 use super::verdict::{Broken, Rule, Verdict};
-use super::watch::{Lane, Place, Watch};
+use super::watch::{Lane, Place, Task, Watch};
 use crate::record::Step;
 use crate::task::{Class, State, TaskId};
 use sidelane_policy::intf;
@@ -26,17 +26,41 @@ impl Watch {
     }
 
     fn wakes(&mut self, id: TaskId) -> Verdict {
-        let now_ns = self.now_ns;
-        let task = self.task_mut(id);
+        let (now_ns, has) = (self.now_ns, self.has(self.task(id)));
+        let task = self.task(id);
         if task.state != State::Sleeping {
             return Broken::because(Rule::Twice, format!("{id} woke while {:?}", task.state));
         }
+        if has && self.settings.only_batch() && !self.batch_wants() {
+            self.begin_following()?;
+        }
+        let task = self.task_mut(id);
         task.state = State::Waiting;
-        task.woke = true;
+        task.woke = has;
         task.since_ns = now_ns;
         task.job_ns = now_ns;
-        task.known = task.spec.class;
+        if has {
+            task.known = task.spec.class;
+        }
         task.changed_ns = None;
+        Ok(())
+    }
+
+    /// Does any batch task run or wait?
+    pub(super) fn batch_wants(&self) -> bool {
+        let wants = |task: &Task| {
+            task.spec.class == Class::Batch
+                && matches!(task.state, State::Running(_) | State::Waiting)
+        };
+        self.tasks.iter().any(wants)
+    }
+
+    /// Batch wants to run, and none did: what others do that run already is not known.
+    pub(super) fn begin_following(&mut self) -> Verdict {
+        self.followed_ns = self.now_ns;
+        for index in 0..self.tasks.len() {
+            self.close(TaskId(index as u32))?;
+        }
         Ok(())
     }
 
@@ -175,6 +199,9 @@ impl Watch {
         self.account(core);
         self.change_busy(cpu, false);
         let (now_ns, slice_ns) = (self.now_ns, self.settings.overdue_slice_ns);
+        if !self.has(self.task(id)) && self.task(id).known == Class::Critical {
+            self.cores[core].open_ns = now_ns; // it may have been closed without our knowing
+        }
         let task = self.task(id);
         let lowest = match task.overdue {
             true => Class::Batch,
@@ -224,6 +251,7 @@ impl Watch {
             task.due_ns = None;
             task.woke = false;
             task.left = None;
+            self.followed_ns = self.now_ns;
             self.put(TaskId(index as u32), Place::Nowhere)?;
         }
         Ok(())
@@ -277,7 +305,7 @@ impl Watch {
     }
 
     /// A task is elsewhere now: brings up to date what follows from it.
-    fn put(&mut self, id: TaskId, place: Place) -> Verdict {
+    pub(super) fn put(&mut self, id: TaskId, place: Place) -> Verdict {
         let now_ns = self.now_ns;
         let before = std::mem::replace(&mut self.task_mut(id).place, place);
         if let Place::Vector { core, class } = before {
@@ -301,7 +329,8 @@ impl Watch {
             (State::Waiting, Place::Vector { core, .. }) => Some(core),
             _ => None,
         };
-        let core = core.filter(|_| task.known == Class::Critical);
+        let unseen = !self.has(task) && task.since_ns < self.followed_ns;
+        let core = core.filter(|_| task.known == Class::Critical && !unseen);
         if core == task.closes {
             return Ok(());
         }

@@ -120,7 +120,7 @@ fn what_is_due_is_served_on_the_lane_to_which_it_is_bound() {
 fn a_class_change_takes_effect_within_a_slice() {
     let mut watch = watch(&[Class::Normal]);
     run(&mut watch, 0, 0, 0).unwrap();
-    watch.set_class(TaskId(0), Class::Batch, MS);
+    watch.set_class(TaskId(0), Class::Batch, MS).unwrap();
     watch.sample(18 * MS).unwrap();
     assert_eq!(broken(watch.sample(20 * MS)), Rule::ClassChange);
     leave(&mut watch, 18 * MS, 0, 0).unwrap();

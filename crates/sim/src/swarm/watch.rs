@@ -42,6 +42,9 @@ pub(super) struct Watch {
     batch_lanes: usize,
     last: VecDeque<Record>,
     pub nr_steps: u64,
+    /// Since when batch runs or waits, where the kernel's own scheduler has the other tasks: from then on what those do is
+    /// followed.
+    pub followed_ns: u64,
 }
 
 pub(super) struct Lane {
@@ -114,6 +117,8 @@ pub(super) struct Task {
     pub known: Class,
     /// Since when that is out of date.
     pub changed_ns: Option<u64>,
+    /// When it became batch while the kernel's own scheduler had it.
+    pub came_ns: u64,
     pub state: State,
     /// It has woken, and no core knows it yet.
     pub woke: bool,
@@ -202,6 +207,7 @@ impl Watch {
                 .lanes_for_batch(widest.unwrap_or(1) as u32) as usize,
             last: VecDeque::new(),
             nr_steps: 0,
+            followed_ns: 0,
         };
         watch.attach();
         watch
@@ -219,6 +225,7 @@ impl Watch {
             allowed: cpu_bits(spec.cpus.as_deref(), self.machine.nr_lanes),
             known: spec.class,
             changed_ns: None,
+            came_ns: 0,
             state: State::Sleeping,
             woke: false,
             place: Place::Nowhere,
@@ -242,14 +249,43 @@ impl Watch {
     }
 
     /// A task is of this class from now on.
-    pub fn set_class(&mut self, id: TaskId, class: Class, now_ns: u64) {
+    pub fn set_class(&mut self, id: TaskId, class: Class, now_ns: u64) -> Verdict {
         self.now_ns = now_ns;
         if let State::Running(cpu) = self.task(id).state {
             self.account(self.lanes[cpu as usize].core);
         }
+        let partial = self.settings.only_batch();
+        let moves = matches!(self.task(id).state, State::Running(_) | State::Waiting);
+        if partial && moves && class == Class::Batch && !self.batch_wants() {
+            self.begin_following()?;
+        }
         let task = self.task_mut(id);
-        task.spec.class = class;
-        task.changed_ns = (task.known != class).then_some(now_ns);
+        let before = std::mem::replace(&mut task.spec.class, class);
+        if !partial {
+            task.changed_ns = (task.known != class).then_some(now_ns);
+            return Ok(());
+        }
+        // At once for batch. The class of another task is that with which it came.
+        task.known = match (before, class) {
+            (_, Class::Batch) => Class::Batch,
+            (Class::Batch, _) => Class::Normal,
+            _ => task.known,
+        };
+        if before != class && class == Class::Batch {
+            task.came_ns = now_ns;
+        }
+        task.left = None;
+        task.due_ns = task.due_ns.filter(|_| before == class);
+        let place = match before == class {
+            true => task.place,
+            false => Place::Nowhere,
+        };
+        self.put(id, place)
+    }
+
+    /// Does Sidelane have the task, not the kernel's own scheduler?
+    pub fn has(&self, task: &Task) -> bool {
+        !self.settings.only_batch() || task.spec.class == Class::Batch
     }
 
     pub fn task(&self, id: TaskId) -> &Task {

@@ -144,10 +144,20 @@ impl Layout {
     }
 }
 
+/// What a lane has to do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LaneLoad {
+    pub nr_runnable: usize,
+    /// Of these, `SCHED_IDLE`.
+    pub nr_idle_policy: usize,
+    /// There are tasks of another scheduling class: they run only if there is nothing else, but the lane is not idle.
+    pub taken: bool,
+}
+
 /// Which online lanes have how much to do.
 #[derive(Debug, Default)]
 pub(super) struct Occupancy {
-    /// With no runnable task.
+    /// With no runnable task, of any scheduling class.
     pub idle: LaneSet,
     /// With none but `SCHED_IDLE` tasks, at least one.
     pub idle_policy: LaneSet,
@@ -172,12 +182,14 @@ impl Occupancy {
         }
     }
 
-    /// A lane has so many runnable tasks now, and so many of them are `SCHED_IDLE`.
-    pub fn update(&mut self, layout: &Layout, cpu: u32, nr_runnable: usize, nr_idle_policy: usize) {
-        self.idle_policy
-            .set(cpu, nr_runnable > 0 && nr_runnable == nr_idle_policy);
+    /// A lane has so much to do now.
+    pub fn update(&mut self, layout: &Layout, cpu: u32, lane: LaneLoad) {
+        let nr_runnable = lane.nr_runnable;
+        let is_lax = nr_runnable > 0 && nr_runnable == lane.nr_idle_policy && !lane.taken;
+        self.idle_policy.set(cpu, is_lax);
         self.overloaded.set(cpu, nr_runnable > 1);
-        let (was_idle, is_idle) = (self.idle.contains(cpu), nr_runnable == 0);
+        let is_idle = nr_runnable == 0 && !lane.taken;
+        let was_idle = self.idle.contains(cpu);
         if was_idle == is_idle {
             return;
         }

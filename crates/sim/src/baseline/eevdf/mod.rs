@@ -17,6 +17,7 @@
 //! equally fast), energy and NUMA page placement, core scheduling, the cost of balancing.
 
 mod balance;
+mod beside;
 mod lane_set;
 mod layout;
 mod moves;
@@ -28,21 +29,25 @@ use crate::scheduler::{Counters, Scheduler};
 use crate::task::{Policy, State, TaskId};
 use crate::{Error, Result};
 use balance::Balancer;
-use layout::{Layout, Occupancy};
+use beside::Beside;
+use layout::{LaneLoad, Layout, Occupancy};
 use runqueue::{Entity, Place, RunQueue, Slices};
 use select::Wakes;
 use std::rc::Rc;
 
+/// Timers with this bit are the fair scheduler's where it is not alone.
+pub(crate) const OWN_TIMER: u64 = 1 << 63;
+
 /// Where a waking task whose lane is busy looks first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum IdleSearch {
+pub(crate) enum IdleSearch {
     /// For a core that is idle as a whole.
     CoreFirst,
     /// For an idle lane of the same core.
     SiblingFirst,
 }
 
-pub(super) struct Eevdf {
+pub(crate) struct Eevdf {
     idle_search: IdleSearch,
     entities: Vec<Entity>,
     /// What tasks wake whom, for placement.
@@ -55,6 +60,7 @@ pub(super) struct Eevdf {
     counters: Counters,
     /// Checks so far: each looks at one lane and one task.
     checks: usize,
+    beside: Beside,
 }
 
 impl Eevdf {
@@ -71,6 +77,7 @@ impl Eevdf {
             layout,
             counters: Counters::default(),
             checks: 0,
+            beside: Beside::new(nr_lanes),
         };
         eevdf.set_slices(engine);
         eevdf
@@ -103,9 +110,13 @@ impl Eevdf {
     /// The number of runnable tasks of a lane may have changed.
     fn update_occupancy(&mut self, cpu: u32) {
         let queue = &self.queues[cpu as usize];
-        let (nr_runnable, nr_idle_policy) = (queue.nr_runnable, queue.nr_idle_policy);
-        self.occupancy
-            .update(&self.layout, cpu, nr_runnable, nr_idle_policy);
+        self.beside.runnable[cpu as usize].set(queue.nr_runnable as u32);
+        let lane = LaneLoad {
+            nr_runnable: queue.nr_runnable,
+            nr_idle_policy: queue.nr_idle_policy,
+            taken: self.beside.taken.contains(cpu),
+        };
+        self.occupancy.update(&self.layout, cpu, lane);
     }
 
     /// Charges the current task of a lane, and ends its turn if its slice is used up and somebody
@@ -196,7 +207,7 @@ impl Eevdf {
     }
 
     /// The lane chooses what runs.
-    fn schedule(&mut self, engine: &mut Engine, cpu: u32) {
+    pub(crate) fn schedule(&mut self, engine: &mut Engine, cpu: u32) {
         self.charge(engine, cpu);
         self.queues[cpu as usize].resched = false;
         let mut next = self.pick(cpu);
@@ -391,12 +402,14 @@ impl Eevdf {
         if !queue.is_sound(&self.entities) {
             return Some(format!("lost count of the tasks of lane {cpu}"));
         }
-        if queue.current != engine.current(cpu as u32) {
+        let own = |id: &TaskId| !self.entities[id.index()].elsewhere;
+        if queue.current != engine.current(cpu as u32).filter(own) {
             return Some(format!("does not know what runs on lane {cpu}"));
         }
         let id = TaskId((self.checks % self.entities.len().max(1)) as u32);
         let (entity, state) = (self.entities.get(id.index())?, engine.task(id).state);
         let fits = match state {
+            _ if entity.elsewhere => entity.place == Place::Asleep,
             State::Sleeping => matches!(entity.place, Place::Asleep | Place::Delayed),
             State::Waiting => entity.place == Place::Waiting,
             State::Running(cpu) => entity.place == Place::Running && entity.lane == cpu,

@@ -57,6 +57,8 @@ pub(super) struct Entity {
     pub known: bool,
     /// Orders equal deadlines.
     sequence: u64,
+    /// It belongs to another scheduling class.
+    pub elsewhere: bool,
 }
 
 impl Entity {
@@ -74,6 +76,7 @@ impl Entity {
             charged_ns: 0,
             known: false,
             sequence: 0,
+            elsewhere: false,
         }
     }
 

@@ -93,7 +93,7 @@ impl Eevdf {
             return !idle.contains(prev);
         }
         let here = &self.queues[waker_lane as usize];
-        if sync && here.nr_runnable == 1 {
+        if sync && here.nr_runnable == 1 && !self.beside.taken.contains(waker_lane) {
             return true;
         }
         if idle.contains(prev) {
