@@ -384,7 +384,7 @@ struct fixed_settings {
 	u64 steal_patience_ns; /* 0: barriers are the same at any load (vector.bpf.h) */
 	u32 promote; /* 1: critical jobs move to better cores that fall free */
 	u32 steal_min_queued[NR_DISTANCES]; /* barriers: length of the far vector */
-	u32 batch_lanes; /* lanes of a core that batch may use: the last ones */
+	u32 batch_lanes; /* lanes of a core that batch may use: the last ones; 0 with only_batch: all but the first */
 	u32 nr_rules;
 	u32 has_cgroup_rules;
 	u32 wakes_preempt; /* 1: what wakes takes the lane from work of its class that has come further (fair.bpf.h) */

@@ -225,6 +225,7 @@ impl<'a> Scheduler<'a> {
         let skel = &mut scheduler.skel;
         let link = scx_ops_attach!(skel, sidelane_ops).map_err(load_error("attach"))?;
         scheduler.link = Some(link);
+        scheduler.follow_names();
         if !config.scheduler.trace {
             printed.restore();
         }

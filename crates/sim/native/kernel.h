@@ -95,8 +95,6 @@ struct task_struct {
 	unsigned long long start_boottime;
 	int static_prio;
 	unsigned int policy;
-	int on_rq;
-	int on_cpu;
 	unsigned int in_execve;
 	struct signal_struct *signal;
 	int nr_cpus_allowed;

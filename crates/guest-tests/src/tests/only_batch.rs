@@ -213,6 +213,10 @@ fn what_a_task_chooses_itself_is_respected() {
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(has(chooses.pid()), Some((NORMAL, 19)));
     assert_eq!(has(nicer.pid()), Some((EXT, 7)));
+    lanes_go_and_come(&mut scheduler);
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(has(chooses.pid()), Some((NORMAL, 19)));
+    assert_eq!(has(nicer.pid()), Some((EXT, 7)));
     // as another class in between it is like any other
     move_to("other", chooses.pid());
     std::thread::sleep(Duration::from_secs(3));
@@ -228,6 +232,15 @@ fn what_a_task_chooses_itself_is_respected() {
     );
 }
 
+/// Each time the scheduler is attached anew.
+fn lanes_go_and_come(scheduler: &mut Scheduler) {
+    for online in ["0", "1"] {
+        fs::write("/sys/devices/system/cpu/cpu3/online", online).unwrap();
+        scheduler.await_line("attaching again");
+        scheduler.await_line("are the scheduler's now");
+    }
+}
+
 /// Shells that do nothing but fork, and whose parents end before they do.
 fn storm(group: &'static str) -> Vec<Load> {
     let script = "while :; do (sleep 0.05 & (sleep 0.02 &) ) & wait $!; done";
@@ -238,16 +251,28 @@ fn storm(group: &'static str) -> Vec<Load> {
 
 fn a_storm_of_forks_gets_back_what_it_had() {
     let storm = storm("batch");
-    for _ in 0..2 {
+    let adopted = || {
         let scheduler = Scheduler::attach(&ONLY_BATCH);
         for load in &storm {
             eventually("it is adopted", || has(load.pid()) == Some(ADOPTED));
         }
         std::thread::sleep(Duration::from_secs(2));
-        assert!(scheduler.stop().success());
+        scheduler
+    };
+    let as_before = || {
         assert_eq!(left(), BTreeMap::new());
         assert_eq!(have("batch"), [(NORMAL, 2)]);
-    }
+    };
+    assert!(adopted().stop().success());
+    as_before();
+    let mut scheduler = adopted();
+    fs::write("/proc/sysrq-trigger", "S").unwrap();
+    assert_eq!(
+        scheduler.child.wait().unwrap().code(),
+        Some(1),
+        "not ejected"
+    );
+    as_before();
 }
 
 fn restore() {

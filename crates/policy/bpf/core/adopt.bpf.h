@@ -80,15 +80,27 @@ static __always_inline void adopt_tell(const struct task_struct *p, bool all_thr
 	bpf_ringbuf_output(&adopt_events, &event, sizeof(event), 0);
 }
 
+/* Is @p batch as its parent is? The next look sees to it: there may be many that do not live for so long. */
+static __always_inline bool adopt_inherits(const struct task_struct *p, const struct task_ctx *tctx,
+					   u32 class)
+{
+	if (!tctx || class != CLASS_BATCH)
+		return false;
+	return (tctx->adoption == ADOPTED_BORN && p->policy == SCHED_EXT) ||
+	       (tctx->adoption == ADOPTED_LENT_BORN && p->policy == SCHED_IDLE);
+}
+
 /* Something that rules look at has changed of @p. */
 static __always_inline void adopt_check(struct task_struct *p)
 {
 	struct task_ctx *tctx;
+	u32 class;
 
 	if (p->flags & PF_KTHREAD)
 		return;
 	tctx = task_ctx(p);
-	if (adopt_differs(p, tctx, adopt_class(p, tctx)))
+	class = adopt_class(p, tctx);
+	if (adopt_differs(p, tctx, class) && !adopt_inherits(p, tctx, class))
 		adopt_tell(p, false);
 }
 
@@ -113,7 +125,7 @@ static __always_inline void adopt_born(struct task_struct *parent, const struct 
 /* Does a lane that @p may use run batch, or nothing? */
 static __always_inline bool adopt_has_lane(const struct task_struct *p)
 {
-	s32 cpu;
+	u32 cpu;
 
 	bpf_for(cpu, 0, nr_lanes) {
 		const struct lane_ctx *lane = lane_ctx(cpu);
@@ -126,12 +138,21 @@ static __always_inline bool adopt_has_lane(const struct task_struct *p)
 	return false;
 }
 
+/* Does @p run? */
+static __always_inline bool adopt_runs(const struct task_struct *p)
+{
+	const struct lane_ctx *lane = lane_ctx(scx_bpf_task_cpu(p));
+
+	return lane && lane->state == LANE_BATCH && lane->pid == (u32)p->pid;
+}
+
 /* Do others keep @p from its lanes for too long? */
 static __always_inline bool adopt_waits(const struct task_struct *p, const struct task_ctx *tctx)
 {
 	u64 since_ns, now_ns;
 
-	if (!tctx || tctx->adoption != ADOPTED || p->policy != SCHED_EXT || !p->on_rq || p->on_cpu)
+	if (!tctx || tctx->adoption != ADOPTED || p->policy != SCHED_EXT ||
+	    !(p->scx.flags & SCX_TASK_QUEUED) || adopt_runs(p))
 		return false;
 	since_ns = tctx->queued_ns > tctx->running_ns ? tctx->queued_ns : tctx->running_ns;
 	now_ns = scx_bpf_now();

@@ -436,11 +436,13 @@ static __always_inline s32 core_lane(const struct core_ctx *core, u32 i)
 	return cpu ? (s32)*cpu : -1;
 }
 
-/* The first of the lanes of @core that are for batch. */
+/* The first of the lanes of @core that are for batch; fixed.batch_lanes of 0: all but the first, if it has several. */
 static __always_inline u32 first_meant_for_batch(const struct core_ctx *core)
 {
 	u32 nr = fixed.batch_lanes;
 
+	if (fixed.only_batch && !nr)
+		return core->nr_lanes > 1;
 	return core->nr_lanes > nr ? core->nr_lanes - nr : 0;
 }
 

@@ -19,10 +19,10 @@ pub(super) fn share(value: f64) -> u32 {
 }
 
 impl Settings {
-    /// Lanes of a core that batch may use, of cores with at most `widest`.
+    /// Lanes of a core that batch may use, of cores with at most `widest`; 0: all but the first of each.
     pub fn lanes_for_batch(&self, widest: u32) -> u32 {
         match self.batch_lanes {
-            0 => widest,
+            0 if !self.only_batch() => widest,
             lanes => lanes,
         }
     }

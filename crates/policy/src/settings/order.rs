@@ -130,8 +130,8 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Whole(0, u32::MAX, |settings| &mut settings.batch_lanes),
         change: Change::Fixed(|settings, to| to.batch_lanes = settings.batch_lanes),
         needs: None,
-        says: "lanes of a core that batch may use, the last ones; 0: all",
-        more: "where two lanes do no more than one, 1 leaves the first one idle for others \
+        says: "lanes of a core that batch may use, the last ones; 0: all, with `scope = \"batch\"` all but the first",
+        more: "where two lanes do no more than one, 1 leaves the first one idle for others, and the kernel's scheduler finds it there \
                ([scheduler.md](scheduler.md))",
     },
     Row {

@@ -7,6 +7,7 @@ use super::policy::{self, ADOPTED_NICE, EXT, Had, IDLE, Stat, Tid};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// It is not looked for longer than this.
@@ -36,9 +37,14 @@ pub(crate) fn threads(process: Tid) -> impl Iterator<Item = Tid> {
     numbers(&format!("/proc/{process}/task"))
 }
 
-/// All tasks, as numbers of process and thread.
-fn all() -> impl Iterator<Item = (Tid, Tid)> {
-    numbers("/proc").flat_map(|process| threads(process).map(move |tid| (process, tid)))
+/// All tasks.
+fn all() -> impl Iterator<Item = Tid> {
+    numbers("/proc").flat_map(threads)
+}
+
+/// Is it a thread of this process?
+pub(crate) fn is_own(tid: Tid) -> bool {
+    Path::new(&format!("/proc/self/task/{tid}")).exists()
 }
 
 /// The process that a task is of.
@@ -121,7 +127,7 @@ pub(crate) fn with_its_own_nice(had: Had, now: Had) -> Had {
 fn pass(ledger: &Ledger, restored: &mut Restored) -> usize {
     let cgroups = by_cgroup(ledger);
     let mut found = 0;
-    for (_, tid) in all() {
+    for tid in all() {
         if ![Some(EXT), Some(IDLE)].contains(&policy::policy(tid)) {
             continue;
         }

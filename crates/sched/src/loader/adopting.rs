@@ -45,6 +45,14 @@ impl Looks {
 }
 
 impl Scheduler<'_> {
+    /// New names of threads are told only if rules look at them.
+    pub(super) fn follow_names(&mut self) {
+        let looks = |rule: &intf::rule| rule.kind == intf::rule_kind_RULE_COMM;
+        if !self.rules.iter().any(looks) {
+            self.skel.links.sidelane_adopt_rename = None;
+        }
+    }
+
     /// Sees to tasks that are not what rules want them to be.
     pub(super) fn adopt(
         &mut self,
