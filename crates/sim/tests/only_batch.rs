@@ -12,18 +12,22 @@ fn machine(cores: u32) -> Machine {
     Machine::new(&topology, speeds, Costs::default()).unwrap()
 }
 
-fn batch_alone(headroom: f64) -> Kind {
+fn batch_alone() -> Kind {
     let settings = Settings {
         scope: Scope::Batch,
-        headroom,
         ..Settings::default()
     };
     settings.into()
 }
 
-/// No core is left free.
+/// Batch uses all lanes, the first ones of cores, too.
 fn only_batch(cores: u32) -> Simulation {
-    Simulation::new(machine(cores), &batch_alone(0.0)).unwrap()
+    let settings = Settings {
+        scope: Scope::Batch,
+        batch_lanes: 2,
+        ..Settings::default()
+    };
+    Simulation::new(machine(cores), &settings.into()).unwrap()
 }
 
 /// Time of batch on these lanes so far.
@@ -64,10 +68,9 @@ fn batch_leaves_the_core_of_critical_work_and_comes_back() {
     go(&mut sim, 20);
     sim.give(critical, 10.0 * MS as f64).unwrap();
     go(&mut sim, 21);
-    let evicted_ns = sim.now_ns();
     let (own_ns, other_ns) = (batch_ns(&sim, &[0, 1]), batch_ns(&sim, &[2, 3]));
     go(&mut sim, 29);
-    assert_eq!(batch_ns(&sim, &[0, 1]), own_ns, "since {evicted_ns}");
+    assert_eq!(batch_ns(&sim, &[0, 1]), own_ns);
     assert_eq!(batch_ns(&sim, &[2, 3]) - other_ns, 16 * MS);
     assert!(beside_ns(&sim) < 10_000, "{}", beside_ns(&sim));
     go(&mut sim, 35);
@@ -103,7 +106,11 @@ fn batch_waits_while_others_have_all_lanes() {
     assert_eq!(batch_ns(&sim, &[0, 1, 2, 3]), before_ns);
     assert!(batch.iter().all(|id| sim.state(*id) == State::Waiting));
     go(&mut sim, 300);
-    assert!(batch.iter().all(|id| matches!(sim.state(*id), State::Running(_))));
+    assert!(
+        batch
+            .iter()
+            .all(|id| matches!(sim.state(*id), State::Running(_)))
+    );
 }
 
 #[test]
@@ -120,7 +127,9 @@ fn a_task_that_becomes_batch_or_is_it_no_longer_changes_hands() {
     sim.set_class(ids[0], Class::Normal).unwrap();
     go(&mut sim, 80);
     assert!(matches!(sim.state(ids[0]), State::Running(_)));
-    let running = ids.iter().filter(|id| matches!(sim.state(**id), State::Running(_)));
+    let running = ids
+        .iter()
+        .filter(|id| matches!(sim.state(**id), State::Running(_)));
     assert_eq!(running.count(), 2);
 }
 
@@ -197,7 +206,7 @@ fn without_batch_all_is_as_the_kernels_scheduler_alone_does_it() {
             let scenario = scenario(load, kind, false);
             trace(&scenario, &scenario.configurations[0]).unwrap()
         };
-        let (beside, alone) = (of(batch_alone(0.99)), of(Kind::Baseline(Baseline::Eevdf)));
+        let (beside, alone) = (of(batch_alone()), of(Kind::Baseline(Baseline::Eevdf)));
         assert!(beside.records.len() > 10_000);
         assert!(beside.records == alone.records);
     }
@@ -215,9 +224,16 @@ fn latencies(scenario: &Scenario) -> (f64, u64) {
 #[test]
 fn at_low_load_critical_work_hardly_notices() {
     let (alone, alone_p99) = latencies(&scenario(0.1, Kind::Baseline(Baseline::Eevdf), false));
-    let (beside, beside_p99) = latencies(&scenario(0.1, batch_alone(0.99), true));
-    let (near, near_p99) = latencies(&scenario(0.1, batch_alone(0.0), true));
-    eprintln!("{near} {near_p99}");
+    let (beside, beside_p99) = latencies(&scenario(0.1, batch_alone(), true));
     let (shared, shared_p99) = latencies(&scenario(0.1, Kind::Baseline(Baseline::Eevdf), true));
-    eprintln!("{alone} {beside} {shared}; {alone_p99} {beside_p99} {shared_p99}");
+    // to the kernel's scheduler a lane that runs batch is no idle one, so that more requests share a core
+    assert!(beside < 1.15 * alone, "{beside} {alone}");
+    assert!(
+        beside_p99 as f64 <= 1.25 * alone_p99 as f64,
+        "{beside_p99} {alone_p99}"
+    );
+    assert!(
+        shared > 2.0 * beside && shared_p99 > 2 * beside_p99,
+        "{shared} {shared_p99}"
+    );
 }
