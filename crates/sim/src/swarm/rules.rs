@@ -245,9 +245,7 @@ impl Watch {
     fn may_be_closed(&self, core: usize) -> bool {
         let lanes = self.machine.cores[core].lanes.iter();
         let mut running = lanes.filter_map(|&cpu| self.lanes[cpu as usize].task);
-        let partial = self.settings.only_batch();
-        // which cores are left free for others is not seen from outside
-        partial && (self.settings.headroom > 0.0 || running.any(|id| self.task(id).known == Class::Critical))
+        self.settings.only_batch() && running.any(|id| self.task(id).known == Class::Critical)
     }
 
     /// How many tasks have to wait at a core so that another one takes one.

@@ -335,9 +335,16 @@ impl Watch {
         level.min(self.machine.cores[core].lanes.len())
     }
 
-    /// May batch use the lane, which is online? Of each core so many of these, the last ones.
+    /// May batch use the lane, which is online? Of each core so many of these, the last ones; none said: all but the first.
     pub fn is_for_batch(&self, cpu: u32) -> bool {
         let core = &self.machine.cores[self.lanes[cpu as usize].core];
+        if self.batch_lanes == 0 {
+            let mut online = core.lanes.iter();
+            let mut online = online
+                .by_ref()
+                .filter(|lane| self.lanes[**lane as usize].online);
+            return online.next() != Some(&cpu) || online.next().is_none();
+        }
         let after = core.lanes.iter().skip_while(|lane| **lane != cpu).skip(1);
         let online = after.filter(|lane| self.lanes[**lane as usize].online);
         online.count() < self.batch_lanes

@@ -4,8 +4,8 @@ use super::lane_set::LaneSet;
 use super::runqueue::Place;
 use super::{Eevdf, IdleSearch, OWN_TIMER};
 use crate::engine::Engine;
-use crate::scheduler::Scheduler;
 use crate::sched_ext::Runnable;
+use crate::scheduler::Scheduler;
 use crate::task::{State, TaskId};
 use std::cell::Cell;
 
