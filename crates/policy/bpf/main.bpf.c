@@ -153,7 +153,8 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 	if (!outranked(rq)) /* running, dispatch or update_idle says what the lane does */
 		return;
 	lane_state_put(lane, core, LANE_OTHER);
-	if (fixed.only_batch && runnable) /* with a rest of it, it would wait in the lane's own queue */
+	if (fixed.only_batch &&
+	    runnable) /* with a rest of it, it would wait in the lane's own queue */
 		scx_bpf_task_set_slice(p, 0);
 }
 

@@ -58,7 +58,8 @@ VERIFIED_ONCE int others_change(s32 cpu, u32 state, u32 budget)
 
 	if (!core || state >= NR_LANE_STATES)
 		return 0;
-	if (state != LANE_IDLE && rq && rq->scx.local_dsq.nr) /* taken for this lane in the same moment */
+	if (state != LANE_IDLE && rq &&
+	    rq->scx.local_dsq.nr) /* taken for this lane in the same moment */
 		scx_bpf_reenqueue_local_from_anywhere();
 	if (state == LANE_CRITICAL)
 		hook_critical_comes(core, lane->core, budget);
