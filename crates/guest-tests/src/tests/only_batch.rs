@@ -295,7 +295,7 @@ fn after_a_crash_all_have_what_they_had() {
         }
     };
     restore(); // nothing to do
-    for round in 0..10 {
+    for round in 0..3 {
         let scheduler = Scheduler::attach(&ONLY_BATCH);
         for (group, _) in kinds {
             all_have(group, ADOPTED);
