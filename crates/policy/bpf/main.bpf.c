@@ -76,7 +76,7 @@ void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)
 	const struct rq *rq = rq_of(cpu);
 	u64 now_ns = rq_clock(rq);
 
-	if (!core || (fixed.only_batch && !others_followed))
+	if (!core || (fixed.only_batch && others_have(rq)))
 		return;
 	if (goes_on || work_hinted()) {
 		if (goes_on)
@@ -224,8 +224,11 @@ void BPF_STRUCT_OPS(sidelane_enable, struct task_struct *p)
 	if (!tctx)
 		return;
 	tctx->vtime = vtime_now;
-	if (fixed.only_batch)
+	if (fixed.only_batch) {
 		tctx->class = CLASS_BATCH;
+		tctx->class_mark =
+			0; /* an event may say another class in the same moment: it is asked anew */
+	}
 }
 
 /* The task leaves for another scheduling class, or exits. */

@@ -58,6 +58,8 @@ VERIFIED_ONCE int others_change(s32 cpu, u32 state, u32 budget)
 
 	if (!core || state >= NR_LANE_STATES)
 		return 0;
+	if (state != LANE_IDLE)
+		lane->rechecked = 0;
 	if (state != LANE_IDLE && rq &&
 	    rq->scx.local_dsq.nr) /* taken for this lane in the same moment */
 		scx_bpf_reenqueue_local_from_anywhere();
@@ -89,13 +91,17 @@ static __always_inline void others_look(s32 cpu)
 	if (rq->curr->policy == SCHED_EXT)
 		return;
 	state = others_state(rq->curr->pid, rq->curr->flags, rq->curr->policy);
-	if (state == before || lane_state_take(lane, core, before, state) != before)
+	if (state == before)
+		return;
+	lane->was_critical = state == LANE_CRITICAL;
+	if (lane_state_take(lane, core, before, state) != before)
 		return;
 	if (state == LANE_CRITICAL)
 		hook_critical_comes(core, lane->core, 0);
-	lane->was_critical = state == LANE_CRITICAL;
 	core_changed(lane->core, scx_bpf_now());
 	hook_lane_runs(cpu, state, 0);
+	if (others_state(rq->curr->pid, rq->curr->flags, rq->curr->policy) != state)
+		scx_bpf_kick_cpu(cpu, 0); /* it has gone on meanwhile, and says so */
 }
 
 VERIFIED_ONCE int others_follow(void)
@@ -118,7 +124,10 @@ static __always_inline void batch_comes(void)
 
 static __always_inline void batch_wants(void)
 {
-	__sync_fetch_and_add(&batch_wanting, 1);
+	u32 before = __sync_fetch_and_add(&batch_wanting, 1);
+
+	barrier_var(
+		before); /* what is fetched makes it a full barrier: who stops following sees this, or this sees that */
 	batch_comes();
 }
 
@@ -137,6 +146,15 @@ VERIFIED_ONCE int others_leave(void)
 	if (*(volatile u32 *)&batch_wanting)
 		others_follow();
 	return 0;
+}
+
+/*
+ * Is the lane of @rq none of ours to see to? Some kernels ask for batch before they ask the class that comes next, or while a
+ * task of that runs, for what their server of sched_ext gives it.
+ */
+static __always_inline bool others_have(const struct rq *rq)
+{
+	return !*(volatile u32 *)&others_followed || outranked(rq);
 }
 
 /* This lane, @cpu, goes on with @next. */
@@ -174,6 +192,8 @@ static __always_inline void others_tick(s32 cpu)
 
 	if (!*(volatile u32 *)&others_followed)
 		return;
+	/* for a switch in the moment in which following began, and a task that rules call something else now */
+	others_switch(cpu, bpf_get_current_task_btf());
 	lane = lane_ctx(cpu);
 	if (lane && (lane->state == LANE_CRITICAL || lane->state == LANE_NORMAL))
 		hook_others_tick(lane, cpu, clock_of(cpu));
