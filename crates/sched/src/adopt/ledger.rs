@@ -134,7 +134,13 @@ impl Ledger {
         self.lines += 1;
         match &mut self.file {
             // in one go: what is killed between two leaves no half
-            Some(file) => (file.write_all(line.as_bytes())).map_err(error("write", &self.path)),
+            Some(file) => {
+                let written = file.write_all(line.as_bytes());
+                if written.is_err() {
+                    self.file = None; // half a line may stand there: the next one is written anew with all
+                }
+                written.map_err(error("write", &self.path))
+            }
             None => Ok(()),
         }
     }

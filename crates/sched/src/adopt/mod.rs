@@ -123,6 +123,12 @@ impl Adopter {
         }
     }
 
+    /// Tasks of which a scheduler that was just attached is to be told, whether they differ from what they should be or not.
+    pub fn kept(&self) -> Vec<Tid> {
+        let ledger = self.ledger.as_ref().filter(|_| self.takes_over);
+        ledger.map_or(Vec::new(), |ledger| ledger.tids().collect())
+    }
+
     /// Tasks that were lent for long enough.
     pub fn due(&mut self) -> Vec<Tid> {
         self.loans.due()
@@ -183,8 +189,11 @@ impl Adopter {
             true => State::Lent,
             false => State::Adopted,
         };
-        if task.note(state, entry.had, ask) {
-            (task.state, task.had) = (state, Some(entry.had));
+        // rules may look at what it had, which the scheduler knows from now on
+        if task.note(state, entry.had, ask)
+            && let Some(again) = Task::of(task.tid, ask)
+        {
+            *task = again;
         }
     }
 

@@ -101,7 +101,10 @@ fn due(ledger: &Ledger, cgroups: &HashMap<String, Had>, tid: Tid, now: Had) -> O
         (EXT, Some(entry)) if entry.is_left() => return None,
         (EXT, Some(entry)) => entry.had,
         (EXT, None) => {
-            let ancestor = inherited(ledger, tid).filter(|entry| !entry.is_left());
+            let ancestor = inherited(ledger, tid);
+            if ancestor.as_ref().is_some_and(Entry::is_left) {
+                return None; // of one that chose this itself
+            }
             let near = || cgroups.get(&cgroup_of(tid)?).copied();
             let had = ancestor.map(|entry| entry.had).or_else(near);
             had.unwrap_or(Had::LEAST)

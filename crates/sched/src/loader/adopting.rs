@@ -68,6 +68,9 @@ impl Scheduler<'_> {
         if !self.looks.is_due() {
             return Ok(());
         }
+        for tid in adopter.kept() {
+            adopter.act(tid, false, &|call| self.ask(call));
+        }
         for found in self.look()? {
             adopter.act(found.pid, found.waits > 0, &|call| self.ask(call));
         }
