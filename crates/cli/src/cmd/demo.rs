@@ -20,10 +20,11 @@ const ABOUT: &str = "\
 Measures the latency of critical work and the batch work done beside it, in one boot of an
 emulated SMT machine, under these configurations, in an order that rotates with each repetition:
 
-  alone     no batch, the kernel's default scheduler
-  default   batch as SCHED_IDLE, the kernel's default scheduler
-  smt-off   the same with SMT switched off
-  sidelane  batch beside the critical work, scheduled by Sidelane
+  alone       no batch, the kernel's default scheduler
+  default     batch as SCHED_IDLE, the kernel's default scheduler
+  smt-off     the same with SMT switched off
+  sidelane    batch beside the critical work, scheduled by Sidelane
+  batch-only  the same, with all but batch left to the kernel's scheduler
 
 Critical work: `compute`, a server whose requests are real computation of exponential length, and
 `redis`, both under open-loop load; latency counts from the moment a request should have been
