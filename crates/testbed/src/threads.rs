@@ -1,6 +1,7 @@
 //! Puts the lanes' threads where siblings compete: the lanes of one core on one host CPU.
 
 use crate::error::{During, Result};
+use libc::sched_attr;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use std::fs::File;
@@ -50,20 +51,6 @@ impl RunTime {
     }
 }
 
-/// Parameters of `sched_setattr` (the kernel's `struct sched_attr`, first version).
-#[repr(C)]
-#[derive(Default)]
-struct Attributes {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime_ns: u64,
-    deadline_ns: u64,
-    period_ns: u64,
-}
-
 /// Pins every lane of core c to the host's CPU number c, counted round `cpus`. QEMU's other threads
 /// float.
 pub fn lanes(lanes: &[LaneThread], cpus: &[usize]) -> Result<()> {
@@ -87,35 +74,30 @@ pub fn pin(tid: i32, cpu: usize) -> Result<()> {
 /// and do nothing.
 pub fn slice(tid: i32, length: Duration) -> Result<()> {
     let what = || format!("set the slice of thread {tid}");
-    let new = Attributes {
-        runtime_ns: length.as_nanos() as u64,
-        nice: nice(tid),
-        ..Attributes::default()
+    let new = sched_attr {
+        sched_runtime: length.as_nanos() as u64,
+        sched_nice: nice(tid),
+        ..blank()
     };
     attributes(tid, new).during(what)
 }
 
 /// Puts the calling thread into the idle class: it runs when nobody else wants the CPU.
 pub fn idle_class() -> Result<()> {
-    let policy = libc::SCHED_IDLE as u32;
-    attributes(
-        0,
-        Attributes {
-            policy,
-            ..Attributes::default()
-        },
-    )
-    .during(|| "enter the idle class".into())
+    let new = sched_attr {
+        sched_policy: libc::SCHED_IDLE as u32,
+        ..blank()
+    };
+    attributes(0, new).during(|| "enter the idle class".into())
 }
 
 /// Puts a thread into the real-time class (0: the calling one): it runs at once when it wants to.
 /// Needs privilege.
 pub fn real_time(tid: i32) -> Result<()> {
-    let policy = libc::SCHED_FIFO as u32;
-    let new = Attributes {
-        policy,
-        priority: 1,
-        ..Attributes::default()
+    let new = sched_attr {
+        sched_policy: libc::SCHED_FIFO as u32,
+        sched_priority: 1,
+        ..blank()
     };
     attributes(tid, new).during(|| "enter the real-time class".into())
 }
@@ -126,8 +108,13 @@ fn nice(tid: i32) -> i32 {
     unsafe { libc::getpriority(libc::PRIO_PROCESS, tid as libc::id_t) }
 }
 
-fn attributes(tid: i32, mut new: Attributes) -> std::io::Result<()> {
-    new.size = size_of::<Attributes>() as u32;
+fn blank() -> sched_attr {
+    // SAFETY: numbers alone, of which 0 is a valid one
+    unsafe { std::mem::zeroed() }
+}
+
+fn attributes(tid: i32, mut new: sched_attr) -> std::io::Result<()> {
+    new.size = size_of::<sched_attr>() as u32;
     // SAFETY: the attributes live for the call and begin with their size.
     match unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &new, 0) } {
         0 => Ok(()),

@@ -1,6 +1,7 @@
 //! Policies and nice values of tasks: what the kernel says of them, and how they are set.
 
 use crate::bpf::intf;
+use libc::sched_attr;
 use std::fs;
 use std::io;
 use std::mem::size_of;
@@ -45,21 +46,12 @@ impl Had {
     }
 }
 
-/// The kernel's `struct sched_attr`, in its first size.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Attributes {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime: u64,
-    deadline: u64,
-    period: u64,
-}
+const SIZE: u32 = size_of::<sched_attr>() as u32;
 
-const SIZE: u32 = size_of::<Attributes>() as u32;
+fn blank() -> sched_attr {
+    // SAFETY: numbers alone, of which 0 is a valid one
+    unsafe { std::mem::zeroed() }
+}
 
 fn done(result: libc::c_long) -> io::Result<()> {
     match result {
@@ -68,8 +60,8 @@ fn done(result: libc::c_long) -> io::Result<()> {
     }
 }
 
-fn attributes(tid: Tid) -> io::Result<Attributes> {
-    let mut found = Attributes::default();
+fn attributes(tid: Tid) -> io::Result<sched_attr> {
+    let mut found = blank();
     // SAFETY: fills in at most SIZE bytes
     done(unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut found, SIZE, 0) })?;
     Ok(found)
@@ -77,8 +69,11 @@ fn attributes(tid: Tid) -> io::Result<Attributes> {
 
 /// What a task has now; 0: the caller.
 pub(crate) fn get(tid: Tid) -> io::Result<Had> {
-    let Attributes { policy, nice, .. } = attributes(tid)?;
-    Ok(Had { policy, nice })
+    let found = attributes(tid)?;
+    Ok(Had {
+        policy: found.sched_policy,
+        nice: found.sched_nice,
+    })
 }
 
 /// The policy of a task: one number, at the least cost.
@@ -93,18 +88,18 @@ pub(crate) fn policy(tid: Tid) -> Option<u32> {
 pub(crate) fn set(tid: Tid, to: Had) -> io::Result<()> {
     let found = attributes(tid)?;
     // a slice of its own: others have the kernel's, as this thread
-    let own_slice = attributes(0)?.runtime != found.runtime;
-    let wanted = Attributes {
+    let own_slice = attributes(0)?.sched_runtime != found.sched_runtime;
+    let wanted = sched_attr {
         size: SIZE,
-        policy: to.policy,
-        nice: to.nice,
-        flags: found.flags,
-        runtime: if own_slice { found.runtime } else { 0 },
-        ..Attributes::default()
+        sched_policy: to.policy,
+        sched_nice: to.nice,
+        sched_flags: found.sched_flags,
+        sched_runtime: if own_slice { found.sched_runtime } else { 0 },
+        ..blank()
     };
     // SAFETY: reads SIZE bytes
     done(unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const wanted, 0) })?;
-    if to.policy != IDLE || found.nice == to.nice {
+    if to.policy != IDLE || found.sched_nice == to.nice {
         return Ok(());
     }
     // the kernel takes no nice value with this policy
