@@ -97,16 +97,13 @@ impl Adopter {
         }
     }
 
-    /// A scheduler of batch alone is about to be attached. What an earlier process left is restored first.
-    pub fn begin(&mut self) -> Result<Option<News>, Error> {
+    /// A scheduler of batch alone is about to be attached.
+    pub fn begin(&mut self) -> Result<(), Error> {
         (self.takes_over, self.ends) = (true, false);
-        if self.ledger.is_some() {
-            return Ok(None);
+        if self.ledger.is_none() {
+            self.ledger = Some(Ledger::hold(&self.path)?);
         }
-        let mut ledger = Ledger::hold(&self.path)?;
-        let restored = give_all_back(&mut ledger)?;
-        self.ledger = Some(ledger);
-        Ok(restored)
+        Ok(())
     }
 
     /// From now on nothing is adopted.

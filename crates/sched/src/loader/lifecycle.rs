@@ -86,11 +86,10 @@ fn attachments(
     let mut storage = TaskStorage::default();
     let mut before = None;
     loop {
-        let tasks = match config.scheduler.only_batch() {
+        match config.scheduler.only_batch() {
             true => adopter.begin()?,
-            false => adopter.end()?,
-        };
-        tell_tasks(tasks, on_event);
+            false => tell_tasks(adopter.end()?, on_event),
+        }
         let left = (&mut carried, &mut storage, &mut *adopter);
         let ended = Scheduler::live(&config, left, read, requests, on_event)?;
         match (ended, before.take()) {
