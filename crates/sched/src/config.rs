@@ -6,7 +6,7 @@ use crate::cgroups;
 use crate::pool::Pool;
 use crate::rules::{Class, ClassRule, Rule};
 use sidelane_policy::file::{Mistake, Result, Section, Shape, Source, Value, with_keys};
-use sidelane_policy::settings::{self, BUDGET_KEYS, NEEDS_SPEEDS};
+use sidelane_policy::settings::{self, BUDGET_KEYS, NEEDS_SPEEDS, SLO_NEEDS_ALL};
 use sidelane_policy::{Borrow, Charge, Settings};
 use std::path::Path;
 use std::sync::LazyLock;
@@ -153,11 +153,7 @@ impl Config {
     fn check_rule(&self, section: &Section, rule: &ClassRule) -> Result<()> {
         let slo = (rule.budget).is_some_and(|it| it.borrow == Borrow::Slo);
         match self.scheduler.only_batch() && slo {
-            true => Err(at(
-                section,
-                "borrow",
-                "borrow = \"slo\" needs scope = \"all\"",
-            )),
+            true => Err(at(section, "borrow", SLO_NEEDS_ALL)),
             false => Ok(()),
         }
     }

@@ -109,19 +109,20 @@ fn tables<'a>(section: &Section<'a>) -> Result<Vec<(&'static str, Section<'a>)>>
 }
 
 fn check_needs(row: &Row, value: &Value, settings: &mut Settings) -> Result<()> {
-    if !settings.are_asked_for(row) && !row.is_off(settings) {
+    if row.is_off(settings) {
+        return Ok(());
+    }
+    if !settings.are_asked_for(row) {
         return Err(value.error(format!(
             "{} has no effect with scope = \"batch\"; leave it out",
             row.name
         )));
     }
     match row.needs {
-        Some(needs) if !(needs.is_met)(settings) && !row.is_off(settings) => {
-            Err(value.error(format!(
-                "{} has no effect without {}; set that, or leave it out",
-                row.name, needs.what
-            )))
-        }
+        Some(needs) if !(needs.is_met)(settings) => Err(value.error(format!(
+            "{} has no effect without {}; set that, or leave it out",
+            row.name, needs.what
+        ))),
         _ => Ok(()),
     }
 }

@@ -53,11 +53,14 @@ pub(super) const ROWS: &[Row] = &[Row {
     more: "",
 }];
 
+/// What is said of an objective where batch is scheduled alone.
+pub const SLO_NEEDS_ALL: &str = "borrow = \"slo\" needs scope = \"all\"";
+
 /// An objective follows critical jobs, which only a scheduler of all tasks sees begin and end.
 pub(super) fn check(section: &Section, settings: &Settings) -> Result<()> {
     match section.get("borrow") {
         Some(value) if settings.only_batch() && settings.budget.borrow == Borrow::Slo => {
-            Err(value.error("borrow = \"slo\" needs scope = \"all\""))
+            Err(value.error(SLO_NEEDS_ALL))
         }
         _ => Ok(()),
     }
