@@ -123,8 +123,7 @@ mod tests {
     const FIFO: u32 = 1;
     const DEADLINE: u32 = 6;
 
-    fn of(state: State, policy: u32, batch: bool) -> Action {
-        let (waits, due) = (false, false);
+    fn of(state: State, policy: u32, batch: bool, (waits, due): (bool, bool)) -> Action {
         decide(Known {
             state,
             policy,
@@ -152,7 +151,7 @@ mod tests {
             let cases = policies.flat_map(|policy| [(policy, true), (policy, false)]);
             for ((policy, batch), wanted) in cases.zip(row) {
                 let case = format!("{state:?}, policy {policy}, batch: {batch}");
-                assert_eq!(of(state, policy, batch), wanted, "{case}");
+                assert_eq!(of(state, policy, batch, (false, false)), wanted, "{case}");
             }
         }
     }
@@ -160,7 +159,10 @@ mod tests {
     #[test]
     fn real_time_tasks_are_never_adopted() {
         for policy in [FIFO, 2, DEADLINE] {
-            assert_eq!(of(State::Not, policy, true), Action::Nothing);
+            assert_eq!(
+                of(State::Not, policy, true, (false, false)),
+                Action::Nothing
+            );
         }
     }
 
@@ -169,15 +171,7 @@ mod tests {
         for state in State::ALL {
             for policy in [NORMAL, BATCH, IDLE, EXT, FIFO] {
                 for batch in [true, false] {
-                    let with = |waits, due| {
-                        decide(Known {
-                            state,
-                            policy,
-                            batch,
-                            waits,
-                            due,
-                        })
-                    };
+                    let with = |waits, due| of(state, policy, batch, (waits, due));
                     let lends = state == State::Adopted && policy == EXT && batch;
                     assert_eq!(with(true, false) == Action::Lend, lends);
                     let comes = state == State::Lent && policy == IDLE && batch;
