@@ -153,8 +153,8 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 	if (!outranked(rq)) /* running, dispatch or update_idle says what the lane does */
 		return;
 	lane_state_put(lane, core, LANE_OTHER);
-	if (fixed.only_batch &&
-	    runnable) /* with a rest of it, it would wait in the lane's own queue */
+	/* with a rest of its slice it would wait in the lane's own queue */
+	if (fixed.only_batch && runnable)
 		scx_bpf_task_set_slice(p, 0);
 }
 
@@ -226,8 +226,8 @@ void BPF_STRUCT_OPS(sidelane_enable, struct task_struct *p)
 	tctx->vtime = vtime_now;
 	if (fixed.only_batch) {
 		tctx->class = CLASS_BATCH;
-		tctx->class_mark =
-			0; /* an event may say another class in the same moment: it is asked anew */
+		/* an event may say another class in the same moment: it is asked anew */
+		tctx->class_mark = 0;
 	}
 }
 

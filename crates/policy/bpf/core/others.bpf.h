@@ -58,11 +58,12 @@ VERIFIED_ONCE int others_change(s32 cpu, u32 state, u32 budget)
 
 	if (!core || state >= NR_LANE_STATES)
 		return 0;
-	if (state != LANE_IDLE)
+	if (state != LANE_IDLE) {
 		lane->rechecked = 0;
-	if (state != LANE_IDLE && rq &&
-	    rq->scx.local_dsq.nr) /* taken for this lane in the same moment */
-		scx_bpf_reenqueue_local_from_anywhere();
+		/* taken for this lane in the same moment */
+		if (rq && rq->scx.local_dsq.nr)
+			scx_bpf_reenqueue_local_from_anywhere();
+	}
 	if (state == LANE_CRITICAL)
 		hook_critical_comes(core, lane->core, budget);
 	was_critical = lane->was_critical;
@@ -126,15 +127,15 @@ static __always_inline void batch_wants(void)
 {
 	u32 before = __sync_fetch_and_add(&batch_wanting, 1);
 
-	barrier_var(
-		before); /* what is fetched makes it a full barrier: who stops following sees this, or this sees that */
+	/* what is fetched makes it a full barrier: others_leave() sees this, or this sees that */
+	barrier_var(before);
 	batch_comes();
 }
 
 static __always_inline void batch_wants_no_more(void)
 {
-	batch_left_ns = scx_bpf_now();
-	__sync_fetch_and_sub(&batch_wanting, 1);
+	if (__sync_fetch_and_sub(&batch_wanting, 1) == 1)
+		batch_left_ns = scx_bpf_now();
 }
 
 /* Nobody follows any more if batch has been away for long enough. */
