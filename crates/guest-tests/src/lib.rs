@@ -16,7 +16,7 @@ mod tests;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use machine::Machines;
-use shape::{Shape, When};
+use shape::When;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
@@ -38,21 +38,6 @@ impl Test {
     }
 }
 
-/// Whether the arguments ask for this test on machines of that shape.
-fn is_asked_for(arguments: &Arguments, shape: &Shape, test: &Test) -> bool {
-    let runs = match shape.runs(test.name()) {
-        When::Always => !arguments.ignored,
-        When::IfAsked => arguments.ignored || arguments.include_ignored,
-        When::Never => false,
-    };
-    let name = format!("{}::{}", shape.name, test.name());
-    let matches = |part: &String| match arguments.exact {
-        true => name == *part,
-        false => name.contains(part.as_str()),
-    };
-    runs && arguments.filter.as_ref().is_none_or(matches) && !arguments.skip.iter().any(matches)
-}
-
 /// Runs what the arguments ask for; `sidelane` is the program's path.
 pub fn main(sidelane: &str) -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -65,16 +50,8 @@ pub fn main(sidelane: &str) -> ExitCode {
     let mut arguments = Arguments::from_args();
     // two emulated machines at once would share the host's CPUs
     arguments.test_threads = Some(1);
-    let asked: Vec<&'static str> = shape::ALL
-        .iter()
-        .filter(|shape| {
-            tests::all()
-                .iter()
-                .any(|test| is_asked_for(&arguments, shape, test))
-        })
-        .map(|shape| shape.name)
-        .collect();
-    let machines = Machines::new(sidelane, arguments.nocapture, asked);
+    let all = arguments.filter.is_none() && arguments.skip.is_empty() && !arguments.ignored;
+    let machines = Machines::new(sidelane, arguments.nocapture, all);
     let machines = Arc::new(Mutex::new(machines));
     let trials = shape::ALL.iter().flat_map(|shape| {
         let machines = machines.clone();

@@ -23,8 +23,8 @@ pub struct Machines {
     sidelane: String,
     /// Whether what tests print is shown at once.
     shows: bool,
-    /// Shapes of which tests are asked for.
-    asked: Vec<&'static str>,
+    /// Whether the next one is booted ahead: where all tests run.
+    hurries: bool,
     now: Option<Machine>,
     ahead: Option<Machine>,
 }
@@ -37,11 +37,11 @@ struct Machine {
 }
 
 impl Machines {
-    pub fn new(sidelane: &str, shows: bool, asked: Vec<&'static str>) -> Machines {
+    pub fn new(sidelane: &str, shows: bool, hurries: bool) -> Machines {
         Machines {
             sidelane: sidelane.to_owned(),
             shows,
-            asked,
+            hurries,
             now: None,
             ahead: None,
         }
@@ -70,8 +70,7 @@ impl Machines {
                 }
             });
             let mut all = shape::ALL.iter();
-            let next =
-                all.find(|next| Some(next.name) == shape.ahead && self.asked.contains(&next.name));
+            let next = all.find(|next| self.hurries && Some(next.name) == shape.ahead);
             self.ahead = next.map(|next| Machine::boot(&self.sidelane, next));
         }
         let machine = self.now.as_mut().unwrap();

@@ -71,18 +71,6 @@ pub const ALL: &[Shape] = &[
         ],
     },
     Shape {
-        name: "2x4",
-        kernel: "newest",
-        machine: &["--cores", "2", "--lanes", "4"],
-        ahead: None,
-        // that batch leaves all lanes of a core
-        tests: &[
-            always("protection::a_trace_shows"),
-            if_asked("protection::"),
-            if_asked("shapes::"),
-        ],
-    },
-    Shape {
         // what the verifiers of older kernels refuse shows at once; `make test-kernels` runs all. On the
         // test bed that kernel, 6.16, finds no SMT to switch off
         name: "2x2-oldest",
@@ -100,7 +88,7 @@ pub const ALL: &[Shape] = &[
         name: "2x2-counted",
         kernel: "newest",
         machine: &["--cores", "2", "--lanes", "2", "--counted-time"],
-        ahead: None,
+        ahead: Some("2x4"),
         tests: &[always("cost::")],
     },
     Shape {
@@ -117,6 +105,18 @@ pub const ALL: &[Shape] = &[
         machine: &["--cores", "2", "--lanes", "1"],
         ahead: None,
         tests: &[if_asked("shapes::")],
+    },
+    Shape {
+        name: "2x4",
+        kernel: "newest",
+        machine: &["--cores", "2", "--lanes", "4"],
+        ahead: None,
+        // that batch leaves all lanes of a core
+        tests: &[
+            always("protection::a_trace_shows"),
+            if_asked("protection::"),
+            if_asked("shapes::"),
+        ],
     },
     Shape {
         name: "1x8",
