@@ -24,6 +24,9 @@ pub enum Error {
         "cannot read or change the running scheduler: {0}; run as root, with the same version of sidelane as the scheduler's"
     )]
     Running(String),
+    /// It runs, and has no such thing.
+    #[error("the scheduler that runs has scope = \"batch\": {0} has no effect there")]
+    OnlyBatch(&'static str),
 }
 
 impl Error {
@@ -37,6 +40,11 @@ impl Error {
 pub fn is_attached() -> bool {
     std::fs::read_to_string("/sys/kernel/sched_ext/root/ops")
         .is_ok_and(|name| name.trim().starts_with("sidelane"))
+}
+
+/// Does the attached scheduler have batch alone, while the kernel's own keeps all else? The kernel says so.
+pub fn has_only_batch() -> bool {
+    std::fs::read_to_string("/sys/kernel/sched_ext/switch_all").is_ok_and(|all| all.trim() == "0")
 }
 
 /// How many schedulers were attached since boot; 0 where the kernel does not tell.

@@ -20,6 +20,8 @@ pub enum NoCounters {
     NotNeeded,
     /// The configuration says so.
     Off,
+    /// Critical work is the kernel's scheduler's: nobody sees it begin and end.
+    OnlyBatch,
     /// The machine has none for us.
     Missing(String),
 }
@@ -29,6 +31,7 @@ impl fmt::Display for NoCounters {
         match self {
             NoCounters::NotNeeded => write!(f, "nothing needed them at the start"),
             NoCounters::Off => write!(f, "counters = \"off\""),
+            NoCounters::OnlyBatch => write!(f, "counters need scope = \"all\""),
             NoCounters::Missing(reason) => write!(f, "{reason}"),
         }
     }

@@ -93,7 +93,7 @@ impl Finding {
 type Examine = fn(&Source) -> Result<Finding, Unreadable>;
 
 /// The checks: what rules the scheduler out first, then what hampers it.
-const CHECKS: [(&str, Examine); 19] = [
+const CHECKS: [(&str, Examine); 20] = [
     ("kernel", kernel::version),
     ("sched_ext", kernel::sched_ext),
     ("BTF", kernel::btf),
@@ -113,6 +113,7 @@ const CHECKS: [(&str, Examine); 19] = [
     ("core scheduling", tasks::core_scheduling),
     ("real-time tasks", tasks::real_time),
     ("real-time limit", tasks::real_time_limit),
+    ("left behind", tasks::left_behind),
 ];
 
 /// The threads of this machine that have a core-scheduling cookie, for a message; `None` if none is

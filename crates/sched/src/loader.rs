@@ -368,6 +368,9 @@ fn open_counters(config: &Config, layout: &Layout) -> Result<Counters, NoCounter
     if !config.is_dynamic() && !symbiotic {
         return Err(NoCounters::NotNeeded);
     }
+    if config.scheduler.only_batch() {
+        return Err(NoCounters::OnlyBatch);
+    }
     let cpus = layout.core_lanes.iter().copied();
     Counters::open(config.scheduler.counters, symbiotic, cpus)
 }

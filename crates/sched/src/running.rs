@@ -2,8 +2,8 @@
 
 use crate::bpf::intf;
 use sidelane_kernel::Error;
-use sidelane_kernel::attached::{enable_seq, is_attached, map};
-use sidelane_policy::settings::speeds;
+use sidelane_kernel::attached::{enable_seq, has_only_batch, is_attached, map};
+use sidelane_policy::settings::{Scope, speeds};
 use sidelane_policy::{Budget, Polarization};
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
@@ -13,6 +13,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// The maps of the settings that stay, and of those that may be changed; the kernel keeps 15 bytes of a name.
 pub(crate) const FIXED: &[u8] = b".rodata.sidelan";
 pub(crate) const LIVE: &[u8] = b".data.sidelane";
+
+/// Which tasks the running scheduler has.
+pub fn scope() -> Scope {
+    match has_only_batch() {
+        true => Scope::Batch,
+        false => Scope::All,
+    }
+}
 
 /// Settings of the running scheduler that may be changed while it runs.
 ///

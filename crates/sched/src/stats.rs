@@ -1,12 +1,15 @@
 //! Counters of the running scheduler, read from its map by whoever may.
 
 use crate::Class;
+use crate::adopt::{Adopted, adopted};
 use crate::bpf::{from_bytes, intf};
 use crate::charge::{ChargeState, Charges};
+use crate::running::scope;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
 use sidelane_kernel::pools::{PoolRates, PoolState, Pools};
 use sidelane_kernel::{Error, attached};
+use sidelane_policy::settings::Scope;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -151,6 +154,10 @@ macro_rules! rates {
         pub struct Rates {
             /// Length of the interval.
             pub interval_s: f64,
+            /// Which tasks the scheduler has. With `batch`, what is said of critical and normal work is 0.
+            pub scope: Scope,
+            /// With `batch`: the threads that it had at the end.
+            pub threads: Option<Adopted>,
             /// Lanes that ran critical, normal and batch work, on average.
             pub busy_lanes: [f64; 3],
             /// Critical wake-ups: idle core, core taken back from batch, shared core, queued.
@@ -235,18 +242,34 @@ rates! {
 }
 
 impl Rates {
-    /// A table line, with the heading before every twentieth.
-    pub fn line(&self, index: u64) -> String {
+    fn columns(&self) -> String {
         let [critical, normal, batch] = self.busy_lanes;
         let [idle, taken, shared, queued] = self.critical_placed;
-        let wait = self
-            .evict_wait_us
-            .map_or("-".to_owned(), |us| format!("{us:.0}"));
-        let line = format!(
-            "{critical:8.2} {normal:7.2} {batch:7.2} {idle:7.0} {taken:7.0} {shared:7.0} \
-             {queued:7.0} {:7.0} {wait:>7} {:7.1} {:7.0} {:7.1}\n",
-            self.evictions, self.overdue, self.steals, self.promotions
+        let wait = (self.evict_wait_us).map_or("-".to_owned(), |us| format!("{us:.0}"));
+        let batches = format!(
+            "{:7.0} {wait:>7} {:7.1} {:7.0}",
+            self.evictions, self.overdue, self.steals
         );
+        let threads = |of: fn(&Adopted) -> usize| {
+            (self.threads.as_ref()).map_or("-".to_owned(), |threads| of(threads).to_string())
+        };
+        match self.scope {
+            Scope::All => format!(
+                "{critical:8.2} {normal:7.2} {batch:7.2} {idle:7.0} {taken:7.0} {shared:7.0} \
+                 {queued:7.0} {batches} {:7.1}\n",
+                self.promotions
+            ),
+            Scope::Batch => format!(
+                "{batch:8.2} {batches} {:>8} {:>7}\n",
+                threads(|threads| threads.adopted),
+                threads(|threads| threads.lent)
+            ),
+        }
+    }
+
+    /// A table line, with the heading before every twentieth.
+    pub fn line(&self, index: u64) -> String {
+        let line = self.columns();
         let line = self.objectives.iter().fold(line, |lines, objective| {
             format!("{lines}{}", objective.line())
         });
@@ -286,7 +309,7 @@ impl Rates {
         let pools: String = self.pools.iter().map(PoolRates::line).collect();
         let line = line + &pools;
         if index.is_multiple_of(20) {
-            format!("{HEADING}{line}")
+            format!("{}{line}", heading(self.scope))
         } else {
             line
         }
@@ -306,9 +329,21 @@ impl ObjectiveState {
     }
 }
 
+fn heading(scope: Scope) -> &'static str {
+    match scope {
+        Scope::All => HEADING,
+        Scope::Batch => HEADING_OF_BATCH,
+    }
+}
+
 const HEADING: &str = "\
 --------- busy lanes --- ---- critical wake-ups to ----- -- evictions --  starve  steals promote
 critical  normal   batch    idle   taken  shared  queued      /s wait_us      /s      /s      /s
+";
+
+const HEADING_OF_BATCH: &str = "\
+-- batch -- evictions --  starve  steals -- threads of --
+   lanes      /s wait_us      /s      /s Sidelane  kernel
 ";
 
 /// Reads the counters at a steady interval.
@@ -362,6 +397,8 @@ impl Watch {
             objectives: self.reader.objectives()?,
             dynamic: self.reader.charges()?,
             cores_awake: self.reader.cores_awake()?,
+            scope: scope(),
+            threads: (scope() == Scope::Batch).then(adopted).flatten(),
             ..Rates::between(&self.before, &after, now - self.at)
         };
         (self.before, self.pools, self.at) = (after, pools, now);
@@ -407,5 +444,17 @@ mod tests {
             "{text}"
         );
         assert_eq!(rates.line(1).lines().count(), 1);
+        let rates = Rates {
+            scope: Scope::Batch,
+            threads: Some(Adopted {
+                adopted: 12_345,
+                lent: 678,
+            }),
+            ..rates
+        };
+        let text = rates.line(0);
+        let widths: Vec<usize> = text.lines().map(str::len).collect();
+        assert_eq!(widths, [widths[0]; 3], "{text}");
+        assert!(text.ends_with("   12345     678\n"), "{text}");
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::charge::{ChargeState, Charges};
 use crate::error::Error;
-use crate::running::Tuning;
+use crate::running::{Tuning, scope};
 use serde::Serialize;
 use sidelane_kernel::pools::{PoolState, Pools};
-use sidelane_policy::settings::check_speeds;
+use sidelane_policy::settings::{SLO_NEEDS_ALL, Scope, check_speeds, no_effect};
 use sidelane_policy::{Borrow, Budget, Objective, Polarization};
 use std::fmt;
 
@@ -38,6 +38,8 @@ pub struct PoolChange {
 /// The settings in force that can be changed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tuned {
+    /// Which tasks the scheduler has.
+    pub scope: Scope,
     /// Lanes of a core that critical and normal work may keep busy.
     pub smt_level: u32,
     /// How long batch may run beside critical work.
@@ -76,12 +78,18 @@ impl Changes {
     }
 
     /// The budget that results, if these changes are sound.
-    fn check(&self, before: &Budget, knows_speeds: bool) -> Result<Budget, String> {
+    fn check(&self, before: &Budget, knows_speeds: bool, scope: Scope) -> Result<Budget, String> {
         self.budget_ms.map_or(Ok(()), Budget::check_ms)?;
         let budget = self.budget(before);
         budget.check()?;
         let speeds = self.thread_perf.as_deref();
         check_speeds(speeds.unwrap_or_default())?;
+        if scope == Scope::Batch && self.polarization.is_some() {
+            return Err(no_effect("polarization"));
+        }
+        if scope == Scope::Batch && budget.borrow == Borrow::Slo {
+            return Err(SLO_NEEDS_ALL.to_owned());
+        }
         if budget.borrow == Borrow::Dynamic && !knows_speeds && speeds.is_none() {
             return Err("dynamic needs thread_perf, the speeds of 'sidelane calibrate'".to_owned());
         }
@@ -96,7 +104,8 @@ impl Changes {
 /// [`Error::Tune`] if they are not sound; else as [`Tuning::open`].
 pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
     let tuning = Tuning::open()?;
-    let budget = changes.check(&tuning.budget(), tuning.knows_speeds());
+    let scope = scope();
+    let budget = changes.check(&tuning.budget(), tuning.knows_speeds(), scope);
     let budget = budget.map_err(Error::Tune)?;
     if let Some(thread_perf) = &changes.thread_perf {
         tuning.set_speeds(thread_perf);
@@ -116,6 +125,7 @@ pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
     }
     let charges = charges.read()?;
     Ok(Tuned {
+        scope,
         charge: charges.into_iter().find(|charge| charge.rule == 0),
         polarization: tuning.polarization(),
         cores_awake: tuning.cores_awake(),
@@ -129,7 +139,12 @@ pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
 
 impl fmt::Display for Tuned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "smt_level = {}", self.smt_level)?;
+        let all = self.scope == Scope::All;
+        if all {
+            writeln!(f, "smt_level = {}", self.smt_level)?;
+        } else {
+            writeln!(f, "scope = \"{}\"", self.scope.name())?;
+        }
         writeln!(f, "borrow = \"{}\"", self.borrow.name())?;
         match &self.objective {
             Some(objective) => writeln!(f, "objective = \"{objective}\"")?,
@@ -138,7 +153,9 @@ impl fmt::Display for Tuned {
         if let Some(charge) = &self.charge {
             writeln!(f, "# charged by {charge}")?;
         }
-        writeln!(f, "polarization = \"{}\"", self.polarization.name())?;
+        if all {
+            writeln!(f, "polarization = \"{}\"", self.polarization.name())?;
+        }
         if self.polarization == Polarization::Vertical {
             writeln!(f, "# {} cores awake", self.cores_awake)?;
         }
@@ -172,7 +189,7 @@ mod tests {
                 ..Changes::default()
             };
             changes
-                .check(&before, false)
+                .check(&before, false, Scope::All)
                 .map(|b| (b.borrow, b.budget_ms()))
         };
         assert_eq!(after(None, None), Ok((Borrow::Fixed, 5.0)));
@@ -189,5 +206,27 @@ mod tests {
         }
         assert!(after(Some(Borrow::Dynamic), None).is_err(), "no speeds");
         assert!(after(Some(Borrow::Slo), None).is_err(), "no objective");
+    }
+
+    #[test]
+    fn a_scheduler_of_batch_alone_refuses_what_it_does_not_ask_for() {
+        let before = Budget {
+            borrow: Borrow::Off,
+            budget_ns: 0,
+            objective: None,
+        };
+        let refused = |changes: &Changes| changes.check(&before, true, Scope::Batch).unwrap_err();
+        let polarized = Changes {
+            polarization: Some(Polarization::Vertical),
+            ..Changes::default()
+        };
+        assert_eq!(refused(&polarized), no_effect("polarization"));
+        let objective = Changes {
+            borrow: Some(Borrow::Slo),
+            objective: Some("p99 < 20 ms".parse().unwrap()),
+            ..Changes::default()
+        };
+        assert_eq!(refused(&objective), SLO_NEEDS_ALL);
+        assert!(objective.check(&before, true, Scope::All).is_ok());
     }
 }

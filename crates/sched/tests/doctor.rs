@@ -290,10 +290,35 @@ fn another_scheduler() {
         tree.set("sys/kernel/sched_ext/root/ops", ours);
         tree.expect("other scheduler", Verdict::Ok, "this scheduler itself");
     }
+    tree.set("sys/kernel/sched_ext/switch_all", "0").expect(
+        "other scheduler",
+        Verdict::Ok,
+        "for batch alone",
+    );
     tree.set(STATE, "disabling")
         .expect("other scheduler", Verdict::Warning, "being detached");
     tree.set(STATE, "bewildered")
         .expect("other scheduler", Verdict::Unknown, "bewildered");
+}
+
+#[test]
+fn threads_of_a_killed_scheduler() {
+    const LEDGER: &str = "run/sidelane/adopted";
+    let tree = Tree::healthy();
+    tree.expect("left behind", Verdict::Ok, "none");
+    tree.set("proc/sys/kernel/random/boot_id", "this");
+    tree.set(LEDGER, "sidelane-adopted 1 that\n+ 5 70 0 0 0");
+    tree.expect("left behind", Verdict::Ok, "none");
+    tree.set(
+        LEDGER,
+        "sidelane-adopted 1 this\n+ 5 70 0 0 0\n+ 6 70 0 0 1\n- 5",
+    );
+    let check = tree.expect("left behind", Verdict::Warning, "1 or fewer");
+    assert!(check.remedy.unwrap().contains("run --restore"));
+    tree.set("sys/kernel/sched_ext/root/ops", "sidelane");
+    tree.expect("left behind", Verdict::Ok, "1 are the running scheduler's");
+    tree.set(LEDGER, "something else")
+        .expect("left behind", Verdict::Warning, "no ledger");
 }
 
 #[test]

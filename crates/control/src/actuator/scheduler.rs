@@ -2,6 +2,8 @@
 
 use super::{Actuator, Found};
 use crate::Result;
+use sidelane_kernel::Error;
+use sidelane_kernel::attached::has_only_batch;
 use sidelane_sched::running::Tuning;
 
 /// Sets the cap of the running Sidelane scheduler.
@@ -15,9 +17,9 @@ impl SchedulerCap {
     /// Finds it.
     ///
     /// # Errors
-    /// None runs, or it cannot be reached.
+    /// None runs, it cannot be reached, or it has batch alone.
     pub fn open() -> Result<SchedulerCap> {
-        let tuning = Tuning::open()?;
+        let tuning = open()?;
         Ok(SchedulerCap {
             found: tuning.smt_level(),
             tuning,
@@ -27,7 +29,7 @@ impl SchedulerCap {
     /// It may have been stopped and started meanwhile, and after hotplug it was.
     fn tuning(&mut self) -> Result<&Tuning> {
         if !self.tuning.is_current() {
-            self.tuning = Tuning::open()?;
+            self.tuning = open()?;
         }
         Ok(&self.tuning)
     }
@@ -42,9 +44,18 @@ impl SchedulerCap {
                 tuning.set_smt_level(level);
                 Ok(())
             }
-            Err(sidelane_kernel::Error::NotRunning) => Ok(()),
+            Err(Error::NotRunning) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// The settings of a scheduler that has a cap.
+fn open() -> Result<Tuning> {
+    let tuning = Tuning::open()?;
+    match has_only_batch() {
+        true => Err(Error::OnlyBatch("the SMT level").into()),
+        false => Ok(tuning),
     }
 }
 

@@ -154,6 +154,7 @@ fn tasks_come_and_go_with_what_rules_call_them() {
     drop(real_time);
     all_have("batch", ADOPTED);
     assert_eq!(has(elsewhere.pid()), Some((NORMAL, 0)));
+    others_know();
 
     move_to("other", before.pid());
     eventually("all threads left", || {
@@ -177,6 +178,26 @@ fn tasks_come_and_go_with_what_rules_call_them() {
     assert_eq!(has(later.pid()), Some((IDLE, 0)));
     all_have("batch", (BATCH, 3));
     assert!(!fs::exists("/run/sidelane/adopted").unwrap());
+}
+
+/// Commands that ask the scheduler, or change it, know what it is.
+fn others_know() {
+    let rates = rates("1");
+    assert_eq!(rates["scope"], "batch", "{rates}");
+    assert!(rates["threads"]["adopted"].as_u64() >= Some(4), "{rates}");
+    let tuned = sidelane(&["tune", "--format", "json"]);
+    assert!(String::from_utf8_lossy(&tuned.stdout).contains("\"batch\""));
+    let seen = sidelane(&["doctor"]);
+    assert!(String::from_utf8_lossy(&seen.stdout).contains("for batch alone"));
+    for asks_for_others in [
+        &["tune", "--polarization", "vertical"][..],
+        &["control", "--actuator", "scheduler"],
+    ] {
+        let refused = sidelane(asks_for_others);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success(), "{asks_for_others:?}");
+        assert!(said.contains("has no effect"), "{said}");
+    }
 }
 
 /// Only a thread's own process may rename it.

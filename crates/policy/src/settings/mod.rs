@@ -28,7 +28,7 @@ pub use polarization::Polarization;
 pub use read::{BUDGET_KEYS, NEEDS_SPEEDS, SHAPE, budget_of, keys, read};
 pub use retention::Retention;
 pub use row::{Change, Kind, Needs, Place, Row, check_speeds};
-pub use scope::{SLO_NEEDS_ALL, Scope};
+pub use scope::{SLO_NEEDS_ALL, Scope, no_effect};
 pub use steal::StealBarriers;
 pub use symbiosis::Symbiosis;
 

@@ -113,10 +113,7 @@ fn check_needs(row: &Row, value: &Value, settings: &mut Settings) -> Result<()> 
         return Ok(());
     }
     if !settings.are_asked_for(row) {
-        return Err(value.error(format!(
-            "{} has no effect with scope = \"batch\"; leave it out",
-            row.name
-        )));
+        return Err(value.error(scope::no_effect(row.name)));
     }
     match row.needs {
         Some(needs) if !(needs.is_met)(settings) => Err(value.error(format!(

@@ -56,6 +56,11 @@ pub(super) const ROWS: &[Row] = &[Row {
 /// What is said of an objective where batch is scheduled alone.
 pub const SLO_NEEDS_ALL: &str = "borrow = \"slo\" needs scope = \"all\"";
 
+/// What is said of a setting that nothing asks for where batch is scheduled alone.
+pub fn no_effect(name: &str) -> String {
+    format!("{name} has no effect with scope = \"batch\"; leave it out")
+}
+
 /// An objective follows critical jobs, which only a scheduler of all tasks sees begin and end.
 pub(super) fn check(section: &Section, settings: &Settings) -> Result<()> {
     match section.get("borrow") {

@@ -5,6 +5,7 @@
 use super::policy::{EXT, Had, Stat, Tid};
 use crate::Error;
 use nix::fcntl::{Flock, FlockArg};
+use serde::Serialize;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -12,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// Where the ledger is kept.
 pub(crate) const PATH: &str = "/run/sidelane/adopted";
+/// What differs from boot to boot, below the root folder.
+pub(crate) const BOOT: &str = "proc/sys/kernel/random/boot_id";
 /// So many lines more than twice what counts, and the file is written anew.
 const SPARE: usize = 4096;
 const TITLE: &str = "sidelane-adopted 1";
@@ -34,12 +37,21 @@ impl Entry {
     }
 }
 
+/// Threads that a scheduler of batch alone has at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Adopted {
+    /// With the scheduler.
+    pub adopted: usize,
+    /// With the kernel's, for a while: others kept them from all their lanes.
+    pub lent: usize,
+}
+
 /// The ledger, held by one process at a time.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     path: PathBuf,
     file: Option<File>,
-    entries: HashMap<Tid, Entry>,
+    entries: Entries,
     lines: usize,
     _lock: Flock<File>,
 }
@@ -54,47 +66,29 @@ impl Ledger {
         let mut ledger = Ledger {
             path: path.to_owned(),
             file: None,
-            entries: HashMap::new(),
+            entries: Entries::new(),
             lines: 0,
             _lock: lock,
         };
         match fs::read_to_string(path) {
-            Ok(text) => ledger.read(&text, &title())?,
+            Ok(text) => ledger.read(&text)?,
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             Err(e) => return Err(error("read", path)(e)),
         }
         Ok(ledger)
     }
 
-    fn read(&mut self, text: &str, title: &str) -> Result<(), Error> {
-        let Some((first, rest)) = text.split_once('\n') else {
-            return Ok(()); // killed before the first line was whole: nothing was changed
-        };
-        if !first.starts_with(TITLE) {
-            return Err(Error::Ledger {
-                path: self.path.clone(),
-                problem: "read it: this is no ledger of adopted tasks; remove it".to_owned(),
-            });
-        }
-        if first != title {
-            return Ok(()); // of another boot
-        }
-        // one that has no end was not written whole: what it was for did not happen
-        let whole = rest.split_inclusive('\n').filter(|l| l.ends_with('\n'));
-        for line in whole {
-            self.lines += 1;
-            if let Some((tid, entry)) = parse(line.trim_end()) {
-                self.note(tid, entry);
-            }
-        }
+    fn read(&mut self, text: &str) -> Result<(), Error> {
+        let said = said(text, &boot()).ok_or_else(|| Error::Ledger {
+            path: self.path.clone(),
+            problem: "read it: this is no ledger of adopted tasks; remove it".to_owned(),
+        })?;
+        (self.entries, self.lines) = said;
         Ok(())
     }
 
     fn note(&mut self, tid: Tid, entry: Option<Entry>) {
-        match entry {
-            Some(entry) => drop(self.entries.insert(tid, entry)),
-            None => drop(self.entries.remove(&tid)),
-        }
+        note(&mut self.entries, tid, entry);
     }
 
     /// What is known of the task of this number that was made then.
@@ -149,7 +143,7 @@ impl Ledger {
     fn compact(&mut self) -> Result<(), Error> {
         self.entries
             .retain(|tid, entry| Stat::of(*tid).is_some_and(|stat| stat.start == entry.start));
-        let mut text = title() + "\n";
+        let mut text = format!("{TITLE} {}\n", boot());
         text.extend(self.entries.iter().map(|(tid, entry)| line(*tid, entry)));
         let new = self.path.with_extension("new");
         fs::write(&new, text).map_err(error("write", &new))?;
@@ -162,7 +156,7 @@ impl Ledger {
 
     /// Everything is as it was: the file goes.
     pub fn clear(&mut self) -> Result<(), Error> {
-        (self.entries, self.file, self.lines) = (HashMap::new(), None, 0);
+        (self.entries, self.file, self.lines) = (Entries::new(), None, 0);
         match fs::remove_file(&self.path) {
             Err(e) if e.kind() != ErrorKind::NotFound => Err(error("remove", &self.path)(e)),
             _ => Ok(()),
@@ -187,10 +181,54 @@ fn lock(path: &Path) -> Result<Flock<File>, Error> {
     }
 }
 
-/// The first line, with the boot that the rest is about.
-fn title() -> String {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    format!("{TITLE} {}", boot.trim())
+/// The boot that the first line names: what stands below is about that one.
+fn boot() -> String {
+    fs::read_to_string(format!("/{BOOT}")).map_or(String::new(), |boot| boot.trim().to_owned())
+}
+
+/// How many threads the ledger of this machine has now, whoever holds it; none: it cannot be read.
+pub(crate) fn adopted() -> Option<Adopted> {
+    count(&fs::read_to_string(PATH).ok()?, &boot())
+}
+
+type Entries = HashMap<Tid, Entry>;
+
+fn note(entries: &mut Entries, tid: Tid, entry: Option<Entry>) {
+    match entry {
+        Some(entry) => drop(entries.insert(tid, entry)),
+        None => drop(entries.remove(&tid)),
+    }
+}
+
+/// What a ledger says of tasks of this boot, and in how many lines; none: it is no ledger.
+fn said(text: &str, boot: &str) -> Option<(Entries, usize)> {
+    let (mut entries, mut lines) = (Entries::new(), 0);
+    let Some((first, rest)) = text.split_once('\n') else {
+        return Some((entries, lines)); // killed before the first line was whole: nothing was changed
+    };
+    if first.strip_prefix(TITLE)?.trim() != boot {
+        return Some((entries, lines));
+    }
+    // one that has no end was not written whole: what it was for did not happen
+    let whole = rest.split_inclusive('\n').filter(|l| l.ends_with('\n'));
+    for line in whole {
+        lines += 1;
+        if let Some((tid, entry)) = parse(line.trim_end()) {
+            note(&mut entries, tid, entry);
+        }
+    }
+    Some((entries, lines))
+}
+
+/// How many threads a ledger has, and how many of these are lent; none: it is no ledger.
+pub(crate) fn count(text: &str, boot: &str) -> Option<Adopted> {
+    let (entries, _) = said(text, boot)?;
+    let threads = entries.values().filter(|entry| !entry.is_left());
+    let (lent, adopted): (Vec<&Entry>, Vec<&Entry>) = threads.partition(|entry| entry.lent);
+    Some(Adopted {
+        adopted: adopted.len(),
+        lent: lent.len(),
+    })
 }
 
 fn line(tid: Tid, entry: &Entry) -> String {
@@ -265,11 +303,19 @@ mod tests {
     fn a_line_without_an_end_and_nonsense_are_passed_over() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("adopted");
-        let title = title();
-        let text = format!("{title}\n+ 1 2 0 0 0\nwhat\n+ 3 x 0 0 0\n+ 4 5 0 0 0\n- 1\n+ 6 7 0 0");
-        fs::write(&path, text).unwrap();
+        let boot = boot();
+        let text =
+            format!("{TITLE} {boot}\n+ 1 2 0 0 0\nwhat\n+ 3 x 0 0 0\n+ 4 5 0 0 0\n- 1\n+ 6 7 0 0");
+        fs::write(&path, &text).unwrap();
         let ledger = Ledger::hold(&path).unwrap();
         assert_eq!(ledger.tids().collect::<Vec<_>>(), [4]);
+        assert_eq!(count(&text, "another"), Some(Adopted::default()));
+        let of = |adopted, lent| Some(Adopted { adopted, lent });
+        assert_eq!(count(&text, &boot), of(1, 0));
+        let more = format!("{text} 0\n+ 5 5 0 0 1\n+ 7 5 {EXT} 0 0\n");
+        assert_eq!(count(&more, &boot), of(2, 1));
+        assert_eq!(count("something", &boot), of(0, 0));
+        assert_eq!(count("something\n", &boot), None);
     }
 
     #[test]

@@ -11,6 +11,8 @@ mod news;
 mod policy;
 mod restore;
 
+pub use ledger::Adopted;
+pub(crate) use ledger::{BOOT, PATH, adopted, count};
 pub use news::News;
 pub(crate) use restore::threads;
 
@@ -88,7 +90,7 @@ impl Adopter {
     /// With nothing adopted.
     pub fn new() -> Adopter {
         Adopter {
-            path: ledger::PATH.into(),
+            path: PATH.into(),
             ledger: None,
             loans: Loans::default(),
             tally: Tally::default(),
@@ -354,7 +356,7 @@ fn give_all_back(ledger: &mut Ledger) -> Result<Option<News>, Error> {
 /// # Errors
 /// Such a scheduler runs, the ledger cannot be read, or the kernel refuses to change a task.
 pub fn restore() -> Result<Option<News>, Error> {
-    restore_at(Path::new(ledger::PATH))
+    restore_at(Path::new(PATH))
 }
 
 fn restore_at(path: &Path) -> Result<Option<News>, Error> {

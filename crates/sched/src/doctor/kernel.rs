@@ -12,6 +12,8 @@ const KERNELS_STUCK: std::ops::Range<(u32, u32)> = (6, 14)..(7, 0);
 const KERNEL_WITHOUT_MEMLOCK: (u32, u32) = (5, 11);
 
 const STATE: &str = "sys/kernel/sched_ext/state";
+/// The name of the scheduler that is attached; not there without one.
+const OPS: &str = "sys/kernel/sched_ext/root/ops";
 
 /// The name under which the kernel shows this scheduler.
 const OURS: &str = "sidelane";
@@ -214,12 +216,15 @@ pub(super) fn other_scheduler(source: &Source) -> Result<Finding, Unreadable> {
     if state == "disabled" {
         return Ok(Finding::ok("none is attached"));
     }
-    let name = source
-        .text("sys/kernel/sched_ext/root/ops")?
-        .unwrap_or_default();
+    let name = source.text(OPS)?.unwrap_or_default();
     Ok(match state.as_str() {
         "enabled" | "enabling" if is_ours(&name) => {
-            Finding::ok(format!("{name}: this scheduler itself is attached"))
+            let all = source.text("sys/kernel/sched_ext/switch_all")?;
+            let scope = match all.as_deref() {
+                Some("0") => ", for batch alone",
+                _ => "",
+            };
+            Finding::ok(format!("{name}: this scheduler itself is attached{scope}"))
         }
         "enabled" | "enabling" => Finding::fail(
             format!(
@@ -238,6 +243,12 @@ pub(super) fn other_scheduler(source: &Source) -> Result<Finding, Unreadable> {
             "the state disabled is expected; see that no other scheduler is attached",
         ),
     })
+}
+
+/// Is a scheduler of ours attached?
+pub(super) fn is_attached(source: &Source) -> Result<bool, Unreadable> {
+    let name = source.text(OPS)?;
+    Ok(name.is_some_and(|name| is_ours(&name)))
 }
 
 /// Whether a name under `sched_ext/root/ops` is this scheduler's; the kernel shows a name that

@@ -3,6 +3,7 @@
 use super::Finding;
 use super::kernel;
 use super::source::{Source, Unreadable};
+use crate::adopt::{BOOT, PATH, count};
 use crate::error::STOP_COOKIES;
 use sidelane_topology::printable;
 use std::io;
@@ -156,6 +157,31 @@ pub(super) fn real_time_limit(source: &Source) -> Result<Finding, Unreadable> {
         false => Finding::warning(
             "perhaps none: the kernel may keep no share for others",
             REMEDY,
+        ),
+    })
+}
+
+/// Threads that a scheduler of batch alone left behind with a policy that it gave them.
+pub(super) fn left_behind(source: &Source) -> Result<Finding, Unreadable> {
+    let path = PATH.trim_start_matches('/');
+    let Some(text) = source.text(path)? else {
+        return Ok(Finding::ok("none"));
+    };
+    let boot = source.text(BOOT)?.unwrap_or_default();
+    // a source ends no text with a line's end
+    let Some(threads) = count(&(text + "\n"), &boot) else {
+        let remedy = format!("remove {PATH}: it keeps `sidelane run --only batch` from starting");
+        return Ok(Finding::warning(format!("{PATH} is no ledger"), remedy));
+    };
+    let number = threads.adopted + threads.lent;
+    Ok(match (number, kernel::is_attached(source)?) {
+        (0, _) => Finding::ok("none"),
+        (_, true) => Finding::ok(format!("none: {number} are the running scheduler's")),
+        (_, false) => Finding::warning(
+            format!(
+                "{number} or fewer have SCHED_EXT and nice 19 from a scheduler that was killed"
+            ),
+            "`sidelane run --restore` gives them back what they had",
         ),
     })
 }
