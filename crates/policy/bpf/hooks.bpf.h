@@ -359,7 +359,7 @@ HOOK u32 hook_takes(u32 core_id, s32 cpu, bool goes_on, const struct lane_ctx *p
 {
 	u32 side;
 
-	if (fair_take(core_id, goes_on, prev->vtime))
+	if (fair_take(core_id, cpu, goes_on, prev->vtime))
 		return TAKEN;
 	side = pair_first(core_id, cpu);
 	if (side < NR_SIDES)

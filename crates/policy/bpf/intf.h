@@ -111,6 +111,7 @@ struct lane_ctx {
 	u32 side; /* enum side of the task that ran when it was last compared with what waits (dispatch.bpf.h) */
 	u64 vtime; /* virtual time of the normal task that runs: when it began, at its last tick, or when it was last compared */
 	u64 vtime_began; /* the same when it began */
+	u32 fair; /* 1: it takes normal work of another core that was behind (fair.bpf.h) */
 	u32 woke; /* 1: what runs has woken a task that waits for this core */
 	u64 slice_ends_ns; /* when the slice ends of the critical task that runs, or did last */
 	u64 overdue_paid_ns[NR_OVERDUE]; /* until then such work has had its share */
@@ -258,6 +259,8 @@ struct core_ctx {
 	u32 company; /* enum company */
 	u32 periods; /* with counters: busy periods so far */
 	u32 probe; /* dynamic budget: 1 while batch stays away, to see critical work alone */
+	u64 vtime; /* virtual time that normal work has reached here (vector.bpf.h) */
+	u64 alone; /* how much of it was not held against tasks that ran alone (fair.bpf.h) */
 	u32 closed; /* 1: critical work ran when a lane changed last, and batch had to stay away; for the collector */
 	u64 used_ns; /* with vertical polarization: lane time of normal and batch work in this window */
 	u64 critical_ns; /* the same of critical work */

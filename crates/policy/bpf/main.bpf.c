@@ -120,7 +120,7 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	vector_left(tctx);
 	if (class == CLASS_CRITICAL)
 		critical_arrived(tctx, core, lane->core, now_ns);
-	account_begins(p, tctx, lane, now_ns);
+	account_begins(p, tctx, lane, core, now_ns);
 	was_critical = lane->was_critical;
 	lane->was_critical = class == CLASS_CRITICAL;
 	lane_set_state(lane, core, class, now_ns);
@@ -220,10 +220,12 @@ s32 BPF_STRUCT_OPS(sidelane_init_task, struct task_struct *p, struct scx_init_ta
 void BPF_STRUCT_OPS(sidelane_enable, struct task_struct *p)
 {
 	struct task_ctx *tctx = task_ctx(p);
+	const struct core_ctx *core;
 
 	if (!tctx)
 		return;
-	tctx->vtime = vtime_now;
+	core = core_ctx(tctx->core);
+	tctx->vtime = core ? core->vtime : 0;
 	if (fixed.only_batch) {
 		tctx->class = CLASS_BATCH;
 		/* an event may say another class in the same moment: it is asked anew */

@@ -83,7 +83,6 @@ void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct fixed_setting
 	nr_lanes = lanes_wanted;
 	fixed = *fixed_wanted;
 	live = *live_wanted;
-	vtime_now = 0;
 	vtime_stride = 0;
 	fair_turn = 0;
 	pools_begun = 0;

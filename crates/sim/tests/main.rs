@@ -13,6 +13,7 @@ mod determinism;
 mod experiments;
 mod kthreads;
 mod missed;
+mod mixes;
 mod model;
 mod nice;
 mod objective;

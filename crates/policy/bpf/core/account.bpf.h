@@ -308,16 +308,20 @@ static __always_inline void account_lane(struct task_struct *p, struct task_ctx 
 
 /* @p begins to run on @lane. */
 static __always_inline void account_begins(struct task_struct *p, struct task_ctx *tctx,
-					   struct lane_ctx *lane, u64 now_ns)
+					   struct lane_ctx *lane, struct core_ctx *core, u64 now_ns)
 {
 	u32 class = task_class(tctx);
 
-	tctx->core = lane->core;
+	if (lane->fair) {
+		lane->fair = 0;
+		vtime_carries(tctx, core);
+	}
+	vtime_moves(tctx, lane->core);
 	tctx->running_ns = now_ns;
 	tctx->queued_ns = 0;
 	/* out of turn it has not the virtual time that normal work has reached */
-	if (class == CLASS_NORMAL && !lane->overdue && time_before(vtime_now, tctx->vtime))
-		vtime_now = tctx->vtime;
+	if (class == CLASS_NORMAL && !lane->overdue && time_before(core->vtime, tctx->vtime))
+		core->vtime = tctx->vtime;
 	count(switches[class]);
 	lane->kthread = 0;
 	lane->vtime = tctx->vtime;

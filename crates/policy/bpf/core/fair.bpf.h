@@ -11,15 +11,18 @@
  * nobody waited does not count. What wakes takes the lane for which it waits from normal work that has come further by a slice /
  * PREEMPT_PARTS (not with dispatching = "zvm", nor what is SCHED_BATCH).
  * Between cores: a lane takes a normal task from another core's vector if that is behind what waits on its own core, and behind
- * the task that runs on it, by more than a slice brings. It looks at FAIR_LOOKS vectors each time, in turns. Virtual time is one
- * for all cores, and nobody is kept further behind than a slice (vector.bpf.h), so a higher barrier for
- * cores that are far would never be reached.
+ * the task that runs on it, by more than a slice brings. It looks at FAIR_LOOKS vectors each time, in turns. Each core has a virtual
+ * time of its own (vector.bpf.h); they compare once what was not held against tasks that ran alone is added. What is taken
+ * so stays behind, by a slice at most, and where it comes from nobody is further behind either from then on: else one core
+ * whose tasks could not leave it for long would later send them all.
  *
  * Cost: a compare for each wake-up that waits; a look at the first task of the own vector, and of as many others, each time that
  * a lane looks for normal work while some waits, or would go on with its own. Nothing otherwise.
  *
- * Source: our own; z/VM's steal barriers know the length of a vector only. Does not: hold exactly, as a
- * lane looks at a few others and at their first tasks only; look past one that may not run here.
+ * Source: our own; z/VM's steal barriers know the length of a vector only. A clock for each run queue, and tasks that take along how
+ * far they are ahead: CFS and EEVDF. Does not: hold exactly, as a lane looks at a few others and at their first tasks only; look
+ * past one that may not run here; keep the lanes of a core apart: tasks that are bound to one of them share its clock with those
+ * of the other.
  */
 #ifndef SIDELANE_FAIR_BPF_H
 #define SIDELANE_FAIR_BPF_H
@@ -51,50 +54,53 @@ static __always_inline bool fair_preempts(const struct task_struct *p, const str
 #define FAIR_LOOKS 4
 
 /*
- * The virtual time of the first normal task that waits on @core_id, if the lane of this CPU may run it;
- * else @nothing.
+ * How far the first normal task that waits on @core_id has come, if the lane of this CPU may run it; else @nothing. With what
+ * was not held against tasks that ran alone: so cores compare.
  */
-VERIFIED_ONCE u64 vector_head_vtime(u32 core_id, u64 nothing)
+VERIFIED_ONCE u64 fair_head(u32 core_id, u64 nothing)
 {
+	const struct core_ctx *core = core_ctx(core_id);
 	s32 cpu = bpf_get_smp_processor_id();
 	struct task_struct *head;
-	u64 vtime = nothing;
+	u64 come = nothing;
 
-	if (!vector_hinted(core_id, CLASS_NORMAL))
+	if (!core || !vector_hinted(core_id, CLASS_NORMAL))
 		return nothing;
 	bpf_rcu_read_lock();
 	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core_id, CLASS_NORMAL));
 	if (head && bpf_cpumask_test_cpu(cpu, head->cpus_ptr))
-		vtime = head->scx.dsq_vtime;
+		come = head->scx.dsq_vtime + core->alone;
 	bpf_rcu_read_unlock();
-	return vtime;
+	return come;
 }
 
 /*
- * From which vector a lane of @home takes normal work, to be fair: that of @home or of another core. @goes_on: else it goes
- * on with normal work that has come to @vtime_of_prev.
+ * From which vector a lane of @own, the core @home, takes normal work, to be fair: that of @home or of another core. @goes_on: else
+ * it goes on with normal work that has come to @vtime_of_prev.
  */
 VERIFIED_ONCE u32 fairest_core(u32 home, bool goes_on, u64 vtime_of_prev)
 {
-	u64 slack = fair_stride(), least, vtime;
+	const struct core_ctx *own = core_ctx(home);
+	u64 slack = fair_stride(), least, come;
 	u32 best = home, first, i;
 
-	if (core_parked(home) || !(goes_on || vector_hinted(home, CLASS_NORMAL)))
+	if (!own || core_parked(home) || !(goes_on || vector_hinted(home, CLASS_NORMAL)))
 		return home;
 	first = fair_turn++;
-	least = vector_head_vtime(home, goes_on ? vtime_of_prev : vtime_now);
-	if (goes_on && time_before(vtime_of_prev, least))
-		least = vtime_of_prev;
+	come = (goes_on ? vtime_of_prev : own->vtime) + own->alone;
+	least = fair_head(home, come);
+	if (goes_on && time_before(come, least))
+		least = come;
 	bpf_for(i, 0, FAIR_LOOKS) {
 		u32 id = (first + i) % nr_cores;
 
 		if (id == home)
 			continue;
-		vtime = vector_head_vtime(id, least) + slack;
-		if (!time_before(vtime, least))
+		come = fair_head(id, least) + slack;
+		if (!time_before(come, least))
 			continue;
 		best = id;
-		least = vtime;
+		least = come;
 	}
 	return best;
 }
@@ -131,33 +137,44 @@ static __always_inline bool fair_yields(u32 home, const struct lane_ctx *prev)
 	return yields;
 }
 
-/* Normal @p goes on on @lane. While nobody waits on its core, what it has is not held against it, beyond what a slice brings. */
+/*
+ * Normal @p goes on on @lane. While nobody waits on its core, what it has is not held against it, beyond what a slice brings. It
+ * counts for the core: a core on which @p alone is served comes further than one on which many are.
+ */
 static __always_inline void fair_alone(const struct task_struct *p, struct task_ctx *tctx,
 				       struct lane_ctx *lane)
 {
-	u64 slice = fixed.slice_ns[CLASS_NORMAL];
-	u64 most = vtime_now + (fixed.cgroup_weights ? fair_stride() : nice_vtime(p, slice));
+	struct core_ctx *core = core_ctx(lane->core);
+	u64 slice = fixed.slice_ns[CLASS_NORMAL], most;
+	u32 served;
 
-	if (vector_hinted(lane->core, CLASS_NORMAL) || !time_before(most, tctx->vtime))
+	if (!core || vector_hinted(lane->core, CLASS_NORMAL))
 		return;
+	most = core->vtime + (fixed.cgroup_weights ? fair_stride() : nice_vtime(p, slice));
+	if (!time_before(most, tctx->vtime))
+		return;
+	served = STATE_COUNT(states_of(core), LANE_NORMAL);
+	core->alone += (tctx->vtime - most) / (served ? served : 1);
 	tctx->vtime = most;
 	lane->vtime = most;
 	lane->vtime_began = most;
 }
 
 /* Takes normal work that is behind all there is on @home. False: there is none. @vtime: see fairest_core(). */
-static __always_inline bool fair_take(u32 home, bool goes_on, u64 vtime)
+static __always_inline bool fair_take(u32 home, s32 cpu, bool goes_on, u64 vtime)
 {
 	bool others = core_set_any(CORES_QUEUED + CLASS_NORMAL, home);
 	u32 core = others ? fairest_core(home, goes_on, vtime) : home;
+	struct lane_ctx *lane = lane_ctx(cpu);
 	struct core_ctx *own, *other;
 
-	if (core == home)
+	if (core == home || !lane)
 		return false;
 	own = core_ctx(home);
 	other = core_ctx(core);
 	if (!own || !other || !vector_take(core, CLASS_NORMAL))
 		return false;
+	lane->fair = 1;
 	count(steals[BOUNDED(core_distance(own, other), NR_DISTANCES)]);
 	return true;
 }

@@ -39,8 +39,8 @@ static __always_inline bool kthread_send(struct task_struct *p, struct task_ctx 
 	if (!idle && !overdue_allowed(lane, OVERDUE_KTHREAD, now_ns))
 		return false;
 	count(wakeups[CLASS_NORMAL]);
-	tctx->core = lane->core;
-	tctx->vtime = vtime_of(tctx, true);
+	vtime_moves(tctx, lane->core);
+	vtime_begins(tctx, core_ctx(lane->core));
 	tctx->overdue = idle ? OVERDUE_NOT : OVERDUE_KTHREAD;
 	lane->kthread = 1;
 	/* an overdue run ends soon by itself */
@@ -71,7 +71,7 @@ static __always_inline bool kthread_passes(struct task_struct *p, struct task_ct
 	if (!core || !lane->kthread || lane->pid != (u32)p->pid ||
 	    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || overdue_next(cpu, CLASS_CRITICAL, now_ns))
 		return false;
-	tctx->core = lane->core;
+	vtime_moves(tctx, lane->core);
 	tctx->queued_ns = now_ns;
 	critical_sent(tctx, lane->core);
 	if (lane->slice_ends_ns > now_ns)

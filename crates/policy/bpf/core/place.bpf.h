@@ -363,15 +363,15 @@ static __always_inline void next_begins(const struct task_struct *p, const struc
 
 /* Sends a waking task to the lane that select_cpu returns, or on whose CPU it is queued. */
 static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *tctx,
-					const struct lane_ctx *lane, bool at_once, u64 enq_flags,
-					u64 now_ns)
+					const struct lane_ctx *lane, const struct core_ctx *core,
+					bool at_once, u64 enq_flags, u64 now_ns)
 {
 	u32 class = task_class(tctx);
 
-	tctx->core = lane->core;
+	vtime_moves(tctx, lane->core);
 	tctx->queued_ns = now_ns;
 	if (class == CLASS_NORMAL)
-		tctx->vtime = vtime_of(tctx, true);
+		vtime_begins(tctx, core);
 	if (at_once || fair_preempts(p, tctx, lane))
 		enq_flags |= SCX_ENQ_PREEMPT;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns), enq_flags);
@@ -417,7 +417,7 @@ static __always_inline void place_begins(struct task_struct *p, struct task_ctx 
 	critical_leaves(tctx);
 	vector_left(tctx);
 	if (tctx->misclassified) /* as what it was it did not come on */
-		tctx->vtime = vtime_within(tctx->vtime);
+		vtime_begins(tctx, core_ctx(tctx->core));
 	if (waking || tctx->misclassified)
 		class_assign(p, tctx);
 	if (tctx->class != CLASS_CRITICAL)
@@ -431,17 +431,18 @@ static __always_inline void place_begins(struct task_struct *p, struct task_ctx 
  * to look there.
  */
 static __always_inline bool place_send(struct task_struct *p, struct task_ctx *tctx,
-				       struct lane_ctx *lane, s32 cpu, s32 waker, bool waking,
-				       bool at_once, u64 enq_flags, u64 now_ns)
+				       struct lane_ctx *lane, const struct core_ctx *core, s32 cpu,
+				       s32 waker, bool waking, bool at_once, u64 enq_flags,
+				       u64 now_ns)
 {
 	if (at_once) {
-		lane_insert(p, tctx, lane, true, enq_flags, now_ns);
+		lane_insert(p, tctx, lane, core, true, enq_flags, now_ns);
 		return false;
 	}
 	if (waking)
 		hook_awaits(p, lane, cpu, waker);
 	if (waking && lane_next(p, tctx, lane)) {
-		lane_insert(p, tctx, lane, false, enq_flags, now_ns);
+		lane_insert(p, tctx, lane, core, false, enq_flags, now_ns);
 		lane->next = 1;
 		return false;
 	}
@@ -497,7 +498,7 @@ static __always_inline s32 place(struct task_struct *p, struct task_ctx *tctx, s
 		if (held >= 0) /* by the vector, from which a held lane does not take */
 			hook_lane_back(lane, now_ns);
 	}
-	kicks = place_send(p, tctx, lane, cpu, waker, waking, at_once, enq_flags, now_ns);
+	kicks = place_send(p, tctx, lane, core, cpu, waker, waking, at_once, enq_flags, now_ns);
 	if (tctx->class == CLASS_CRITICAL) {
 		critical_sent(tctx, lane->core);
 		/* in enqueue a lock is held under which timers are not set */

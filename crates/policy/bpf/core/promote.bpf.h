@@ -331,7 +331,7 @@ static __always_inline bool promote_send(struct task_struct *p, struct task_ctx 
 	vector_left(tctx);
 	critical_leaves(tctx);
 	critical_moves(tctx, core_id + 1); /* which counts it since it was reserved */
-	tctx->core = core_id;
+	vtime_moves(tctx, core_id);
 	tctx->queued_ns = now_ns;
 	count(promotions);
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, fixed.slice_ns[CLASS_CRITICAL],

@@ -77,7 +77,7 @@ static __always_inline bool spread_send(struct task_struct *p, struct task_ctx *
 	}
 	tctx->spread_lane = 0;
 	vector_left(tctx);
-	tctx->core = lane->core;
+	vtime_moves(tctx, lane->core);
 	tctx->queued_ns = scx_bpf_now();
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, fixed.slice_ns[CLASS_NORMAL], enq_flags);
 	return true;

@@ -13,6 +13,10 @@
  * first; the further away, the longer the far vector has to be
  * (fixed.steal_min_queued).
  *
+ * Virtual time is each core's own: that to which the work has come that began to run there. What a core's tasks have
+ * does not say anything of another's then, whose tasks may be bound to it. A task that comes from another core is as far ahead
+ * of the work here, or behind, as it was there. Sleeping saves up one slice.
+ *
  * Severity (fixed.steal_patience_ns; 0: none): the source steals across a distance only if
  * the situation is severe enough, the more so the longer the distance. Read here as: a far core
  * with an idle lane helps itself in a moment, so its vector has to be longer by one; a lane that
@@ -45,8 +49,6 @@ _Static_assert(NR_CLASSES < 255, "the class has to fit eight bits of a vector's 
 
 #define NS_PER_S 1000000000ULL
 
-/* Virtual time that normal work has reached. */
-GLOBAL u64 vtime_now;
 GLOBAL u64 vtime_stride; /* with weights of cgroups: how far a slice may bring it */
 GLOBAL u32 fair_turn; /* which vector is looked at next (fair.bpf.h) */
 
@@ -125,22 +127,54 @@ static __always_inline u64 nice_vtime(const struct task_struct *p, u64 ran_ns)
 			       nice_weights[BOUNDED(nice + NICE_VALUES / 2, NICE_VALUES)];
 }
 
-/* A virtual time with which to begin to wait: sleeping saves up one slice and no more. */
-static __always_inline u64 vtime_within(u64 vtime)
+/*
+ * @tctx is on @core_id from now on. Virtual time is each core's own: it is as far ahead of normal work there, or behind, as
+ * it was where it comes from.
+ */
+static __always_inline void vtime_moves(struct task_ctx *tctx, u32 core_id)
 {
-	u64 slice = fixed.slice_ns[CLASS_NORMAL];
-	u64 earliest = vtime_now - (vtime_stride > slice ? vtime_stride : slice);
+	const struct core_ctx *from, *to;
 
-	return time_before(vtime, earliest) ? earliest : vtime;
+	if (tctx->core == core_id)
+		return;
+	from = core_ctx(tctx->core);
+	to = core_ctx(core_id);
+	if (from && to)
+		tctx->vtime += to->vtime - from->vtime;
+	tctx->core = core_id;
 }
 
 /*
- * That of @tctx. With weights of cgroups tasks differ by more than a slice: only one that @woke has
- * slept.
+ * Before that: @tctx was taken by @to since it was behind. It is so there, too, but by no more than a slice; where it comes from, the
+ * others are not behind by more either.
  */
-static __always_inline u64 vtime_of(const struct task_ctx *tctx, bool woke)
+static __always_inline void vtime_carries(struct task_ctx *tctx, const struct core_ctx *to)
 {
-	return woke || !fixed.cgroup_weights ? vtime_within(tctx->vtime) : tctx->vtime;
+	struct core_ctx *from = core_ctx(tctx->core);
+	s64 behind, most = fixed.slice_ns[CLASS_NORMAL];
+
+	if (!from || from == to)
+		return;
+	behind = (to->vtime + to->alone) - (from->vtime + from->alone);
+	if (behind <= 0)
+		return;
+	if (behind > most) {
+		__sync_fetch_and_add(&from->alone, behind - most);
+		behind = most;
+	}
+	tctx->vtime -= behind;
+}
+
+/* @tctx begins to wait on @core: sleeping saves up one slice and no more. */
+static __always_inline void vtime_begins(struct task_ctx *tctx, const struct core_ctx *core)
+{
+	u64 slice = fixed.slice_ns[CLASS_NORMAL], earliest;
+
+	if (!core)
+		return;
+	earliest = core->vtime - (vtime_stride > slice ? vtime_stride : slice);
+	if (time_before(tctx->vtime, earliest))
+		tctx->vtime = earliest;
 }
 
 /* A whole slice of @tctx. Batch of a pool takes turns within its periods, as normal work does. */
@@ -180,7 +214,7 @@ static __always_inline void vector_enter(struct task_ctx *tctx, u32 core, u64 no
 	struct core_ctx *target = core_ctx(core);
 	u32 class = task_class(tctx);
 
-	tctx->core = core;
+	vtime_moves(tctx, core);
 	tctx->queued_ns = now_ns;
 	tctx->in_vector = IN_VECTOR;
 	tctx->overdue = OVERDUE_NOT;
@@ -219,7 +253,8 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 	due_soon(p, tctx, now_ns);
 	vector_enter(tctx, core, now_ns);
 	if (class == CLASS_NORMAL) {
-		tctx->vtime = vtime_of(tctx, woke);
+		if (woke)
+			vtime_begins(tctx, core_ctx(core));
 		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, tctx->vtime,
 					 enq_flags);
 	} else {

@@ -102,8 +102,8 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 		if (class == CLASS_BATCH)
 			batch_enters(p, lane->core, cpu);
 		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_begins(tctx, now_ns));
-		if (tctx->held == HELD_WOKE || !fixed.cgroup_weights)
-			tctx->vtime = vtime_within(tctx->vtime);
+		if (tctx->held == HELD_WOKE)
+			vtime_begins(tctx, core_ctx(lane->core));
 		if (class == CLASS_NORMAL) {
 			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tctx->vtime);
 			moved = scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p,

@@ -1,0 +1,325 @@
+//! Ordinary work of several kinds at a time: shares by weight, and work that waits for devices beside computation.
+//!
+//! Everything here has class normal, and no rule names it. The whole grid, points that miss first:
+//! `cargo test --release --workspace --test sim -- --ignored --nocapture mixes::`
+
+use rayon::prelude::*;
+use sidelane_sim::*;
+use sidelane_topology::{Regular, Topology};
+use std::fmt;
+
+const MS: f64 = 1e6;
+/// By how much a share of the lanes may differ from the default scheduler's, of that.
+const SHARE: f64 = 0.03;
+/// At least this share of the default scheduler's rounds.
+const ROUNDS: f64 = 0.98;
+/// At most this many times its 99th percentile.
+const P99: f64 = 1.05;
+/// What a slice brings more or less to a task in the end, ms.
+const SLICE_MS: f64 = 10.0;
+
+/// Tasks of one kind.
+#[derive(Debug, Clone, Copy)]
+struct Group {
+    tasks: usize,
+    nice: i32,
+    /// They compute and wait for so long on average, exponentially; none: they never wait.
+    io_ms: Option<(f64, f64)>,
+    /// The CPU to which they are bound.
+    bound: Option<u32>,
+}
+
+fn spin(tasks: usize) -> Group {
+    Group {
+        tasks,
+        nice: 0,
+        io_ms: None,
+        bound: None,
+    }
+}
+
+fn io(tasks: usize, burst_ms: f64, wait_ms: f64) -> Group {
+    Group {
+        io_ms: Some((burst_ms, wait_ms)),
+        ..spin(tasks)
+    }
+}
+
+impl Group {
+    fn nice(self, nice: i32) -> Group {
+        Group { nice, ..self }
+    }
+
+    fn on(self, cpu: u32) -> Group {
+        Group {
+            bound: Some(cpu),
+            ..self
+        }
+    }
+
+    fn workload(&self) -> Workload {
+        let about = |ms: f64| Distribution::Exponential(ms * MS);
+        let tasks = self.tasks;
+        Workload {
+            task: TaskSpec {
+                nice: self.nice,
+                cpus: self.bound.map(|cpu| vec![cpu]),
+                ..TaskSpec::new("task", Class::Normal)
+            },
+            behaviour: match self.io_ms {
+                Some((burst_ms, wait_ms)) => Behaviour::Io {
+                    tasks,
+                    burst: about(burst_ms),
+                    wait: about(wait_ms),
+                    poll: None,
+                },
+                None => Behaviour::Batch { tasks },
+            },
+        }
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        write!(out, "{}", self.tasks)?;
+        if let Some((burst_ms, wait_ms)) = self.io_ms {
+            write!(out, " of {burst_ms}/{wait_ms} ms")?;
+        }
+        if self.nice != 0 {
+            write!(out, " nice {}", self.nice)?;
+        }
+        self.bound.map_or(Ok(()), |cpu| write!(out, " on {cpu}"))
+    }
+}
+
+/// A machine and what runs there.
+#[derive(Debug, Clone)]
+struct Mix {
+    cores: u32,
+    lanes: u32,
+    groups: Vec<Group>,
+    seconds: u64,
+}
+
+impl Mix {
+    fn scenario(&self) -> Scenario {
+        let topology = Topology::regular(&Regular::one_package(self.cores, self.lanes)).unwrap();
+        let speeds = [1.0, 0.63][..self.lanes as usize].to_vec();
+        let interference = Interference::ThreadPerf(speeds);
+        let all: Vec<usize> = (0..self.groups.len()).collect();
+        let configuration = |name: &str, scheduler| Configuration {
+            name: name.into(),
+            scheduler,
+            smt: None,
+            control: None,
+            workloads: all.clone(),
+        };
+        Scenario {
+            name: "mix".into(),
+            about: String::new(),
+            assumptions: Vec::new(),
+            machine: Machine::new(&topology, interference, Costs::default()).unwrap(),
+            workloads: self.groups.iter().map(Group::workload).collect(),
+            configurations: vec![
+                configuration("default", Kind::Baseline(Baseline::Eevdf)),
+                configuration("sidelane", Kind::from(Settings::default())),
+            ],
+            run: Run {
+                seed: 1,
+                replications: 1,
+                length_ns: self.seconds * 1_000_000_000,
+                warmup_ns: 2_000_000_000,
+            },
+        }
+    }
+
+    fn compare(&self) -> Compared {
+        let outcomes = run(&self.scenario(), &|| ()).unwrap();
+        let [default, sidelane] = [0, 1].map(|at: usize| &outcomes[at].replications[0].workloads);
+        let io = self.groups.iter().position(|group| group.io_ms.is_some());
+        let p99 = |measured: &Measured| measured.quantile_ns(0.99).unwrap_or(1) as f64;
+        let rounds = |measured: &Measured| measured.completed as f64;
+        let lane_ms = |measured: &Measured| measured.totals.lane_ns as f64 / MS;
+        let apart = |(default, sidelane): (&Measured, &Measured)| {
+            let (default, sidelane) = (lane_ms(default), lane_ms(sidelane));
+            ((sidelane - default).abs() - SLICE_MS).max(0.0) / default
+        };
+        Compared {
+            mix: self.clone(),
+            rounds: io.map(|at| rounds(&sidelane[at]) / rounds(&default[at])),
+            p99: io.map(|at| p99(&sidelane[at]) / p99(&default[at])),
+            // what waits takes what it needs: the rest has less where it needs more
+            apart: match io {
+                Some(_) => 0.0,
+                None => default.iter().zip(sidelane).map(apart).fold(0.0, f64::max),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        let groups: Vec<String> = self.groups.iter().map(Group::to_string).collect();
+        let shape = format!("{} x {}", self.cores, self.lanes);
+        write!(out, "{shape:>6}: {}", groups.join(", "))
+    }
+}
+
+/// Sidelane relative to the default scheduler.
+struct Compared {
+    mix: Mix,
+    /// Of the first group that waits.
+    rounds: Option<f64>,
+    p99: Option<f64>,
+    /// The largest difference of a group's lane time, of that.
+    apart: f64,
+}
+
+impl Compared {
+    /// How far it is beyond a limit; at most 1: within all.
+    fn badness(&self) -> f64 {
+        let rounds = self.rounds.map_or(0.0, |rounds| ROUNDS / rounds);
+        let p99 = self.p99.map_or(0.0, |p99| p99 / P99);
+        rounds.max(p99).max(self.apart / SHARE)
+    }
+}
+
+impl fmt::Display for Compared {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        let ratio = |of: Option<f64>| of.map_or("-".to_owned(), |of| format!("{of:.2}"));
+        let (rounds, p99) = (ratio(self.rounds), ratio(self.p99));
+        let apart = 100.0 * self.apart;
+        write!(out, "{rounds:>6} {p99:>6} {apart:6.1} %  {}", self.mix)
+    }
+}
+
+fn compare(mixes: Vec<Mix>) -> Vec<Compared> {
+    let mut compared: Vec<Compared> = mixes.par_iter().map(Mix::compare).collect();
+    compared.sort_by(|a, b| b.badness().total_cmp(&a.badness()));
+    compared
+}
+
+fn mix(cores: u32, lanes: u32, seconds: u64, groups: &[Group]) -> Mix {
+    Mix {
+        cores,
+        lanes,
+        groups: groups.to_vec(),
+        seconds,
+    }
+}
+
+/// Two nice values, on one lane, and on many.
+fn weights() -> Vec<Mix> {
+    let nices = [-20, -10, -5, 0, 5, 10, 19];
+    let mut mixes = Vec::new();
+    for (at, one) in nices.iter().enumerate() {
+        for other in &nices[at + 1..] {
+            let groups = [spin(1).nice(*one), spin(1).nice(*other)];
+            mixes.push(mix(1, 1, 30, &groups));
+        }
+    }
+    for (cores, lanes) in [(2, 1), (1, 2), (2, 2), (4, 2), (8, 2), (16, 1), (64, 2)] {
+        let all = (cores * lanes) as usize;
+        for (one, other) in [(-5, 0), (0, 5), (0, 10)] {
+            for each in [1, 2] {
+                let [one, other] = [one, other].map(|nice| spin(each * all).nice(nice));
+                let seconds = if cores < 16 { 20 } else { 10 };
+                mixes.push(mix(cores, lanes, seconds, &[one, other]));
+            }
+        }
+    }
+    mixes
+}
+
+/// Tasks bound to one lane, beside others that are bound to the next one, of the core or of another.
+fn bound() -> Vec<Mix> {
+    let mut mixes = Vec::new();
+    for (cores, lanes) in [(2, 1), (1, 2)] {
+        for (one, other) in [(-10, 0), (-5, 0), (0, 5), (0, 10), (0, 19)] {
+            let two = [spin(2).nice(one).on(0), spin(2).nice(other).on(0)];
+            for next in [spin(1).on(1), spin(1).nice(19).on(1), spin(3).on(1)] {
+                mixes.push(mix(cores, lanes, 30, &[two[0], two[1], next]));
+            }
+        }
+    }
+    for spinning in [1, 3] {
+        for (burst_ms, wait_ms) in [(0.3, 1.0), (1.0, 3.0)] {
+            let one = [io(1, burst_ms, wait_ms).on(0), spin(spinning).on(0)];
+            for next in [spin(1), spin(1).nice(-10), io(1, 5.0, 0.1)] {
+                mixes.push(mix(2, 1, 10, &[one[0], one[1], next.on(1)]));
+            }
+        }
+    }
+    mixes
+}
+
+/// As many tasks that wait as lanes, beside computation; and several times as many alone.
+fn waiting() -> Vec<Mix> {
+    let mut mixes = Vec::new();
+    for (cores, lanes) in [(1, 1), (2, 2), (4, 2), (8, 2), (16, 2), (64, 2)] {
+        let all = (cores * lanes) as usize;
+        let seconds = if cores < 16 { 10 } else { 3 };
+        for (burst_ms, wait_ms) in [(0.1, 1.0), (0.3, 1.0), (1.0, 3.0), (3.0, 10.0)] {
+            for spinning in [all, all + all / 2, 3 * all] {
+                let waits = io(all, burst_ms, wait_ms);
+                mixes.push(mix(cores, lanes, seconds, &[waits, spin(spinning)]));
+            }
+        }
+        for times in [1, 2, 3, 4] {
+            for (burst_ms, wait_ms) in [(0.1, 0.3), (1.0, 3.0)] {
+                mixes.push(mix(
+                    cores,
+                    lanes,
+                    seconds,
+                    &[io(times * all, burst_ms, wait_ms)],
+                ));
+            }
+        }
+    }
+    mixes
+}
+
+/// None of these is beyond a limit.
+fn hold(mixes: Vec<Mix>) {
+    let compared = compare(mixes);
+    let beyond = compared.iter().filter(|compared| compared.badness() > 1.0);
+    let beyond: Vec<String> = beyond.map(Compared::to_string).collect();
+    assert!(beyond.is_empty(), "{beyond:#?}");
+}
+
+#[test]
+fn nice_values_count_on_one_lane_and_on_many() {
+    let pairs = [(-5, 0), (0, 5)];
+    let shapes = [(1, 2), (2, 2), (8, 2)];
+    let mixes = shapes.iter().flat_map(|&(cores, lanes)| {
+        let each = 2 * (cores * lanes) as usize;
+        pairs.map(|(one, other)| {
+            mix(
+                cores,
+                lanes,
+                10,
+                &[one, other].map(|nice| spin(each).nice(nice)),
+            )
+        })
+    });
+    hold(mixes.collect());
+}
+
+#[test]
+fn what_one_lane_does_takes_nothing_from_another() {
+    hold(bound());
+}
+
+#[test]
+#[ignore = "takes a minute or two: the whole grid, to be read"]
+fn the_whole_grid() {
+    let compared = compare([weights(), bound(), waiting()].concat());
+    println!("rounds    p99   apart");
+    compared.iter().for_each(|compared| println!("{compared}"));
+    let beyond = compared.iter().filter(|compared| compared.badness() > 1.0);
+    println!(
+        "{} mixes; beyond {ROUNDS} of the rounds, {P99} of the p99 or {SHARE} of a share: {}",
+        compared.len(),
+        beyond.count()
+    );
+}
