@@ -11,7 +11,7 @@
  * A lane serves its core's critical vector, then normal, then, on an open core,
  * batch. With nothing there it steals from the vectors of other cores, nearest
  * first; the further away, the longer the far vector has to be
- * (fixed.steal_min_queued).
+ * (fixed.steal_min_queued). Of the first few at a distance normal work is taken from the longest.
  *
  * Virtual time is each core's own: that to which the work has come that began to run there. What a core's tasks have
  * does not say anything of another's then, whose tasks may be bound to it. A task that comes from another core is as far ahead
@@ -336,6 +336,33 @@ static __always_inline bool steal_allowed(u32 thief, u32 victim, u32 class, u32 
 	return vector_length(victim, class) >= barrier;
 }
 
+/* Of so many vectors that a thief may take from, the longest. */
+#define STEAL_LOOKS 4
+
+/* The core at @distance from whose vector @thief should take a task of @class: the longest of the first few; -1: none. */
+VERIFIED_ONCE s32 steal_longest(u32 thief, u32 class, u32 distance)
+{
+	u32 set = CORES_QUEUED + class, found = 0, longest = 0, length, i;
+	s32 victim = -1, best = -1;
+
+	if (class >= NR_CLASSES)
+		return -1;
+	bpf_for(i, 0, nr_cores) {
+		victim = core_set_around(set, set, thief, victim);
+		if (victim < 0 || found >= STEAL_LOOKS)
+			break;
+		if (victim == (s32)thief || !steal_allowed(thief, victim, class, distance))
+			continue;
+		found++;
+		length = vector_length(victim, class);
+		if (length <= longest)
+			continue;
+		longest = length;
+		best = victim;
+	}
+	return best;
+}
+
 /* Takes a task of @class from a core at @distance; @side: see vector_steal(). */
 VERIFIED_ONCE bool steal_at(u32 thief, u32 class, u32 side, u32 distance)
 {
@@ -344,9 +371,17 @@ VERIFIED_ONCE bool steal_at(u32 thief, u32 class, u32 side, u32 distance)
 
 	if (class >= NR_CLASSES)
 		return false;
+	if (class == CLASS_NORMAL && side >= NR_SIDES) {
+		victim = steal_longest(thief, class, distance);
+		if (victim < 0)
+			return false;
+		if (vector_take(victim, class))
+			return true;
+		victim = -1;
+	}
 	bpf_for(i, 0, nr_cores) {
-		/* a word of thieves begins at its own victims, so that thieves spread */
-		victim = core_set_around(set, set, thief & ~63U, victim);
+		/* from the thief on, so that thieves spread */
+		victim = core_set_around(set, set, thief, victim);
 		if (victim < 0)
 			break;
 		if (victim != (s32)thief && steal_allowed(thief, victim, class, distance) &&
