@@ -2,7 +2,7 @@
 
 SIDELANE := target/release/sidelane
 
-.PHONY: help demo build test lint test-kernels test-shapes test-demos test-vms swarm bench-simulator bench-model bench-collector bench-switch check-prometheus check-dashboard install uninstall
+.PHONY: help demo build test lint test-kernels test-shapes test-demos test-vms swarm bench-simulator bench-model bench-collector bench-switch bench-ordinary check-prometheus check-dashboard install uninstall
 
 PREFIX ?= /usr/local
 
@@ -21,6 +21,7 @@ help:
 	@echo 'make bench-model   time decisions of the queueing model'
 	@echo 'make bench-collector  what the collector of SMT metrics costs, in the test bed'
 	@echo 'make bench-switch  what a switch of tasks costs, in executed instructions, in the test bed'
+	@echo 'make bench-ordinary  ordinary work without any rule beside the default scheduler, in the test bed'
 	@echo 'make check-prometheus  a real Prometheus scrapes sidelane export, in the test bed'
 	@echo "make check-dashboard  holds the dashboard against Grafana's published schema"
 
@@ -82,6 +83,10 @@ bench-collector: build
 bench-switch: build
 	@scripts/setup bench
 	scripts/bench-switch $(BENCH_FLAGS) $(SIDELANE)
+
+bench-ordinary: build
+	@scripts/setup bench
+	scripts/bench-ordinary $(BENCH_FLAGS) $(SIDELANE)
 
 check-prometheus: build
 	@scripts/setup prometheus

@@ -1,7 +1,7 @@
 //! Ordinary work of several kinds at a time: shares by weight, and work that waits for devices beside computation.
 //!
 //! Everything here has class normal, and no rule names it. The whole grid, points that miss first:
-//! `cargo test --release --workspace --test sim -- --ignored --nocapture mixes::`
+//! `cargo test --release --locked --workspace --test sim -- --ignored --nocapture mixes::`
 
 use rayon::prelude::*;
 use sidelane_sim::*;
