@@ -111,6 +111,7 @@ struct lane_ctx {
 	u32 side; /* enum side of the task that ran when it was last compared with what waits (dispatch.bpf.h) */
 	u64 vtime; /* virtual time of the normal task that runs: when it began, at its last tick, or when it was last compared */
 	u64 vtime_began; /* the same when it began */
+	u64 reached; /* virtual time of the normal task that began last in its turn */
 	u32 fair; /* 1: it takes normal work of another core that was behind (fair.bpf.h) */
 	u32 woke; /* 1: what runs has woken a task that waits for this core */
 	u64 slice_ends_ns; /* when the slice ends of the critical task that runs, or did last */

@@ -243,10 +243,12 @@ fn bound() -> Vec<Mix> {
         }
     }
     for spinning in [1, 3] {
-        for (burst_ms, wait_ms) in [(0.3, 1.0), (1.0, 3.0)] {
+        for (burst_ms, wait_ms) in [(0.2, 1.0), (1.0, 3.0)] {
             let one = [io(1, burst_ms, wait_ms).on(0), spin(spinning).on(0)];
             for next in [spin(1), spin(1).nice(-10), io(1, 5.0, 0.1)] {
-                mixes.push(mix(2, 1, 10, &[one[0], one[1], next.on(1)]));
+                for (cores, lanes) in [(2, 1), (1, 2)] {
+                    mixes.push(mix(cores, lanes, 10, &[one[0], one[1], next.on(1)]));
+                }
             }
         }
     }
@@ -308,6 +310,15 @@ fn nice_values_count_on_one_lane_and_on_many() {
 #[test]
 fn what_one_lane_does_takes_nothing_from_another() {
     hold(bound());
+}
+
+/// What wakes on one lane of a core does not wait for what is bound there to come as far as what the other lane runs.
+#[test]
+fn what_wakes_competes_with_what_its_own_lane_runs() {
+    let next = [spin(1).nice(19), spin(2).nice(19), io(1, 40.0, 0.8)];
+    let one = [io(1, 0.2, 1.0).on(0), spin(2).on(0)];
+    let mixes = next.map(|next| mix(1, 2, 20, &[one[0], one[1], next.on(1)]));
+    hold(mixes.to_vec());
 }
 
 #[test]

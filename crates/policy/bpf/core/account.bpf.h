@@ -314,14 +314,17 @@ static __always_inline void account_begins(struct task_struct *p, struct task_ct
 
 	if (lane->fair) {
 		lane->fair = 0;
-		vtime_carries(tctx, core);
+		vtime_carries(tctx, lane->core, core);
 	}
 	vtime_moves(tctx, lane->core);
 	tctx->running_ns = now_ns;
 	tctx->queued_ns = 0;
 	/* out of turn it has not the virtual time that normal work has reached */
-	if (class == CLASS_NORMAL && !lane->overdue && time_before(core->vtime, tctx->vtime))
-		core->vtime = tctx->vtime;
+	if (class == CLASS_NORMAL && !lane->overdue) {
+		lane->reached = tctx->vtime;
+		if (time_before(core->vtime, tctx->vtime))
+			core->vtime = tctx->vtime;
+	}
 	count(switches[class]);
 	lane->kthread = 0;
 	lane->vtime = tctx->vtime;

@@ -13,7 +13,7 @@
  * Between cores: a lane takes a normal task from another core's vector if that is behind what waits on its own core, and behind
  * the task that runs on it, by more than a slice brings. It looks at FAIR_LOOKS vectors each time, in turns. Each core has a virtual
  * time of its own (vector.bpf.h); they compare once what was not held against tasks that ran alone is added. What is taken
- * so stays behind, by a slice at most, and where it comes from nobody is further behind either from then on: else one core
+ * so stays behind, by a slice at most (with weights of cgroups, what one brings at most), and where it comes from nobody is further behind either from then on: else one core
  * whose tasks could not leave it for long would later send them all.
  *
  * Cost: a compare for each wake-up that waits; a look at the first task of the own vector, and of as many others, each time that
@@ -21,8 +21,8 @@
  *
  * Source: our own; z/VM's steal barriers know the length of a vector only. A clock for each run queue, and tasks that take along how
  * far they are ahead: CFS and EEVDF. Does not: hold exactly, as a lane looks at a few others and at their first tasks only; look
- * past one that may not run here; keep the lanes of a core apart: tasks that are bound to one of them share its clock with those
- * of the other.
+ * past one that may not run here; keep the lanes of a core apart for tasks that may use one of several cores each: where others are
+ * bound to the lane that is behind, these go first.
  */
 #ifndef SIDELANE_FAIR_BPF_H
 #define SIDELANE_FAIR_BPF_H
@@ -75,7 +75,7 @@ VERIFIED_ONCE u64 fair_head(u32 core_id, u64 nothing)
 }
 
 /*
- * From which vector a lane of @own, the core @home, takes normal work, to be fair: that of @home or of another core. @goes_on: else
+ * From which vector a lane of the core @home takes normal work, to be fair: that of @home or of another core. @goes_on: else
  * it goes on with normal work that has come to @vtime_of_prev.
  */
 VERIFIED_ONCE u32 fairest_core(u32 home, bool goes_on, u64 vtime_of_prev)
@@ -148,13 +148,15 @@ static __always_inline void fair_alone(const struct task_struct *p, struct task_
 	u64 slice = fixed.slice_ns[CLASS_NORMAL], most;
 	u32 served;
 
-	if (!core || vector_hinted(lane->core, CLASS_NORMAL))
+	/* whom the lane may not run does not compete for it */
+	if (!core ||
+	    (vector_hinted(lane->core, CLASS_NORMAL) && vector_head_fits(lane->core, CLASS_NORMAL)))
 		return;
 	most = core->vtime + (fixed.cgroup_weights ? fair_stride() : nice_vtime(p, slice));
 	if (!time_before(most, tctx->vtime))
 		return;
 	served = STATE_COUNT(states_of(core), LANE_NORMAL);
-	core->alone += (tctx->vtime - most) / (served ? served : 1);
+	__sync_fetch_and_add(&core->alone, (tctx->vtime - most) / (served ? served : 1));
 	tctx->vtime = most;
 	lane->vtime = most;
 	lane->vtime_began = most;
@@ -168,7 +170,10 @@ static __always_inline bool fair_take(u32 home, s32 cpu, bool goes_on, u64 vtime
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct core_ctx *own, *other;
 
-	if (core == home || !lane)
+	if (!lane)
+		return false;
+	lane->fair = 0; /* of what was taken and did not run */
+	if (core == home)
 		return false;
 	own = core_ctx(home);
 	other = core_ctx(core);

@@ -31,6 +31,7 @@ static __always_inline bool kthread_send(struct task_struct *p, struct task_ctx 
 {
 	struct lane_ctx *lane = lane_ctx(scx_bpf_task_cpu(p));
 	u64 now_ns = scx_bpf_now(), slice_ns = fixed.slice_ns[CLASS_NORMAL];
+	const struct core_ctx *core;
 	bool idle;
 
 	if (!lane || !(enq_flags & SCX_ENQ_WAKEUP))
@@ -40,7 +41,9 @@ static __always_inline bool kthread_send(struct task_struct *p, struct task_ctx 
 		return false;
 	count(wakeups[CLASS_NORMAL]);
 	vtime_moves(tctx, lane->core);
-	vtime_begins(tctx, core_ctx(lane->core));
+	core = core_ctx(lane->core);
+	if (core)
+		vtime_begins(tctx, vtime_reached(p, core));
 	tctx->overdue = idle ? OVERDUE_NOT : OVERDUE_KTHREAD;
 	lane->kthread = 1;
 	/* an overdue run ends soon by itself */

@@ -371,7 +371,7 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 	vtime_moves(tctx, lane->core);
 	tctx->queued_ns = now_ns;
 	if (class == CLASS_NORMAL)
-		vtime_begins(tctx, core);
+		vtime_begins(tctx, at_once ? core->vtime : lane->reached);
 	if (at_once || fair_preempts(p, tctx, lane))
 		enq_flags |= SCX_ENQ_PREEMPT;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns), enq_flags);
@@ -417,7 +417,7 @@ static __always_inline void place_begins(struct task_struct *p, struct task_ctx 
 	critical_leaves(tctx);
 	vector_left(tctx);
 	if (tctx->misclassified) /* as what it was it did not come on */
-		vtime_begins(tctx, core_ctx(tctx->core));
+		vtime_begins_anew(tctx);
 	if (waking || tctx->misclassified)
 		class_assign(p, tctx);
 	if (tctx->class != CLASS_CRITICAL)

@@ -144,37 +144,69 @@ static __always_inline void vtime_moves(struct task_ctx *tctx, u32 core_id)
 	tctx->core = core_id;
 }
 
+/* What sleeping saves up. */
+static __always_inline u64 vtime_saved(void)
+{
+	u64 slice = fixed.slice_ns[CLASS_NORMAL];
+
+	return vtime_stride > slice ? vtime_stride : slice;
+}
+
+/* @tctx begins to wait where normal work has come to @reached: it is behind by what sleeping saves up, and no more. */
+static __always_inline void vtime_begins(struct task_ctx *tctx, u64 reached)
+{
+	u64 earliest = reached - vtime_saved();
+
+	if (time_before(tctx->vtime, earliest))
+		tctx->vtime = earliest;
+}
+
+/* The same where it is. */
+VERIFIED_ONCE int vtime_begins_anew(struct task_ctx *tctx __arg_nonnull)
+{
+	const struct core_ctx *core = core_ctx(tctx->core);
+
+	if (core)
+		vtime_begins(tctx, core->vtime);
+	return 0;
+}
+
 /*
- * Before that: @tctx was taken by @to since it was behind. It is so there, too, but by no more than a slice; where it comes from, the
- * others are not behind by more either.
+ * To where normal work has come that @p, which wakes, meets on @core: with one lane for it, of what runs there. What is bound to the
+ * other lanes may be far ahead.
  */
-static __always_inline void vtime_carries(struct task_ctx *tctx, const struct core_ctx *to)
+static __always_inline u64 vtime_reached(const struct task_struct *p, const struct core_ctx *core)
+{
+	const struct lane_ctx *lane = is_bound(p) ? lane_ctx(scx_bpf_task_cpu(p)) : NULL;
+
+	return lane && lane->state == LANE_NORMAL && core == core_ctx(lane->core) ? lane->reached
+										  : core->vtime;
+}
+
+/*
+ * @tctx was taken by @to since it was behind: it stays so by as much as sleeping saves up, and where it comes from, the others
+ * are not behind by more either.
+ */
+static __always_inline void vtime_carries(struct task_ctx *tctx, u32 to_id,
+					  const struct core_ctx *to)
 {
 	struct core_ctx *from = core_ctx(tctx->core);
-	s64 behind, most = fixed.slice_ns[CLASS_NORMAL];
+	s64 behind, most = vtime_saved();
+	u64 alone;
 
 	if (!from || from == to)
 		return;
-	behind = (to->vtime + to->alone) - (from->vtime + from->alone);
-	if (behind <= 0)
-		return;
+	alone = from->alone;
+	behind = (to->vtime + to->alone) - (from->vtime + alone);
 	if (behind > most) {
-		__sync_fetch_and_add(&from->alone, behind - most);
+		/* of two that were taken at a time, once */
+		__sync_val_compare_and_swap(&from->alone, alone, alone + behind - most);
 		behind = most;
 	}
-	tctx->vtime -= behind;
-}
-
-/* @tctx begins to wait on @core: sleeping saves up one slice and no more. */
-static __always_inline void vtime_begins(struct task_ctx *tctx, const struct core_ctx *core)
-{
-	u64 slice = fixed.slice_ns[CLASS_NORMAL], earliest;
-
-	if (!core)
-		return;
-	earliest = core->vtime - (vtime_stride > slice ? vtime_stride : slice);
-	if (time_before(tctx->vtime, earliest))
-		tctx->vtime = earliest;
+	if (behind > 0)
+		tctx->vtime -= behind;
+	vtime_moves(tctx, to_id);
+	vtime_begins(tctx, to->vtime);
 }
 
 /* A whole slice of @tctx. Batch of a pool takes turns within its periods, as normal work does. */
@@ -249,12 +281,13 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 {
 	u32 class = task_class(tctx);
 	u64 slice_ns = slice_begins(tctx, now_ns);
+	const struct core_ctx *target = core_ctx(core);
 
 	due_soon(p, tctx, now_ns);
 	vector_enter(tctx, core, now_ns);
 	if (class == CLASS_NORMAL) {
-		if (woke)
-			vtime_begins(tctx, core_ctx(core));
+		if (woke && target)
+			vtime_begins(tctx, vtime_reached(p, target));
 		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, tctx->vtime,
 					 enq_flags);
 	} else {
@@ -351,9 +384,10 @@ VERIFIED_ONCE s32 steal_longest(u32 thief, u32 class, u32 distance)
 		victim = core_set_around(set, set, thief, victim);
 		if (victim < 0 || found >= STEAL_LOOKS)
 			break;
+		found += found > 0; /* with one at hand it does not look for long */
 		if (victim == (s32)thief || !steal_allowed(thief, victim, class, distance))
 			continue;
-		found++;
+		found += !found;
 		length = vector_length(victim, class);
 		if (length <= longest)
 			continue;

@@ -75,6 +75,7 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 
 	bpf_for_each(scx_dsq, p, HELD_ID(pool), 0) {
 		struct task_ctx *tctx = task_ctx(p);
+		const struct core_ctx *core;
 		struct lane_ctx *lane;
 		u32 stops, class;
 		bool moved;
@@ -102,8 +103,9 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 		if (class == CLASS_BATCH)
 			batch_enters(p, lane->core, cpu);
 		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_begins(tctx, now_ns));
-		if (tctx->held == HELD_WOKE)
-			vtime_begins(tctx, core_ctx(lane->core));
+		core = core_ctx(lane->core);
+		if (core) /* what is held does not compete */
+			vtime_begins(tctx, core->vtime);
 		if (class == CLASS_NORMAL) {
 			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tctx->vtime);
 			moved = scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p,
