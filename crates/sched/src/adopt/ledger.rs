@@ -31,6 +31,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Is the task of this number still the one that it is about?
+    fn lives(&self, tid: Tid) -> bool {
+        Stat::of(tid).is_some_and(|stat| stat.start == self.start)
+    }
+
     /// Is the task to be left alone?
     pub fn is_left(&self) -> bool {
         self.had.policy == EXT
@@ -44,6 +49,17 @@ pub struct Adopted {
     pub adopted: usize,
     /// With the kernel's, for a while: others kept them from all their lanes.
     pub lent: usize,
+}
+
+impl Adopted {
+    fn of(entries: &Entries) -> Adopted {
+        let threads = entries.values().filter(|entry| !entry.is_left());
+        let (lent, adopted): (Vec<&Entry>, Vec<&Entry>) = threads.partition(|entry| entry.lent);
+        Adopted {
+            adopted: adopted.len(),
+            lent: lent.len(),
+        }
+    }
 }
 
 /// The ledger, held by one process at a time.
@@ -141,8 +157,7 @@ impl Ledger {
 
     /// Writes the file anew, without tasks that have ended.
     fn compact(&mut self) -> Result<(), Error> {
-        self.entries
-            .retain(|tid, entry| Stat::of(*tid).is_some_and(|stat| stat.start == entry.start));
+        self.entries.retain(|tid, entry| entry.lives(*tid));
         let mut text = format!("{TITLE} {}\n", boot());
         text.extend(self.entries.iter().map(|(tid, entry)| line(*tid, entry)));
         let new = self.path.with_extension("new");
@@ -186,9 +201,15 @@ fn boot() -> String {
     fs::read_to_string(format!("/{BOOT}")).map_or(String::new(), |boot| boot.trim().to_owned())
 }
 
-/// How many threads the ledger of this machine has now, whoever holds it; none: it cannot be read.
+/// The living threads of the ledger of this machine, whoever holds it; none: it cannot be read.
 pub(crate) fn adopted() -> Option<Adopted> {
-    count(&fs::read_to_string(PATH).ok()?, &boot())
+    let text = match fs::read_to_string(PATH) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Some(Adopted::default()),
+        text => text.ok()?,
+    };
+    let (mut entries, _) = said(&text, &boot())?;
+    entries.retain(|tid, entry| entry.lives(*tid));
+    Some(Adopted::of(&entries))
 }
 
 type Entries = HashMap<Tid, Entry>;
@@ -223,12 +244,7 @@ fn said(text: &str, boot: &str) -> Option<(Entries, usize)> {
 /// How many threads a ledger has, and how many of these are lent; none: it is no ledger.
 pub(crate) fn count(text: &str, boot: &str) -> Option<Adopted> {
     let (entries, _) = said(text, boot)?;
-    let threads = entries.values().filter(|entry| !entry.is_left());
-    let (lent, adopted): (Vec<&Entry>, Vec<&Entry>) = threads.partition(|entry| entry.lent);
-    Some(Adopted {
-        adopted: adopted.len(),
-        lent: lent.len(),
-    })
+    Some(Adopted::of(&entries))
 }
 
 fn line(tid: Tid, entry: &Entry) -> String {

@@ -164,13 +164,14 @@ pub(super) fn real_time_limit(source: &Source) -> Result<Finding, Unreadable> {
 /// Threads that a scheduler of batch alone left behind with a policy that it gave them.
 pub(super) fn left_behind(source: &Source) -> Result<Finding, Unreadable> {
     let path = PATH.trim_start_matches('/');
-    let Some(text) = source.text(path)? else {
+    let text = source.text(path)?.filter(|text| !text.is_empty());
+    let Some(text) = text else {
         return Ok(Finding::ok("none"));
     };
     let boot = source.text(BOOT)?.unwrap_or_default();
     // a source ends no text with a line's end
     let Some(threads) = count(&(text + "\n"), &boot) else {
-        let remedy = format!("remove {PATH}: it keeps `sidelane run --only batch` from starting");
+        let remedy = format!("remove {PATH}: it keeps `sidelane run` from starting");
         return Ok(Finding::warning(format!("{PATH} is no ledger"), remedy));
     };
     let number = threads.adopted + threads.lent;
