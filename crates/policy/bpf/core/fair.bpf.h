@@ -13,8 +13,8 @@
  * Between cores: a lane takes a normal task from another core's vector if that is behind what waits on its own core, and behind
  * the task that runs on it, by more than a slice brings. It looks at FAIR_LOOKS vectors each time, in turns. Each core has a virtual
  * time of its own (vector.bpf.h); they compare once what was not held against tasks that ran alone is added. What is taken
- * so stays behind, by a slice at most (with weights of cgroups, what one brings at most), and where it comes from nobody is further behind either from then on: else one core
- * whose tasks could not leave it for long would later send them all.
+ * so stays behind, by what a slice brings at most. Where it comes from, nobody is further behind either from then on: else one
+ * core whose tasks could not leave it for long would later send them all.
  *
  * Cost: a compare for each wake-up that waits; a look at the first task of the own vector, and of as many others, each time that
  * a lane looks for normal work while some waits, or would go on with its own. Nothing otherwise.
@@ -32,14 +32,6 @@
 
 /* What runs is ahead of what wakes by a slice / PREEMPT_PARTS: then it makes room. */
 #define PREEMPT_PARTS 4
-
-/* What a slice of normal work brings at most, in virtual time. */
-static __always_inline u64 fair_stride(void)
-{
-	u64 slice = fixed.slice_ns[CLASS_NORMAL];
-
-	return slice < vtime_stride ? vtime_stride : slice;
-}
 
 /* Does normal @p, which waits, come so far behind what runs on @lane that it takes that over? */
 static __always_inline bool fair_preempts(const struct task_struct *p, const struct task_ctx *tctx,

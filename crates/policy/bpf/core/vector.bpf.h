@@ -144,8 +144,8 @@ static __always_inline void vtime_moves(struct task_ctx *tctx, u32 core_id)
 	tctx->core = core_id;
 }
 
-/* What sleeping saves up. */
-static __always_inline u64 vtime_saved(void)
+/* What a slice of normal work brings at most, in virtual time; and what sleeping saves up. */
+static __always_inline u64 fair_stride(void)
 {
 	u64 slice = fixed.slice_ns[CLASS_NORMAL];
 
@@ -155,7 +155,7 @@ static __always_inline u64 vtime_saved(void)
 /* @tctx begins to wait where normal work has come to @reached: it is behind by what sleeping saves up, and no more. */
 static __always_inline void vtime_begins(struct task_ctx *tctx, u64 reached)
 {
-	u64 earliest = reached - vtime_saved();
+	u64 earliest = reached - fair_stride();
 
 	if (time_before(tctx->vtime, earliest))
 		tctx->vtime = earliest;
@@ -191,7 +191,7 @@ static __always_inline void vtime_carries(struct task_ctx *tctx, u32 to_id,
 					  const struct core_ctx *to)
 {
 	struct core_ctx *from = core_ctx(tctx->core);
-	s64 behind, most = vtime_saved();
+	s64 behind, most = fair_stride();
 	u64 alone;
 
 	if (!from || from == to)
@@ -375,19 +375,18 @@ static __always_inline bool steal_allowed(u32 thief, u32 victim, u32 class, u32 
 /* The core at @distance from whose vector @thief should take a task of @class: the longest of the first few; -1: none. */
 VERIFIED_ONCE s32 steal_longest(u32 thief, u32 class, u32 distance)
 {
-	u32 set = CORES_QUEUED + class, found = 0, longest = 0, length, i;
+	u32 set = CORES_QUEUED + class, looks = 0, longest = 0, length, i;
 	s32 victim = -1, best = -1;
 
 	if (class >= NR_CLASSES)
 		return -1;
 	bpf_for(i, 0, nr_cores) {
 		victim = core_set_around(set, set, thief, victim);
-		if (victim < 0 || found >= STEAL_LOOKS)
+		/* with one at hand it does not look for long */
+		if (victim < 0 || (best >= 0 && ++looks >= STEAL_LOOKS))
 			break;
-		found += found > 0; /* with one at hand it does not look for long */
 		if (victim == (s32)thief || !steal_allowed(thief, victim, class, distance))
 			continue;
-		found += !found;
 		length = vector_length(victim, class);
 		if (length <= longest)
 			continue;
