@@ -3,18 +3,14 @@
 //! Everything here has class normal, and no rule names it. The whole grid, points that miss first:
 //! `cargo test --release --locked --workspace --test sim -- --ignored --nocapture mixes::`
 
+use super::ordinary::{MS, P99, THROUGHPUT, beside_default};
 use rayon::prelude::*;
 use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};
 use std::fmt;
 
-const MS: f64 = 1e6;
 /// By how much a share of the lanes may differ from the default scheduler's, of that.
 const SHARE: f64 = 0.03;
-/// At least this share of the default scheduler's rounds.
-const ROUNDS: f64 = 0.98;
-/// At most this many times its 99th percentile.
-const P99: f64 = 1.05;
 /// What a slice brings more or less to a task in the end, ms.
 const SLICE_MS: f64 = 10.0;
 
@@ -106,31 +102,9 @@ impl Mix {
         let topology = Topology::regular(&Regular::one_package(self.cores, self.lanes)).unwrap();
         let speeds = [1.0, 0.63][..self.lanes as usize].to_vec();
         let interference = Interference::ThreadPerf(speeds);
-        let all: Vec<usize> = (0..self.groups.len()).collect();
-        let configuration = |name: &str, scheduler| Configuration {
-            name: name.into(),
-            scheduler,
-            smt: None,
-            control: None,
-            workloads: all.clone(),
-        };
-        Scenario {
-            name: "mix".into(),
-            about: String::new(),
-            assumptions: Vec::new(),
-            machine: Machine::new(&topology, interference, Costs::default()).unwrap(),
-            workloads: self.groups.iter().map(Group::workload).collect(),
-            configurations: vec![
-                configuration("default", Kind::Baseline(Baseline::Eevdf)),
-                configuration("sidelane", Kind::from(Settings::default())),
-            ],
-            run: Run {
-                seed: 1,
-                replications: 1,
-                length_ns: self.seconds * 1_000_000_000,
-                warmup_ns: 2_000_000_000,
-            },
-        }
+        let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
+        let workloads = self.groups.iter().map(Group::workload).collect();
+        beside_default(machine, workloads, self.seconds as f64 * 1e3, 2_000.0)
     }
 
     fn compare(&self) -> Compared {
@@ -178,7 +152,7 @@ struct Compared {
 impl Compared {
     /// How far it is beyond a limit; at most 1: within all.
     fn badness(&self) -> f64 {
-        let rounds = self.rounds.map_or(0.0, |rounds| ROUNDS / rounds);
+        let rounds = self.rounds.map_or(0.0, |rounds| THROUGHPUT / rounds);
         let p99 = self.p99.map_or(0.0, |p99| p99 / P99);
         rounds.max(p99).max(self.apart / SHARE)
     }
@@ -329,7 +303,7 @@ fn the_whole_grid() {
     compared.iter().for_each(|compared| println!("{compared}"));
     let beyond = compared.iter().filter(|compared| compared.badness() > 1.0);
     println!(
-        "{} mixes; beyond {ROUNDS} of the rounds, {P99} of the p99 or {SHARE} of a share: {}",
+        "{} mixes; beyond {THROUGHPUT} of the rounds, {P99} of the p99 or {SHARE} of a share: {}",
         compared.len(),
         beyond.count()
     );

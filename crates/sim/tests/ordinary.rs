@@ -9,11 +9,11 @@ use sidelane_sim::*;
 use sidelane_topology::{Numbering, Regular, Topology};
 use std::fmt;
 
-const MS: f64 = 1e6;
+pub(super) const MS: f64 = 1e6;
 /// At least this share of the default scheduler's throughput.
-const THROUGHPUT: f64 = 0.98;
+pub(super) const THROUGHPUT: f64 = 0.98;
 /// At most this many times its 99th percentile.
-const P99: f64 = 1.05;
+pub(super) const P99: f64 = 1.05;
 /// A disturbance comes this often, and asks each core for so much.
 const DISTURBED_MS: f64 = 50.0;
 const DISTURBANCE_MS: f64 = 4.0;
@@ -140,31 +140,7 @@ impl Point {
         let length_ms = (rounds * round_ms / running).max(8.0 * DISTURBED_MS);
         let warmup_ms = 2.0 * DISTURBED_MS;
         let workloads = self.workloads(warmup_ms + length_ms);
-        let all: Vec<usize> = (0..workloads.len()).collect();
-        let configuration = |name: &str, scheduler| Configuration {
-            name: name.into(),
-            scheduler,
-            smt: None,
-            control: None,
-            workloads: all.clone(),
-        };
-        Scenario {
-            name: "ordinary".into(),
-            about: String::new(),
-            assumptions: Vec::new(),
-            machine: self.machine(),
-            workloads,
-            configurations: vec![
-                configuration("default", Kind::Baseline(Baseline::Eevdf)),
-                configuration("sidelane", Kind::from(Settings::default())),
-            ],
-            run: Run {
-                seed: 1,
-                replications: 1,
-                length_ns: (length_ms * MS) as u64,
-                warmup_ns: (warmup_ms * MS) as u64,
-            },
-        }
+        beside_default(self.machine(), workloads, length_ms, warmup_ms)
     }
 
     /// Of the looping tasks, relative to the default scheduler.
@@ -179,6 +155,40 @@ impl Point {
             throughput: rate(sidelane) / rate(default),
             p99: p99(sidelane) / p99(default),
         }
+    }
+}
+
+/// The same work once under the default scheduler, once under Sidelane.
+pub(super) fn beside_default(
+    machine: Machine,
+    workloads: Vec<Workload>,
+    length_ms: f64,
+    warmup_ms: f64,
+) -> Scenario {
+    let all: Vec<usize> = (0..workloads.len()).collect();
+    let configuration = |name: &str, scheduler| Configuration {
+        name: name.into(),
+        scheduler,
+        smt: None,
+        control: None,
+        workloads: all.clone(),
+    };
+    Scenario {
+        name: "ordinary".into(),
+        about: String::new(),
+        assumptions: Vec::new(),
+        machine,
+        workloads,
+        configurations: vec![
+            configuration("default", Kind::Baseline(Baseline::Eevdf)),
+            configuration("sidelane", Kind::from(Settings::default())),
+        ],
+        run: Run {
+            seed: 1,
+            replications: 1,
+            length_ns: (length_ms * MS) as u64,
+            warmup_ns: (warmup_ms * MS) as u64,
+        },
     }
 }
 
