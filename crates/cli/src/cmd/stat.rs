@@ -28,7 +28,8 @@ Further lines: with borrow = \"slo\" the tail of the last window, the budget, ho
 the objective. With \"dynamic\" whether the budget is charged by counters or by thread_perf, and what
 counters have shown. With vertical polarization how many cores normal and batch work uses. For each
 pool what it used of what, and for how much of the time its tasks had to wait for its next period.
-Last the SMT metrics of all cores together (docs/metrics.md); a tracer of context switches collects them meanwhile.";
+Last the SMT metrics of all cores together (docs/metrics.md); a tracer of context switches collects
+them meanwhile.";
 
 /// Print counters of the running scheduler, each interval.
 #[derive(clap::Args)]
