@@ -392,13 +392,14 @@ impl Watch {
             let before = self.pools.iter().find(|pool| pool.cgroup == after.cgroup)?;
             Some(after.since(before, now - self.at))
         });
+        let scope = scope();
         let rates = Rates {
             pools: pool_rates.collect(),
             objectives: self.reader.objectives()?,
             dynamic: self.reader.charges()?,
             cores_awake: self.reader.cores_awake()?,
-            scope: scope(),
-            threads: (scope() == Scope::Batch).then(adopted).flatten(),
+            scope,
+            threads: (scope == Scope::Batch).then(adopted).flatten(),
             ..Rates::between(&self.before, &after, now - self.at)
         };
         (self.before, self.pools, self.at) = (after, pools, now);

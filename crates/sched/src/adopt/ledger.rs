@@ -103,10 +103,6 @@ impl Ledger {
         Ok(())
     }
 
-    fn note(&mut self, tid: Tid, entry: Option<Entry>) {
-        note(&mut self.entries, tid, entry);
-    }
-
     /// What is known of the task of this number that was made then.
     pub fn get(&self, tid: Tid, start: u64) -> Option<Entry> {
         let entry = self.entries.get(&tid).copied();
@@ -125,7 +121,7 @@ impl Ledger {
     /// Writes what is to be known from now on.
     pub fn put(&mut self, tid: Tid, entry: Entry) -> Result<(), Error> {
         self.append(&line(tid, &entry))?;
-        self.note(tid, Some(entry));
+        self.entries.insert(tid, entry);
         Ok(())
     }
 
@@ -214,13 +210,6 @@ pub(crate) fn adopted() -> Option<Adopted> {
 
 type Entries = HashMap<Tid, Entry>;
 
-fn note(entries: &mut Entries, tid: Tid, entry: Option<Entry>) {
-    match entry {
-        Some(entry) => drop(entries.insert(tid, entry)),
-        None => drop(entries.remove(&tid)),
-    }
-}
-
 /// What a ledger says of tasks of this boot, and in how many lines; none: it is no ledger.
 fn said(text: &str, boot: &str) -> Option<(Entries, usize)> {
     let (mut entries, mut lines) = (Entries::new(), 0);
@@ -234,8 +223,10 @@ fn said(text: &str, boot: &str) -> Option<(Entries, usize)> {
     let whole = rest.split_inclusive('\n').filter(|l| l.ends_with('\n'));
     for line in whole {
         lines += 1;
-        if let Some((tid, entry)) = parse(line.trim_end()) {
-            note(&mut entries, tid, entry);
+        match parse(line.trim_end()) {
+            Some((tid, Some(entry))) => drop(entries.insert(tid, entry)),
+            Some((tid, None)) => drop(entries.remove(&tid)),
+            None => {}
         }
     }
     Some((entries, lines))
