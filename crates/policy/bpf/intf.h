@@ -83,6 +83,13 @@ enum overdue {
 	NR_OVERDUE = 3,
 };
 
+/* Why a task is next on a lane, and waits in that lane's own queue (place.bpf.h). */
+enum next {
+	NEXT_NONE = 0, /* none does */
+	NEXT_BOUND = 1, /* it may run nowhere else */
+	NEXT_FOLLOWS = 2, /* it follows its waker, which is about to sleep */
+};
+
 /* One lane. The loader fills the first block, the scheduler keeps the rest. */
 struct lane_ctx {
 	u32 core; /* index into cores */
@@ -106,7 +113,7 @@ struct lane_ctx {
 	u32 came; /* pair.came of its core when it made room by itself last */
 	u32 profile; /* miss share of the task that runs, + 1; 0: not known (profile.bpf.h) */
 	u32 kthread; /* 1: a kernel thread of this lane was sent there and does not run yet */
-	u32 next; /* 1: a task waits in this lane's own queue, and is next (place.bpf.h) */
+	u32 next; /* enum next of the task that waits in this lane's own queue */
 	u32 missed; /* from which core on its ticks look at vectors next (missed.bpf.h) */
 	u32 side; /* enum side of the task that ran when it was last compared with what waits (dispatch.bpf.h) */
 	u64 vtime; /* virtual time of the normal task that runs: when it began, at its last tick, or when it was last compared */

@@ -1,4 +1,4 @@
-//! What becomes of a critical task whose waker says that it is about to sleep.
+//! What becomes of a task whose waker says that it is about to sleep.
 
 use sidelane_sim::*;
 use sidelane_topology::{Builder, CoreSpec};
@@ -7,8 +7,10 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 /// Between two ticks, in the simulator.
 const TICK_NS: u64 = 4 * MS;
-/// When the waker wakes the critical task: not at a tick.
+/// When the waker wakes the other task: not at a tick.
 const WOKEN_NS: u64 = 100 * MS + 300 * US;
+/// When that has run for a moment, and slept, before.
+const RAN_NS: u64 = 90 * MS;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Lane {
@@ -35,13 +37,13 @@ fn begins(records: &[Record], id: TaskId, from_ns: u64) -> Option<(u32, u64)> {
     })
 }
 
-/// One core of two lanes. A waker, which runs for `burst_ns` each time, wakes a critical task and says
+/// One core of two lanes. A waker, which runs for `burst_ns` each time, wakes a task of `class` and says
 /// that it will sleep, but stays for `stays_ns`; the other lane is idle, or runs normal work. Where
-/// the critical task begins to run, and how long after it was woken.
-fn wake(burst_ns: u64, stays_ns: u64, sibling_runs: bool) -> (Lane, u64) {
+/// the woken task begins to run, and how long after it was woken.
+fn wake(class: Class, burst_ns: u64, stays_ns: u64, sibling_runs: bool) -> (Lane, u64) {
     let mut sim = simulation();
     let mut create = |name: &str, class| sim.create(&TaskSpec::new(name, class)).unwrap();
-    let critical = create("critical", Class::Critical);
+    let woken = create("woken", class);
     let waker = create("waker", Class::Normal);
     let sibling = create("sibling", Class::Normal);
     if sibling_runs {
@@ -50,16 +52,18 @@ fn wake(burst_ns: u64, stays_ns: u64, sibling_runs: bool) -> (Lane, u64) {
     for earlier in 0..8 {
         sim.set_timer(earlier * 10 * MS, 0);
     }
+    sim.set_timer(RAN_NS, 1);
     sim.set_timer(WOKEN_NS, 0);
     let mut woken_ns = None;
     while let Some(occurrence) = sim.next(200 * MS).unwrap() {
         match occurrence {
+            Occurrence::Timer(1) => sim.give(woken, (100 * US) as f64).unwrap(),
             Occurrence::Timer(_) => sim.give(waker, burst_ns as f64).unwrap(),
             Occurrence::Done(id)
                 if id == waker && sim.now_ns() > WOKEN_NS && woken_ns.is_none() =>
             {
                 woken_ns = Some(sim.now_ns());
-                sim.give(critical, MS as f64).unwrap();
+                sim.give(woken, MS as f64).unwrap();
                 if stays_ns > 0 {
                     sim.give(waker, stays_ns as f64).unwrap();
                 }
@@ -69,7 +73,7 @@ fn wake(burst_ns: u64, stays_ns: u64, sibling_runs: bool) -> (Lane, u64) {
     }
     let records = sim.take_records();
     let (wakers, _) = begins(&records, waker, WOKEN_NS).unwrap();
-    let (lane, after_ns) = begins(&records, critical, woken_ns.unwrap()).unwrap();
+    let (lane, after_ns) = begins(&records, woken, woken_ns.unwrap()).unwrap();
     let which = if lane == wakers {
         Lane::Wakers
     } else {
@@ -80,25 +84,39 @@ fn wake(burst_ns: u64, stays_ns: u64, sibling_runs: bool) -> (Lane, u64) {
 
 #[test]
 fn a_brief_waker_is_believed_and_its_sibling_left_alone() {
-    assert_eq!(wake(200 * US, 0, false), (Lane::Wakers, 0));
-    assert_eq!(wake(200 * US, 0, true), (Lane::Wakers, 0));
+    for sibling_runs in [false, true] {
+        let critical = wake(Class::Critical, 200 * US, 0, sibling_runs);
+        assert_eq!(critical, (Lane::Wakers, 0));
+    }
 }
 
 #[test]
 fn a_brief_waker_that_stays_costs_no_more_than_a_tick() {
-    for sibling_runs in [false, true] {
-        let (lane, after_ns) = wake(200 * US, 50 * MS, sibling_runs);
+    let cases = [(Class::Critical, 200 * US), (Class::Normal, 5 * US)];
+    for ((class, burst_ns), sibling_runs) in cases
+        .into_iter()
+        .flat_map(|case| [(case, false), (case, true)])
+    {
+        let (lane, after_ns) = wake(class, burst_ns, 50 * MS, sibling_runs);
         assert!(
             (1..=TICK_NS).contains(&after_ns),
-            "{lane:?} after {after_ns} ns"
+            "{class:?}: {lane:?} after {after_ns} ns"
         );
     }
 }
 
 #[test]
 fn a_waker_that_runs_long_is_not_waited_for() {
-    assert_eq!(wake(5 * MS, 50 * MS, false), (Lane::Siblings, 0));
-    assert_eq!(wake(5 * MS, 50 * MS, true), (Lane::Wakers, 0));
+    let critical = |sibling_runs| wake(Class::Critical, 5 * MS, 50 * MS, sibling_runs);
+    assert_eq!(critical(false), (Lane::Siblings, 0));
+    assert_eq!(critical(true), (Lane::Wakers, 0));
+}
+
+#[test]
+fn normal_work_follows_a_waker_that_is_gone_sooner_than_another_lane_comes() {
+    assert_eq!(wake(Class::Normal, 5 * US, 0, false), (Lane::Wakers, 0));
+    assert_eq!(wake(Class::Normal, 5 * US, 0, true), (Lane::Wakers, 0));
+    assert_eq!(wake(Class::Normal, 20 * US, 0, false), (Lane::Siblings, 0));
 }
 
 /// Two critical tasks that may use one lane only keep it busy; two normal tasks share the other one, in

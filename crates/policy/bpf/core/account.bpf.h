@@ -346,10 +346,16 @@ static __always_inline void account_begins(struct task_struct *p, struct task_ct
 /* A burst up to this long may run beside critical work: no more than batch does that is overdue. */
 #define BRIEF_NS 1000000ULL
 
-/* Does @tctx run only for a moment each time, and so far in this one? What never slept is not known to. */
+/* Does @tctx run for less than @most_ns each time, and so far in this one? What never slept is not known to. */
+static __always_inline bool runs_within(const struct task_ctx *tctx, u64 most_ns)
+{
+	return tctx->slept_ns && tctx->burst_mean_ns < most_ns && tctx->burst_ns < most_ns;
+}
+
+/* Does it run only for a moment? */
 static __always_inline bool is_brief(const struct task_ctx *tctx)
 {
-	return tctx->slept_ns && tctx->burst_mean_ns < BRIEF_NS && tctx->burst_ns < BRIEF_NS;
+	return runs_within(tctx, BRIEF_NS);
 }
 
 /* The task sleeps: its burst is over. */

@@ -7,7 +7,7 @@
  *
  * Rule: the tick of a busy lane looks at the tasks that wait in the vector of its own core and in a few others, in
  * turn. If one of them may use an idle lane, all lanes with room have to look. A task that is bound has its lane woken
- * and no other. Critical work may wait for the lane of a waker that does not sleep: its tick makes it leave.
+ * and no other. A task may wait for the lane of a waker that does not sleep: its tick makes it leave.
  *
  * Cost: a tick, a look at the sets; where a lane idles as well, a search for each task looked at. What can use no
  * idle lane, such as several tasks that are bound to a busy one, wakes none.
@@ -133,6 +133,7 @@ static __always_inline void missed_batch(s32 cpu)
 static __always_inline void missed_check(struct task_struct *p, const struct task_ctx *tctx,
 					 struct lane_ctx *lane, s32 cpu)
 {
+	next_waited(p, lane);
 	if (!work_hinted())
 		return;
 	if (tctx->class != CLASS_CRITICAL && !lane->overdue &&

@@ -12,7 +12,8 @@
  * core's vector. Within the first two, capacity decides before idleness does. On cores of
  * several speeds an idle lane beside critical work comes before a core that is slower than
  * it, shared (capacity * threadPerf, if that is known).
- * Normal: its own lane if that is idle or runs batch and the core is open; also if it is
+ * Normal: the lane of a waker that says the same and is gone sooner than another lane would come
+ * (follows_waker()); its own lane if that is idle or runs batch and the core is open; also if it is
  * idle beside critical work, for a task that runs only for a moment each time (is_brief()): it is gone
  * sooner than batch elsewhere is evicted. But not beside critical or normal work while a
  * whole idle core is there where it is faster: two tasks that met once would share a core
@@ -31,7 +32,8 @@
  * (polarize.bpf.h), unless it may use none of them.
  *
  * A task that wakes for an idle lane, or for this CPU while it runs a lower class, goes
- * there directly. So does, behind what runs, work that is next in any case (lane_next()), or in its place (fair.bpf.h).
+ * there directly. So does, behind what runs, work that is next (lane_next()) and is bound or follows its waker, or in its
+ * place (fair.bpf.h).
  * Otherwise it waits in the core's vector, and whichever lane is first
  * takes it. For one on a waker's lane nobody is woken if the waker is brief (is_brief()): a
  * sibling that came to look would slow it down. If it does not sleep all the same, its tick ends that.
@@ -276,13 +278,13 @@ VERIFIED_ONCE int batch_enters(struct task_struct *p __arg_trusted, u32 core_id,
 	return 0;
 }
 
-/* The current task, which says that it is about to sleep: will it? */
-static __always_inline bool waker_is_brief(void)
+/* The current task, which says that it is about to sleep: will it, within @most_ns? */
+static __always_inline bool waker_leaves(u64 most_ns)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
 	struct task_ctx *tctx = waker ? task_ctx(waker) : NULL;
 
-	return tctx && tctx->class != CLASS_BATCH && is_brief(tctx);
+	return tctx && tctx->class != CLASS_BATCH && runs_within(tctx, most_ns);
 }
 
 /*
@@ -295,7 +297,7 @@ static __always_inline void kick_for(struct task_struct *p, const struct task_ct
 	u32 state = lane->state;
 	bool stays; /* whoever runs on the lane */
 
-	if (yields && waker_is_brief())
+	if (yields && waker_leaves(BRIEF_NS))
 		return;
 	/* an idle sibling is woken, and may come sooner; without one the waker has to leave */
 	stays = yields && lanes_in_state(lane->core, LANE_IDLE);
@@ -338,15 +340,38 @@ static __always_inline bool lane_take_over(struct lane_ctx *lane, struct core_ct
 }
 
 /*
- * Is waking @p next on @lane whatever happens? If it is the only task that waits at all, and what runs
+ * Is waking @p next on @lane if it has to run there? If it is the only task that waits at all, and what runs
  * there is of its class. In the lane's own queue it costs no look at the vectors then. One such task a lane
  * at most: what comes after it is compared with what else waits.
  */
 static __always_inline bool lane_next(const struct task_struct *p, const struct task_ctx *tctx,
 				      const struct lane_ctx *lane)
 {
-	return is_bound(p) && !(p->flags & PF_KTHREAD) && tctx->class != CLASS_BATCH &&
+	return !(p->flags & PF_KTHREAD) && tctx->class != CLASS_BATCH &&
 	       lane->state == tctx->class && !lane->next && !work_hinted();
+}
+
+/* To wake an idle lane takes as long at least: an interrupt, a way out of the idle state, a switch. */
+#define FOLLOW_NS 10000ULL
+
+/*
+ * Does normal @p, which is brief, run after its @waker, on that one's lane? If that is gone sooner than another lane comes
+ * (FOLLOW_NS): so two tasks that answer each other keep one lane, and wake none.
+ */
+static __always_inline bool follows_waker(const struct task_struct *p, const struct task_ctx *tctx,
+					  s32 waker)
+{
+	const struct lane_ctx *lane = waker >= 0 ? lane_ctx(waker) : NULL;
+
+	return lane && is_brief(tctx) && lane_next(p, tctx, lane) && !core_parked(lane->core) &&
+	       bpf_cpumask_test_cpu(waker, p->cpus_ptr) && waker_leaves(FOLLOW_NS);
+}
+
+/* A tick of @p, which runs on @lane: what followed it there, and might run elsewhere, waits for it no longer. */
+static __always_inline void next_waited(struct task_struct *p, const struct lane_ctx *lane)
+{
+	if (lane->next == NEXT_FOLLOWS)
+		scx_bpf_task_set_slice(p, 0);
 }
 
 /* @p begins to run on the lane @cpu: if from its own queue, critical work may have come meanwhile. */
@@ -355,7 +380,7 @@ static __always_inline void next_begins(const struct task_struct *p, const struc
 {
 	if (!lane->next || is_pinned_kthread(p))
 		return;
-	lane->next = 0;
+	lane->next = NEXT_NONE;
 	if (tctx->class != CLASS_CRITICAL && !lane->overdue &&
 	    vector_waiting(lane->core, CLASS_CRITICAL))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
@@ -377,9 +402,12 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns), enq_flags);
 }
 
-/* Chooses a lane for @p, which ran on @prev last; @waker as below. Returns its CPU, or -1. */
+/*
+ * Chooses a lane for @p, which ran on @prev last; @waker as below. Returns its CPU, or -1. @follows: whether it is the waker's,
+ * to run there next.
+ */
 static __always_inline s32 choose_lane(struct task_struct *p, const struct task_ctx *tctx, s32 prev,
-				       s32 waker)
+				       s32 waker, bool *follows)
 {
 	struct lane_ctx *lane;
 	struct core_ctx *core;
@@ -404,6 +432,9 @@ static __always_inline s32 choose_lane(struct task_struct *p, const struct task_
 	cpu = hook_lane(p, home, prev);
 	if (cpu >= 0)
 		return cpu;
+	*follows = follows_waker(p, tctx, waker);
+	if (*follows)
+		return waker;
 	if (home_idles(p, lane, prev) && !core_parked(home) &&
 	    (is_brief(tctx) || !core_critical(home)))
 		return prev; /* the usual case; place_normal() would find the same */
@@ -432,8 +463,8 @@ static __always_inline void place_begins(struct task_struct *p, struct task_ctx 
  */
 static __always_inline bool place_send(struct task_struct *p, struct task_ctx *tctx,
 				       struct lane_ctx *lane, const struct core_ctx *core, s32 cpu,
-				       s32 waker, bool waking, bool at_once, u64 enq_flags,
-				       u64 now_ns)
+				       s32 waker, bool follows, bool waking, bool at_once,
+				       u64 enq_flags, u64 now_ns)
 {
 	if (at_once) {
 		lane_insert(p, tctx, lane, core, true, enq_flags, now_ns);
@@ -441,9 +472,9 @@ static __always_inline bool place_send(struct task_struct *p, struct task_ctx *t
 	}
 	if (waking)
 		hook_awaits(p, lane, cpu, waker);
-	if (waking && lane_next(p, tctx, lane)) {
+	if (follows || (waking && is_bound(p) && lane_next(p, tctx, lane))) {
 		lane_insert(p, tctx, lane, core, false, enq_flags, now_ns);
-		lane->next = 1;
+		lane->next = follows ? NEXT_FOLLOWS : NEXT_BOUND;
 		return false;
 	}
 	vector_insert(p, tctx, lane->core, waking, enq_flags, now_ns);
@@ -461,7 +492,7 @@ static __always_inline bool place_send(struct task_struct *p, struct task_ctx *t
 static __always_inline s32 place(struct task_struct *p, struct task_ctx *tctx, s32 prev, s32 waker,
 				 bool selecting, u64 enq_flags)
 {
-	bool waking = selecting || (enq_flags & SCX_ENQ_WAKEUP), at_once, kicks;
+	bool waking = selecting || (enq_flags & SCX_ENQ_WAKEUP), follows = false, at_once, kicks;
 	u64 now_ns = hook_times_wakeups() ? scx_bpf_now() : 0;
 	struct lane_ctx *lane;
 	struct core_ctx *core;
@@ -483,7 +514,7 @@ static __always_inline s32 place(struct task_struct *p, struct task_ctx *tctx, s
 		hook_holds(p, tctx, stops, waking, enq_flags);
 		return prev;
 	}
-	cpu = held >= 0 ? held : choose_lane(p, tctx, prev, waker);
+	cpu = held >= 0 ? held : choose_lane(p, tctx, prev, waker, &follows);
 	lane = lane_ctx(cpu);
 	core = lane ? core_ctx(lane->core) : NULL;
 	if (!core)
@@ -498,7 +529,8 @@ static __always_inline s32 place(struct task_struct *p, struct task_ctx *tctx, s
 		if (held >= 0) /* by the vector, from which a held lane does not take */
 			hook_lane_back(lane, now_ns);
 	}
-	kicks = place_send(p, tctx, lane, core, cpu, waker, waking, at_once, enq_flags, now_ns);
+	kicks = place_send(p, tctx, lane, core, cpu, waker, follows, waking, at_once, enq_flags,
+			   now_ns);
 	if (tctx->class == CLASS_CRITICAL) {
 		critical_sent(tctx, lane->core);
 		/* in enqueue a lock is held under which timers are not set */

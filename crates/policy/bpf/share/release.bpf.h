@@ -24,11 +24,12 @@
 VERIFIED_ONCE s32 release_lane(struct task_struct *p __arg_trusted)
 {
 	struct task_ctx *tctx = task_ctx(p);
+	bool follows;
 
 	if (!tctx)
 		return -1;
 	class_assign(p, tctx);
-	return choose_lane(p, tctx, scx_bpf_task_cpu(p), -1);
+	return choose_lane(p, tctx, scx_bpf_task_cpu(p), -1, &follows);
 }
 
 /* Critical work of @budget goes to @core_id. Apart: in its caller's loop verifiers before 7.0 do not come back from timers. */
