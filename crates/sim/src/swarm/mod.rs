@@ -11,13 +11,12 @@ mod draws;
 mod drive;
 mod faults;
 mod generate;
+mod moves;
 mod plan;
 mod pools;
-mod promotion;
 mod report;
 mod rules;
 mod settings;
-mod spread;
 mod steps;
 #[cfg(test)]
 mod tests;
