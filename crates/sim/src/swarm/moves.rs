@@ -108,7 +108,7 @@ impl Watch {
 
     /// Speed of a lane when so many of its core run, as the scheduler knows it: 1 if it does not, and
     /// in steps of 1/1024.
-    pub(super) fn known_speed(&self, lanes: usize) -> f64 {
+    fn known_speed(&self, lanes: usize) -> f64 {
         let known = &self.settings.thread_perf;
         let speed = known.get(lanes - 1).or(known.last());
         speed.map_or(1.0, |speed| (speed * 1024.0).floor() / 1024.0)
