@@ -1,7 +1,7 @@
 //! The scheduler's settings: one type, one table of them, one reader.
 //!
-//! A file of this folder holds the settings of one mechanism: their type with its defaults, and their rows.
-//! [`rows`] are all of them. From these follow how files are read ([`read`]) and what the documentation and
+//! A file of this folder holds the settings of a mechanism, or of two of which one needs the other: their types with
+//! their defaults, and their rows. [`rows`] are all of them. From these follow how files are read ([`read`]) and what the documentation and
 //! the example say ([`document`]).
 
 mod budget;
