@@ -4,7 +4,6 @@
 //!
 //! A failure names its seed; the same seed gives the same run on every machine.
 
-mod accounts;
 mod books;
 mod budget;
 mod draws;
