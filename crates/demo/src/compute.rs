@@ -7,10 +7,9 @@
 //! server's time stamp, of the same clock): a late generator makes latencies longer, never shorter.
 
 use crate::arrivals::Arrival;
-use crate::clock::{now_ns, sleep_until_ns};
 use crate::error::{During, Error, Result};
 use crate::server::{REPLY_BYTES, Reply, Request};
-use crate::sys::{Guarded, precise_timers};
+use crate::sys::{Guarded, now_ns, precise_timers, sleep_until_ns};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{

@@ -8,7 +8,6 @@
 mod arguments;
 pub mod arrivals;
 pub mod batch;
-pub mod clock;
 pub mod compute;
 pub mod driver;
 mod error;

@@ -7,11 +7,10 @@
 //! the moment it should have been sent to the moment the client has the whole reply.
 
 use crate::arrivals::{self, Arrival};
-use crate::clock::now_ns;
 use crate::compute::Outcome;
 use crate::error::{During, Error, Result};
 use crate::resp::{Replies, command};
-use crate::sys::{Guarded, cpu_time_ns, find_program, precise_timers};
+use crate::sys::{Guarded, cpu_time_ns, find_program, now_ns, precise_timers};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::Signal;

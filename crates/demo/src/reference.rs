@@ -8,11 +8,10 @@
 
 use crate::arrivals::{self, Arrival};
 use crate::batch::Batch;
-use crate::clock::{now_ns, sleep_until_ns};
 use crate::error::{During, Error, Result};
 use crate::machine::Machine;
 use crate::message::Reference;
-use crate::sys::pin;
+use crate::sys::{now_ns, pin, sleep_until_ns};
 use nix::unistd::Pid;
 use sidelane_options::pricing;
 use sidelane_smt::latency::Spread;

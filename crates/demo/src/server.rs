@@ -8,8 +8,8 @@
 //! There is one worker for each lane by default: what a server sized by the number of CPUs has. The
 //! pool stays the same in all configurations.
 
-use crate::clock::now_ns;
 use crate::error::{During, Error, Result};
+use crate::sys::now_ns;
 use nix::sys::socket::{MsgFlags, recv, send};
 use sidelane_options::pricing;
 use std::os::fd::{AsRawFd, RawFd};

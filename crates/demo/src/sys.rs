@@ -1,8 +1,11 @@
-//! The few things asked of the kernel that the standard library does not have.
+//! The few things asked of the kernel that the standard library does not have: processes, the clock that they share, settings.
 
 use crate::error::{During, Error, Result};
+use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::time::{TimeSpec, TimeValLike};
+use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 use nix::unistd::Pid;
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -92,7 +95,7 @@ pub fn make_idle_policy(pid: Pid) -> Result<()> {
         let parameters: libc::sched_param = std::mem::zeroed();
         libc::sched_setscheduler(pid.as_raw(), libc::SCHED_IDLE, &parameters)
     };
-    nix::errno::Errno::result(result)
+    Errno::result(result)
         .map(drop)
         .during(|| format!("giving process {pid} the policy SCHED_IDLE"))
 }
@@ -106,6 +109,24 @@ pub fn pin(pid: Pid, cpus: &[u32]) -> Result<()> {
         })?;
     }
     sched_setaffinity(pid, &set).during(|| format!("pinning thread {pid} to CPUs {cpus:?}"))
+}
+
+/// Now, in ns of `CLOCK_MONOTONIC`: comparable between processes of one machine.
+pub fn now_ns() -> Result<u64> {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).during(|| "reading the clock".into())?;
+    Ok(now.num_nanoseconds().unsigned_abs())
+}
+
+/// Sleeps until a moment of [`now_ns`]; returns at once when it has passed.
+pub fn sleep_until_ns(moment_ns: u64) -> Result<()> {
+    let moment = TimeSpec::nanoseconds(i64::try_from(moment_ns).unwrap_or(i64::MAX));
+    loop {
+        let flags = ClockNanosleepFlags::TIMER_ABSTIME;
+        match clock_nanosleep(ClockId::CLOCK_MONOTONIC, flags, &moment) {
+            Err(Errno::EINTR) => {}
+            other => return other.map(drop).during(|| "sleeping".into()),
+        }
+    }
 }
 
 /// Makes the calling thread's timers fire as exactly as the hardware allows.
@@ -257,5 +278,15 @@ mod tests {
         let shell = find_program("sh").unwrap();
         assert!(shell.is_absolute() && shell.ends_with("sh"));
         assert_eq!(find_program("no-such-program-anywhere"), None);
+    }
+
+    #[test]
+    fn sleeping_ends_after_the_moment() {
+        let until_ns = now_ns().unwrap() + 5_000_000;
+        sleep_until_ns(until_ns).unwrap();
+        let woken_ns = now_ns().unwrap();
+        assert!(woken_ns >= until_ns);
+        sleep_until_ns(until_ns).unwrap();
+        assert!(now_ns().unwrap() >= woken_ns);
     }
 }

@@ -1,6 +1,6 @@
 //! What is refused.
 
-use crate::limits::{CORES_MAX, LANES_MAX};
+use crate::{CORES_MAX, LANES_MAX};
 
 /// Input that makes no sense. Each message says what is allowed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -28,7 +28,6 @@ mod evaluate;
 mod governor;
 mod inverse;
 mod lanes;
-mod limits;
 mod load;
 mod machine;
 mod placement;
@@ -41,9 +40,14 @@ pub use evaluate::{Evaluation, Level, Model, Options, evaluate};
 pub use governor::{Decision, Governor, GovernorConfig, Reason};
 pub use inverse::utilization_from_busy;
 pub use lanes::{LaneOrder, normalized_utilization, running_lanes};
-pub use limits::{CORES_MAX, LANES_MAX};
 pub use load::{Load, Normalization, load};
 pub use machine::{Machine, ThreadPerf, Utilization};
 pub use render::{sweep_text, text};
 pub use source::PUBLISHED_ITERATIONS;
 pub use sweep::{Crossover, SweepPoint, crossovers, sweep};
+
+/// Most cores of a machine.
+pub const CORES_MAX: u32 = 16_384;
+
+/// Most lanes of a core.
+pub const LANES_MAX: usize = 16;

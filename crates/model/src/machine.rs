@@ -1,7 +1,6 @@
 //! What the model is about: a machine and its load, checked.
 
-use crate::limits::{CORES_MAX, LANES_MAX};
-use crate::{Error, Result};
+use crate::{CORES_MAX, Error, LANES_MAX, Result};
 
 /// threadPerf: the speed of a thread when n lanes of its core run, relative to running alone.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,7 +5,6 @@
 //! table, [`settings::rows`]: the same keys, ranges and messages. [`intf`] has what the scheduler's source in C
 //! shares with Rust. This crate reads no file and no clock.
 
-mod class;
 pub mod file;
 pub mod intf;
 mod objective;
@@ -14,7 +13,6 @@ pub mod settings;
 mod statistics;
 mod words;
 
-pub use class::Class;
 pub use objective::Objective;
 pub use pool::Charge;
 pub use settings::{
@@ -22,5 +20,36 @@ pub use settings::{
     Symbiosis, UseCounters,
 };
 
+use words::words;
+
 /// Most lanes that a core may have.
 pub const LANES_MAX: usize = intf::limits_MAX_LANES_PER_CORE as usize;
+
+words! {
+    /// The task classes, highest first, as the scheduler numbers them.
+    pub enum Class {
+        /// Somebody waits for it.
+        Critical = "critical",
+        /// Everything that no rule names.
+        Normal = "normal",
+        /// Worth doing only with what is left over.
+        Batch = "batch",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_those_of_the_scheduler() {
+        let numbers = Class::ALL.map(|class| class as u32);
+        let (critical, normal, batch) = (
+            intf::task_class_CLASS_CRITICAL,
+            intf::task_class_CLASS_NORMAL,
+            intf::task_class_CLASS_BATCH,
+        );
+        assert_eq!(numbers, [critical, normal, batch]);
+        assert_eq!(Class::ALL.len() as u32, intf::task_class_NR_CLASSES);
+    }
+}

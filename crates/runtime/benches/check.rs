@@ -8,7 +8,7 @@
 #![allow(clippy::print_stdout, missing_docs)]
 
 use sidelane_runtime::nap::Method;
-use sidelane_runtime::{BoundLane, check, hooks, start};
+use sidelane_runtime::{BoundLane, check, ffi, start};
 use std::error::Error;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn check_ns() -> std::io::Result<Vec<(&'static str, f64)>> {
     let mut best = [f64::INFINITY; 4];
     let lane = BoundLane::bind()?;
-    let hook: extern "C" fn() = black_box(hooks::__sanitizer_cov_trace_pc);
+    let hook: extern "C" fn() = black_box(ffi::__sanitizer_cov_trace_pc);
     for _ in 0..ROUNDS {
         let times = [
             per_call(|| ()),

@@ -4,9 +4,9 @@
 //! connection and the signal is replaced by zeros, so that naps end. Then it looks for a service four
 //! times a second. It has all signals blocked. A forked child begins anew.
 
-use crate::status::{Status, set_attached, status};
+use crate::status::{self, Status, set_attached, status};
 use crate::wire::{ASK_BOARD, BoardHello, Hello, SOCKET_VARIABLE, SUBSCRIBE};
-use crate::{board, cpu, nap, region, report, totals, wire};
+use crate::{board, cpu, nap, region, totals, wire};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::mem::{MaybeUninit, size_of};
@@ -45,9 +45,9 @@ fn begin() {
     if region::reserve().is_err() {
         return; // no memory: a no-op for good
     }
-    report::at_exit();
+    status::at_exit();
     after_fork();
-    let connection = attach().inspect_err(report::refused).ok();
+    let connection = attach().inspect_err(status::refused).ok();
     if watch_from_a_thread(connection).is_err() {
         // nobody would notice the service's end
         drop(take_asker());

@@ -7,7 +7,7 @@
 //! sleeps in a way that gives the core's resources to the other lane. Without a service all of this
 //! does nothing, and a service that starts later is found within a second.
 //!
-//! C programs use `include/sidelane.h`, or need no change: see [`hooks`].
+//! C programs use `include/sidelane.h`, or need no change: see [`ffi`].
 //!
 //! Source: Elfen (USENIX ATC 2016): the injected check, the exposed signal, and nanonap.
 
@@ -16,12 +16,10 @@ mod board;
 pub mod check;
 mod clock;
 mod cpu;
-mod ffi;
-pub mod hooks;
+pub mod ffi;
 pub mod job;
 pub mod nap;
 mod region;
-pub mod report;
 mod status;
 pub mod totals;
 pub mod wire;
@@ -29,4 +27,4 @@ pub mod wire;
 pub use attach::start;
 pub use check::{BoundLane, check, critical_beside, siblings};
 pub use job::Job;
-pub use status::{Status, status};
+pub use status::{Status, VERBOSE_VARIABLE, status};

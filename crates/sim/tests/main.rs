@@ -12,7 +12,6 @@ mod costs;
 mod determinism;
 mod experiments;
 mod kthreads;
-mod missed;
 mod mixes;
 mod model;
 mod nice;

@@ -1,7 +1,8 @@
 //! The plan of the house in CONTRIBUTING.md, held against the sources, and test files that no program has.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use sidelane_structure::{Headers, Modules, circles, folder_of, members};
+use sidelane_structure::{Headers, Module, Modules, circles, folder_of, members};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 fn workspace() -> &'static Path {
@@ -46,14 +47,27 @@ fn the_plan_lists_every_crate_and_arrows_lead_down() {
     }
 }
 
+/// The arrows that make a circle.
+fn arrows_within(circle: &[Module], arrows: &BTreeSet<(Module, Module)>) -> Vec<String> {
+    let part = |path: &Module| circle.iter().position(|module| path.starts_with(module));
+    let within = |(from, to): &&(Module, Module)| match (part(from), part(to)) {
+        (Some(a), Some(b)) => a != b,
+        _ => false,
+    };
+    let shown = |(from, to): &(Module, Module)| format!("{} -> {}", from.join("::"), to.join("::"));
+    arrows.iter().filter(within).map(shown).collect()
+}
+
 #[test]
 fn no_modules_form_a_circle() {
     let mut found = Vec::new();
     for member in members(workspace()).unwrap() {
-        let modules = Modules::read(&member.root).unwrap();
-        for circle in circles(&modules.arrows()) {
+        let arrows = Modules::read(&member.root).unwrap().arrows();
+        for circle in circles(&arrows) {
             let names: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
-            found.push(format!("{}: {}", member.folder, names.join(", ")));
+            let within = arrows_within(&circle, &arrows).join("\n  ");
+            let names = names.join(", ");
+            found.push(format!("{}: {names}\n  {within}", member.folder));
         }
     }
     assert!(

@@ -2,8 +2,7 @@
 
 use crate::companions::Companions;
 use crate::error::Result;
-use crate::host;
-use crate::host_settings::HostSettings;
+use crate::host::{self, HostSettings};
 use crate::spec::Spec;
 use crate::steady::{self, Steady};
 use crate::threads::LaneThread;

@@ -18,7 +18,6 @@ mod emulator;
 mod error;
 pub mod guest;
 mod host;
-mod host_settings;
 mod interrupt;
 pub mod kernel;
 mod libraries;
@@ -37,8 +36,7 @@ mod wire;
 
 pub use disturbance::Disturbance;
 pub use error::{Error, Result};
-pub use host::standard_input;
-pub use host_settings::HostSettings;
+pub use host::{HostSettings, standard_input};
 pub use interrupt::Interrupt;
 pub use link::LAST_WORDS;
 pub use machine::{Job, Machine, can_be_steady, exit_code};

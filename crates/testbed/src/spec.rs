@@ -1,7 +1,7 @@
 //! The machine that is asked for.
 
 use crate::error::{Error, Result};
-use crate::host_settings::HostSettings;
+use crate::host::HostSettings;
 use crate::interrupt::Interrupt;
 use crate::smt;
 use crate::steady;

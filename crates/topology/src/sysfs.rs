@@ -3,14 +3,12 @@
 mod agree;
 mod caches;
 mod cpus;
-mod notes;
 pub(crate) mod tree;
 
 use crate::builder::{BuildError, Builder, CoreSpec};
 use crate::{CapacitySource, CpuList, Smt, Topology};
 use caches::LastLevelCache;
 use cpus::CpuFacts;
-use notes::Notes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -56,6 +54,30 @@ pub enum ReadError {
     /// The files make no machine.
     #[error("sysfs describes no usable machine: {0}")]
     Build(#[from] BuildError),
+}
+
+/// What is wrong with facts that the machine can do without: each is unknown because a file holds something that cannot be.
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl Notes {
+    /// The fact, or `None` if it is unknown: the file is absent or, which is noted, wrong.
+    fn known<T>(&mut self, fact: Result<Option<T>, ReadError>) -> Option<T> {
+        fact.unwrap_or_else(|error| {
+            self.add(&error);
+            None
+        })
+    }
+
+    /// Notes what is wrong.
+    fn add(&mut self, error: &ReadError) {
+        self.0.push(error.to_string());
+    }
+
+    /// The notes, each naming the file and what it holds.
+    fn into_vec(self) -> Vec<String> {
+        self.0
+    }
 }
 
 impl Topology {

@@ -1,4 +1,4 @@
-//! Machines, generated and captured, read and rendered, against kept output. `UPDATE_GOLDEN=1 cargo test`
+//! Machines, generated, captured and built, rendered, against kept output. `UPDATE_GOLDEN=1 cargo test`
 //! rewrites that; look at the difference before committing it.
 
 #![allow(clippy::unwrap_used)] // Clippy spares test functions, but not their helpers.
@@ -58,8 +58,8 @@ fn every_captured_machine_is_rendered_as_kept() {
     golden("captured.txt", &pieces(texts.into_iter()));
 }
 
-#[test]
-fn large_machines_are_folded() {
+/// Two servers, which are folded.
+fn large_machines() -> [Topology; 2] {
     let server = Regular {
         packages: 2,
         caches_per_package: 12,
@@ -67,27 +67,25 @@ fn large_machines_are_folded() {
         lanes_per_core: 2,
         numbering: Numbering::Apart,
     };
-    check_text("built-192-cores", &Topology::regular(&server).unwrap());
     let packages = Regular {
         packages: 64,
         caches_per_package: 1,
         cores_per_cache: 1,
         ..server
     };
-    check_text("built-64-packages", &Topology::regular(&packages).unwrap());
+    [server, packages].map(|shape| Topology::regular(&shape).unwrap())
 }
 
-#[test]
-fn runs_with_uneven_steps_are_not_folded_together() {
+/// Runs with uneven steps are not folded together.
+fn uneven_steps() -> Topology {
     // CPU numbers advance by 2, then leap, then advance by 3.
     let first = |core: u32| if core < 20 { 2 * core } else { 100 + 3 * core };
     let cores = (0..40).map(|core| CoreSpec::new([first(core), first(core) + 1]).cache(3, 0));
-    let machine = cores.fold(Builder::new(), Builder::core).build().unwrap();
-    check_text("built-uneven-steps", &machine);
+    cores.fold(Builder::new(), Builder::core).build().unwrap()
 }
 
-#[test]
-fn offline_lanes_whose_core_is_known_are_marked() {
+/// Offline lanes whose core is known are marked.
+fn offline_lanes() -> Topology {
     let machine = Builder::new()
         .core(CoreSpec::new([0, 2, 4]).offline([2]).cache(3, 0))
         .core(CoreSpec::new([1, 3, 5]).cache(3, 0))
@@ -99,7 +97,20 @@ fn offline_lanes_whose_core_is_known_are_marked() {
                 .package(-1),
         )
         .build();
-    check_text("built-offline-lanes", &machine.unwrap());
+    machine.unwrap()
+}
+
+#[test]
+fn every_built_machine_is_rendered_as_kept() {
+    let [cores, packages] = large_machines();
+    let texts = [
+        ("192-cores", cores),
+        ("64-packages", packages),
+        ("uneven-steps", uneven_steps()),
+        ("offline-lanes", offline_lanes()),
+    ]
+    .map(|(name, machine)| (name, picture(name, &machine)));
+    golden("built.txt", &pieces(texts.into_iter()));
 }
 
 /// Its text, of which no line is too wide.
@@ -112,8 +123,4 @@ fn picture(name: &str, machine: &Topology) -> String {
         );
     }
     picture
-}
-
-fn check_text(name: &str, machine: &Topology) {
-    golden(&format!("{name}.txt"), &picture(name, machine));
 }

@@ -6,11 +6,10 @@
 //! that rests on. It is what the finance server of Fast Old and First (Ren, He, Elnikety and McKinley,
 //! ICAC 2013) does. Requests and answers are datagrams of one line of text ([`protocol`]).
 
-pub mod demand;
 pub mod load;
 pub mod pricing;
 pub mod protocol;
-pub mod quality;
+pub mod requests;
 pub mod server;
 
 /// What can go wrong.

@@ -1,8 +1,7 @@
 //! The load generator: open loop, so that a slow server does not slow the requests down.
 
-use crate::demand::BoundedPareto;
 use crate::protocol::{MAX_BYTES, Reply, Request};
-use crate::quality::Profile;
+use crate::requests::{BoundedPareto, Profile};
 use crate::{Error, Result, during};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};

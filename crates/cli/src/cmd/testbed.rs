@@ -193,7 +193,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Run(args) => return run_command(args),
         Command::Probe(args) => run_probe(args)?,
         Command::Kernels(args) => list_kernels(args)?,
-        Command::GuestInit => return Err(guest::init::run().into()),
+        Command::GuestInit => return Err(guest::run().into()),
         Command::GuestProbe {
             repetitions,
             wake_ups,

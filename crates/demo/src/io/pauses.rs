@@ -2,10 +2,9 @@
 //! and on one that computation fills.
 
 use crate::batch::Batch;
-use crate::clock::{now_ns, sleep_until_ns};
 use crate::error::{Error, Result};
 use crate::machine::Machine;
-use crate::sys::{pin, precise_timers};
+use crate::sys::{now_ns, pin, precise_timers, sleep_until_ns};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use sidelane_smt::latency::Spread;

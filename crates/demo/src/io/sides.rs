@@ -2,9 +2,9 @@
 
 use super::Work;
 use crate::batch::{Batch, folder_in_memory};
-use crate::clock::now_ns;
 use crate::error::{During, Error, Result};
 use crate::redis::{Redis, get};
+use crate::sys::now_ns;
 use crate::vm::{Duty, Vm, VmPlan};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;

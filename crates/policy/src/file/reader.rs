@@ -1,7 +1,6 @@
 //! TOML values that know where they stand, so that every mistake can be shown.
 
-use super::limits::Limits;
-use super::mistake::{Mistake, Place, Result};
+use super::{Limits, Mistake, Place, Result};
 use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};

@@ -1,6 +1,7 @@
-//! How long batch may run beside critical work (`budget.bpf.h`, `objective.bpf.h`).
+//! How long batch may run beside critical work (`budget.bpf.h`, `objective.bpf.h`), and whether hardware counters are used
+//! (`counter.bpf.h`, `profile.bpf.h`).
 
-use super::row::{Kind, Needs, Row, live};
+use super::row::{Change, Kind, Needs, Row, live};
 use crate::file::{Limits, Result, Section};
 use crate::intf;
 use crate::objective::Objective;
@@ -23,6 +24,21 @@ words! {
         Slo = "slo",
         /// Batch never leaves.
         Off = "off",
+    }
+}
+
+words! {
+    /// Whether to count, `counters` in the `[scheduler]` table.
+    #[derive(Default)]
+    pub enum UseCounters {
+        /// Where they exist and are of use.
+        #[default]
+        Auto = "auto",
+        /// Never.
+        Off = "off",
+        /// The kernel's clock in place of them: everything is lost or nothing. For tests on
+        /// machines without hardware counters.
+        Clock = "clock",
     }
 }
 
@@ -75,6 +91,18 @@ pub(super) const ROWS: &[Row] = &[
         needs: Some(SLO),
         says: "what the tail of critical jobs keeps to, such as `\"p99 < 20 ms\"`",
         more: "",
+    },
+    Row {
+        name: "counters",
+        kind: Kind::Word(
+            &UseCounters::WORDS,
+            |settings| settings.counters as usize,
+            |settings, word| settings.counters = UseCounters::ALL[word],
+        ),
+        change: Change::Found,
+        needs: None,
+        says: "whether counters of instructions and cycles say what a `dynamic` budget is charged",
+        more: "below; `\"clock\"` is for tests",
     },
 ];
 

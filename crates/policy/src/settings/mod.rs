@@ -1,16 +1,13 @@
 //! The scheduler's settings: one type, one table of them, one reader.
 //!
-//! A file of this folder holds the settings of one mechanism: their type with its defaults, and their rows.
-//! [`rows`] are all of them. From these follow how files are read ([`read`]) and what the documentation and
+//! A file of this folder holds the settings of a mechanism, or of two of which one needs the other: their types with
+//! their defaults, and their rows. [`rows`] are all of them. From these follow how files are read ([`read`]) and what the documentation and
 //! the example say ([`document`]).
 
 mod budget;
-mod counters;
 pub mod document;
 mod native;
-mod needs;
 mod order;
-mod pairing;
 mod polarization;
 mod read;
 mod retention;
@@ -19,14 +16,12 @@ mod scope;
 mod steal;
 mod symbiosis;
 
-pub use budget::{Borrow, Budget};
-pub use counters::UseCounters;
+pub use budget::{Borrow, Budget, UseCounters};
 pub use native::speeds;
 pub use order::Dispatching;
-pub use pairing::Pairing;
 pub use polarization::Polarization;
 pub use read::{BUDGET_KEYS, NEEDS_SPEEDS, SHAPE, budget_of, keys, read};
-pub use retention::Retention;
+pub use retention::{Pairing, Retention};
 pub use row::{Change, Kind, Needs, Place, Row, check_speeds};
 pub use scope::{SLO_NEEDS_ALL, Scope, no_effect};
 pub use steal::StealBarriers;
@@ -132,13 +127,11 @@ impl Default for Settings {
 
 /// All settings, in the order of the documentation.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
-    const TABLES: [&[Row]; 9] = [
+    const TABLES: [&[Row]; 7] = [
         scope::ROWS,
         order::ROWS,
         budget::ROWS,
-        counters::ROWS,
         retention::ROWS,
-        pairing::ROWS,
         symbiosis::ROWS,
         polarization::ROWS,
         steal::ROWS,

@@ -1,7 +1,7 @@
 //! Tables as the z/VM source prints them: each metric in one configuration, in another, and by how many
 //! percent they differ, as published and as it came out.
 
-use super::point::{Point, place};
+use super::{Point, place};
 use crate::statistics::{Estimate, digits};
 use crate::summary::CONFIDENCE;
 use serde::{Deserialize, Serialize};

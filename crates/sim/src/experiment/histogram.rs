@@ -1,6 +1,6 @@
 //! Histograms of responses.
 
-use super::point::{Point, place};
+use super::{Point, place};
 use crate::run::Outcome;
 use serde::Deserialize;
 use sidelane_draw::{self as draw, Axis, Chart, Series, Style};

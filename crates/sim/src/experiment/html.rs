@@ -1,7 +1,6 @@
 //! One page for all experiments.
 
-use super::point::place;
-use super::{Finding, Report, Verdict};
+use super::{Finding, Report, Verdict, place};
 use sidelane_draw::escaped;
 use std::fmt::Write;
 

@@ -1,9 +1,8 @@
 //! Verdicts: our values beside published ones.
 
-use super::claims::{Claim, Comparison, Expectation, Limit, Reach, Role};
+use super::Point;
+use super::claims::{Claim, Comparison, Expectation, Limit, Reach, Role, reached};
 use super::model::Prediction;
-use super::point::Point;
-use super::reach::reached;
 use crate::run::Outcome;
 use crate::statistics::Estimate;
 use crate::summary::CONFIDENCE;

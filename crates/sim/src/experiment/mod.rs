@@ -10,8 +10,6 @@ mod html;
 mod judge;
 mod levels;
 mod model;
-mod point;
-mod reach;
 mod read;
 mod report;
 mod sweep;
@@ -21,13 +19,13 @@ pub use delta::{Delta, DeltaRow};
 pub use html::page;
 pub use judge::{Finding, Verdict};
 pub use levels::levels_chart;
-pub use point::Point;
 pub use report::Report;
 
 use crate::Scenario;
+use crate::run::Outcome;
 use crate::scenario::Mistake;
 use histogram::Histogram;
-use model::ModelCase;
+use model::{ModelCase, Prediction};
 use std::collections::BTreeMap;
 use sweep::Sweep;
 
@@ -75,6 +73,27 @@ struct Simulated {
     sweeps: Vec<Sweep>,
     /// The file, to set the keys of sweeps in.
     document: toml_edit::DocumentMut,
+}
+
+/// A point of the sweeps, and what came out there.
+#[derive(Debug, Clone)]
+pub struct Point {
+    /// Values of the sweeps, by their names.
+    pub at: BTreeMap<String, toml::Value>,
+    /// By configuration.
+    pub outcomes: Vec<Outcome>,
+    /// By case, of an experiment on the model.
+    predictions: Vec<Prediction>,
+}
+
+/// `load 0.4, thread_perf [1, 0.6]`.
+fn place(at: &BTreeMap<String, toml::Value>) -> String {
+    let part = |(name, value): (&String, &toml::Value)| format!("{name} {}", short(value));
+    at.iter().map(part).collect::<Vec<_>>().join(", ")
+}
+
+fn short(value: &toml::Value) -> String {
+    value.to_string().replace(", ", ",")
 }
 
 /// Why an experiment could not be run.

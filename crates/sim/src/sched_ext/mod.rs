@@ -15,16 +15,13 @@ mod entity;
 mod marks;
 mod native;
 mod partial;
-mod pools;
 mod queues;
-mod retention;
 mod settings;
 mod tables;
 mod visit;
 
 pub(crate) use partial::Runnable;
-pub use retention::TimeoutSearch;
-pub use settings::Sidelane;
+pub use settings::{Sidelane, TimeoutSearch};
 
 use crate::engine::{Engine, Event};
 use crate::record::Step;

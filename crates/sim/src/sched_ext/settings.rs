@@ -1,9 +1,9 @@
-//! The scheduler's settings, as its loader would set them.
+//! The scheduler's settings and pools, as its loader would set them, and what it keeps of them.
 
 use super::native;
-use crate::scheduler::{Counted, Pool};
+use crate::scheduler::{Counted, Pool, PoolState};
 use sidelane_policy::settings::speeds;
-use sidelane_policy::{Borrow, Settings, UseCounters};
+use sidelane_policy::{Borrow, Retention, Settings, UseCounters};
 
 const NR_CLASSES: usize = native::task_class_NR_CLASSES as usize;
 
@@ -21,6 +21,31 @@ impl From<Settings> for Sidelane {
         Sidelane {
             settings,
             pools: Vec::new(),
+        }
+    }
+}
+
+impl Pool {
+    pub(super) fn native(&self) -> native::pool_limit {
+        native::pool_limit {
+            allowance_ns: self.allowance_ns,
+            period_ns: self.period_ns,
+            charge: self.charge.native(),
+            parent: self.parent.map_or(0, |parent| parent as u32 + 1),
+        }
+    }
+}
+
+impl PoolState {
+    pub(super) fn of(pool: &native::pool) -> PoolState {
+        PoolState {
+            left_ns: pool.left_ns as i64,
+            raw_ns: pool.raw_ns,
+            mt1_ns: pool.mt1_ns,
+            periods: pool.periods,
+            throttled: pool.throttled,
+            throttled_ns: pool.throttled_ns,
+            overdrawn_ns: pool.overdrawn_ns,
         }
     }
 }
@@ -109,4 +134,51 @@ pub(super) fn rules() -> Vec<native::rule> {
         ..native::rule::default()
     };
     (0..NR_CLASSES as u32).map(rule).collect()
+}
+
+/// The scheduler's search for a core's time-out alone (Algorithm 1 of vSMT-IO), for any response.
+pub struct TimeoutSearch {
+    fixed: native::fixed_settings,
+    live: native::live_settings,
+    retain: native::retain,
+}
+
+impl TimeoutSearch {
+    /// Begins at the start.
+    pub fn new(retention: &Retention) -> TimeoutSearch {
+        let settings = Settings {
+            retain: true,
+            retention: retention.clone(),
+            ..Settings::default()
+        };
+        TimeoutSearch {
+            fixed: settings.fixed(1),
+            live: settings.live(1),
+            retain: native::retain {
+                desired_ns: retention.start_ns,
+                now_ns: retention.start_ns,
+                ..native::retain::default()
+            },
+        }
+    }
+
+    /// The time-out that is in force, ns.
+    pub fn now_ns(&self) -> u64 {
+        self.retain.now_ns
+    }
+
+    /// The best one so far, ns.
+    pub fn desired_ns(&self) -> u64 {
+        self.retain.desired_ns
+    }
+
+    /// A period ends in which others did so much work and so many tasks came back to a held lane.
+    pub fn step(&mut self, work: u64, returns: u64) {
+        // SAFETY: both are this search's own; besides it writes this thread's settings, which a
+        // simulation sets again when it is made.
+        unsafe {
+            let retain = &mut self.retain;
+            native::native_retain_step(retain, &self.fixed, &self.live, work, returns)
+        }
+    }
 }

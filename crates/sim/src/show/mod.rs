@@ -6,8 +6,6 @@
 mod gantt;
 mod perfetto;
 mod rows;
-#[cfg(test)]
-mod testing;
 mod timeline;
 
 use crate::machine::Machine;
@@ -57,5 +55,34 @@ impl Trace<'_> {
     fn class(&self, task: TaskId) -> Class {
         let label = self.tasks.get(task.0 as usize);
         label.map_or(Class::Normal, |label| label.class)
+    }
+}
+
+/// What tests of pictures need.
+#[cfg(test)]
+mod testing {
+    use super::TaskLabel;
+    use crate::machine::{Costs, Interference, Machine};
+    use crate::record::{Record, Step};
+    use crate::task::Class;
+    use sidelane_topology::{Regular, Topology};
+
+    /// Two cores with two lanes each: 0 and 1, 2 and 3.
+    pub(super) fn machine() -> Machine {
+        let topology = Topology::regular(&Regular::one_package(2, 2));
+        let speeds = Interference::ThreadPerf(vec![1.0, 0.6]);
+        Machine::new(&topology.unwrap(), speeds, Costs::none()).unwrap()
+    }
+
+    pub(super) fn record(at_ns: u64, step: Step) -> Record {
+        Record { at_ns, step }
+    }
+
+    /// A critical task whose name needs care, and a batch task.
+    pub(super) fn tasks() -> Vec<TaskLabel> {
+        vec![
+            TaskLabel::new("a<b>&\"c\"\u{1}", Class::Critical),
+            TaskLabel::new("batch", Class::Batch),
+        ]
     }
 }

@@ -6,8 +6,7 @@
 //! A bound from above: where the scheduler may close a core sooner, as when a period of critical work
 //! ends and the next begins within a moment, nothing is said.
 
-use super::accounts::Clock;
-use super::watch::Watch;
+use super::watch::{Clock, Watch};
 use crate::task::{Class, TaskId};
 use sidelane_policy::{Borrow, UseCounters, intf};
 

@@ -4,20 +4,18 @@
 //!
 //! A failure names its seed; the same seed gives the same run on every machine.
 
-mod accounts;
 mod books;
 mod budget;
 mod draws;
 mod drive;
 mod faults;
 mod generate;
+mod moves;
 mod plan;
 mod pools;
-mod promotion;
 mod report;
 mod rules;
 mod settings;
-mod spread;
 mod steps;
 #[cfg(test)]
 mod tests;

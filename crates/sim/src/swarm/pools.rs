@@ -8,9 +8,8 @@
 //! * **Held.** A task is held only by a pool that is used up, one that it is in; and not beyond the
 //!   end of a period after which the pool has an allowance again.
 
-use super::accounts::{Account, LOOK_NS};
 use super::verdict::{Broken, Rule, Verdict};
-use super::watch::{Place, Watch};
+use super::watch::{Account, LOOK_NS, Place, Watch};
 use crate::scheduler::Pool;
 use crate::task::TaskId;
 use sidelane_policy::Charge;

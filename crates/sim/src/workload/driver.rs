@@ -1,7 +1,6 @@
 //! Gives the tasks of a simulation their work, and measures what becomes of it.
 
 mod arrivals;
-mod device;
 mod service;
 mod timer;
 

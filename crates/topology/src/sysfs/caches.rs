@@ -1,9 +1,8 @@
 //! Which CPUs share a last-level cache.
 
-use super::ReadError;
 use super::agree::agreed;
-use super::notes::Notes;
 use super::tree::{CPUS, Tree};
+use super::{Notes, ReadError};
 use crate::CpuList;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,10 +1,9 @@
 //! What sysfs says of the CPUs, file by file.
 
-use super::ReadError;
 use super::agree::agreed;
 use super::caches::LastLevelCache;
-use super::notes::Notes;
 use super::tree::{CPUS, Tree};
+use super::{Notes, ReadError};
 use crate::{CAPACITY_MAX, CpuList, SmtControl};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;

@@ -1,4 +1,6 @@
-//! Fast old, from the recorded steps alone: who left a lane and went straight to another was promoted.
+//! Tasks that left a lane and went straight to another, from the recorded steps alone.
+//!
+//! Fast old: critical work that did so was promoted.
 //!
 //! * Never fast to slow: the core is faster, alone, than the lane that was left; as it was shared with
 //!   other critical tasks, if the speeds of shared lanes are known. Of cores as fast as each other,
@@ -6,6 +8,12 @@
 //! * At most one promotion a freed core: the core has neither critical nor normal work at that moment,
 //!   and none is on its way there.
 //! * Only critical work, and only jobs that are as old as the settings say.
+//!
+//! Spreading: normal work goes
+//!
+//! * To a core where nothing runs, which it may use.
+//! * Away from other critical or normal work, to where it is faster; if the speeds of shared lanes are not
+//!   known, to a core that is not slower.
 
 use super::verdict::{Broken, Rule, Verdict};
 use super::watch::Watch;
@@ -66,9 +74,41 @@ impl Watch {
             .count()
     }
 
+    /// A normal task that has left one lane is sent to another.
+    pub(super) fn check_spread(&self, id: TaskId, from: u32, to: u32) -> Verdict {
+        match self.spread_mistake(from, to) {
+            None => Ok(()),
+            Some(why) => {
+                let what = format!("{id} moved from lane {from} to lane {to}: {why}");
+                Broken::because(Rule::Spread, what)
+            }
+        }
+    }
+
+    fn spread_mistake(&self, from: u32, to: u32) -> Option<String> {
+        let [old, new] = [from, to].map(|cpu| self.lanes[cpu as usize].core);
+        let [slow, fast] = [old, new].map(|core| self.machine.cores[core].tier_capacity);
+        let running = |core: usize| {
+            let lanes = self.machine.cores[core].lanes.iter();
+            lanes.filter_map(|&cpu| self.lanes[cpu as usize].task)
+        };
+        if let Some(other) = running(new).next() {
+            return Some(format!("{other} runs there"));
+        }
+        let foreground = |id: &TaskId| self.task(*id).known != Class::Batch;
+        let beside = running(old).filter(foreground).count();
+        let speed = self.known_speed(beside + 1);
+        let gains = match speed < 1.0 {
+            true => f64::from(fast) > f64::from(slow) * speed,
+            false => fast >= slow,
+        };
+        (beside == 0 || !gains)
+            .then(|| format!("from capacity {slow} beside {beside} others to {fast} is no gain"))
+    }
+
     /// Speed of a lane when so many of its core run, as the scheduler knows it: 1 if it does not, and
     /// in steps of 1/1024.
-    pub(super) fn known_speed(&self, lanes: usize) -> f64 {
+    fn known_speed(&self, lanes: usize) -> f64 {
         let known = &self.settings.thread_perf;
         let speed = known.get(lanes - 1).or(known.last());
         speed.map_or(1.0, |speed| (speed * 1024.0).floor() / 1024.0)
