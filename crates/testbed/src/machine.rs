@@ -115,8 +115,8 @@ impl Machine {
         // From here on, an error ends the machine by dropping it.
         machine.await_hello(start)?;
         machine.boot_time = start.elapsed();
-        if !spec.counted_time {
-            machine.arrangement.pin()?; // else one thread carries all lanes
+        if !spec.counted_time && !spec.floats {
+            machine.arrangement.pin()?; // with counted time one thread carries all lanes
         }
         if let Some((place, shares)) = quotas {
             let lanes = machine.arrangement.lanes();
@@ -360,7 +360,7 @@ fn find_quotas(spec: &Spec, shares: Shares) -> Result<Option<(LaneGroups, Shares
 fn take_turns(spec: &mut Spec, folder: &Path, emulator: &Emulator) -> Result<Option<OsString>> {
     let Some(turn) = spec
         .lane_turn
-        .filter(|_| spec.lanes() > 1 && !spec.counted_time)
+        .filter(|_| spec.lanes() > 1 && !spec.counted_time && !spec.floats)
     else {
         return Ok(None);
     };

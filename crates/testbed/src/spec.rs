@@ -82,6 +82,9 @@ pub struct Spec {
     /// not seen, and a measurement repeats nearly exactly. All lanes of the machine share that time, one after the
     /// other, so nothing is emulated of SMT.
     pub counted_time: bool,
+    /// Let lanes run on any CPU of the host's that is free: of SMT the machine has the shape alone. For what measures no times, which
+    /// is done sooner.
+    pub floats: bool,
     /// How long a lane runs before it yields to a busy sibling, at least 10 µs; none leaves that to
     /// the host's scheduler, which hands over on its tick. Where QEMU cannot be made to yield
     /// (before version 9.1), the host is made to choose anew every half millisecond instead.
@@ -115,6 +118,7 @@ impl Spec {
             keep_host_awake: false,
             steady: None,
             counted_time: false,
+            floats: false,
             lane_turn: Some(LANE_TURN),
             host: HostSettings::recommended(),
             interrupt: Interrupt::new()?,
@@ -160,11 +164,11 @@ impl Spec {
         if self.lane_turn.is_some_and(|turn| turn < LANE_TURN_MIN) {
             return bad("lanes cannot take turns shorter than 10 µs".into());
         }
-        if self.counted_time
+        if (self.counted_time || self.floats)
             && (self.steady.is_some() || self.thread_perf != smt::even_shares(self.lanes()))
         {
-            return bad("counted time knows no threadPerf and no speed of the host: leave out --thread-perf and \
-                 --steady, or --counted-time"
+            return bad("with --counted-time or --float there is no threadPerf and no speed of the host: leave out \
+                 --thread-perf and --steady, or these"
                 .into());
         }
         for path in &self.add {

@@ -150,6 +150,10 @@ struct MachineArgs {
     /// and measurements repeat nearly exactly. All lanes share that time; nothing is emulated of SMT.
     #[arg(long)]
     counted_time: bool,
+    /// Let lanes run on any host CPU that is free: of SMT the machine has the shape alone. For what measures
+    /// no times, which is done sooner.
+    #[arg(long)]
+    float: bool,
     /// How long a lane runs before it yields to a busy sibling, ms; 0 leaves that to the host's
     /// tick.
     #[arg(long, value_name = "MS", default_value = "0.1", value_parser = milliseconds)]
@@ -180,6 +184,7 @@ impl MachineArgs {
         spec.keep_host_awake = self.keep_awake;
         spec.steady = self.steady;
         spec.counted_time = self.counted_time;
+        spec.floats = self.float;
         spec.host.slice = Some(self.host_slice).filter(|length| !length.is_zero());
         spec.lane_turn = Some(self.lane_turn).filter(|turn| !turn.is_zero());
         spec.interrupt = interrupt;
