@@ -1,7 +1,7 @@
 //! Inside the machine: runs each test that standard input names, and tells how it ended.
 
-use crate::Test;
 use crate::tests::{self, support::Scheduler};
+use crate::{Runs, Test};
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
 use std::thread;
@@ -9,8 +9,10 @@ use std::time::Instant;
 
 /// Makes the program serve inside a machine.
 pub const ARGUMENT: &str = "--inside";
-/// A line of its output that begins so says how a test ended: `passed` or `failed`.
+/// A line of its output that begins so says how a test ended: `passed` or `failed`; before the first, that the machine has
+/// `booted`.
 pub const ENDED: &str = "@guest-test ";
+pub const BOOTED: &str = "booted";
 pub const PASSED: &str = "passed";
 pub const FAILED: &str = "failed";
 
@@ -19,11 +21,12 @@ pub fn serve() -> ExitCode {
     // one stream, so that the order of lines is kept
     // SAFETY: duplicates one open descriptor over another.
     unsafe { libc::dup2(libc::STDOUT_FILENO, libc::STDERR_FILENO) };
+    println!("\n{ENDED}{BOOTED}");
     for name in std::io::stdin().lock().lines() {
         let name = name.unwrap();
         let test = find(&name).unwrap_or_else(|| panic!("no test is called {name}"));
         let run = move || {
-            if !test.shares {
+            if test.runs != Runs::UnderOneScheduler {
                 Scheduler::end_shared();
             }
             (test.run)();

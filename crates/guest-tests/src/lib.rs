@@ -2,7 +2,8 @@
 //! [`shape`] lists, and has its own line: `2x2::lifecycle::a_hangup_has_the_configuration_read_again`.
 //!
 //! One program is both sides. Started by `cargo test` it boots a machine for the first test of a shape, and
-//! names one test after the other to the same program inside, which runs it and tells how it ended. A machine
+//! names one test after the other to the same program inside, which runs it and tells how it ended. Tests that measure no times
+//! run two at once, on machines that float on the host's CPUs. A machine
 //! that dies fails the test that ran, and the next one boots anew; one that the emulator led astray is booted once more.
 //!
 //! `SIDELANE_TEST_KERNEL` names another kernel than the shapes do.
@@ -18,7 +19,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use machine::Machines;
 use shape::When;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A test that runs inside.
 #[derive(Clone, Copy)]
@@ -26,8 +27,18 @@ struct Test {
     /// Path of its function.
     path: &'static str,
     run: fn(),
-    /// Whether it runs under the scheduler that the test before left, if that did, too.
-    shares: bool,
+    runs: Runs,
+}
+
+/// What runs while a test does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Runs {
+    /// Nothing else, and the scheduler is the one that the test before left, if that runs so, too.
+    UnderOneScheduler,
+    /// Nothing else: it measures times.
+    Alone,
+    /// It measures none: another test like this, on another machine.
+    BesideOthers,
 }
 
 impl Test {
@@ -48,11 +59,9 @@ pub fn main(sidelane: &str) -> ExitCode {
         _ => {}
     }
     let mut arguments = Arguments::from_args();
-    // two emulated machines at once would share the host's CPUs
-    arguments.test_threads = Some(1);
-    let all = arguments.filter.is_none() && arguments.skip.is_empty() && !arguments.ignored;
-    let machines = Machines::new(sidelane, arguments.nocapture, all);
-    let machines = Arc::new(Mutex::new(machines));
+    // what two tests print at once nobody could tell apart
+    arguments.test_threads = Some(if arguments.nocapture { 1 } else { 2 });
+    let machines = Arc::new(Machines::new(sidelane, arguments.nocapture));
     let trials = shape::ALL.iter().flat_map(|shape| {
         let machines = machines.clone();
         tests::all().into_iter().filter_map(move |test| {
@@ -62,18 +71,12 @@ pub fn main(sidelane: &str) -> ExitCode {
                 When::IfAsked => true,
                 When::Never => return None,
             };
-            let run = move || {
-                machines
-                    .lock()
-                    .unwrap()
-                    .run(shape, name)
-                    .map_err(Failed::from)
-            };
+            let run = move || machines.run(shape, test).map_err(Failed::from);
             Some(Trial::test(format!("{}::{name}", shape.name), run).with_ignored_flag(ignored))
         })
     });
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
-    if let Err(what) = machines.lock().unwrap().shut() {
+    if let Err(what) = machines.shut() {
         eprintln!("{what}");
         return ExitCode::FAILURE;
     }

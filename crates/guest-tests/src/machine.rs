@@ -1,12 +1,14 @@
-//! The machine that runs now: booted for the first test of a shape, shut after the last.
+//! The machines that run now: each booted for the first test of a shape, shut after the last.
 
-use crate::inside::{ARGUMENT, ENDED, PASSED};
+use crate::inside::{ARGUMENT, BOOTED, ENDED, PASSED};
 use crate::matmul;
-use crate::shape::{self, Shape};
+use crate::shape::Shape;
+use crate::{Runs, Test};
 use sidelane_testbed::LAST_WORDS;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, MutexGuard, RwLock};
 use std::thread;
 
 /// Wall time in which all tests of a shape end, s.
@@ -18,15 +20,15 @@ const PLACE: &str = "RIP:";
 /// emulator shows one to a lane that comes after the kernel has taken it away.
 const ASTRAY: &str = "Oops: int3";
 
-/// Boots machines, and runs tests on one at a time.
+/// Boots machines, and runs tests on them: what measures times alone, the others two at once.
 pub struct Machines {
     sidelane: String,
     /// Whether what tests print is shown at once.
     shows: bool,
-    /// Whether the next one is booted ahead: where all tests run.
-    hurries: bool,
-    now: Option<Machine>,
-    ahead: Option<Machine>,
+    /// Written to while times are measured.
+    quiet: RwLock<()>,
+    /// The machines that run now: two that [`Runs::BesideOthers`], and the one for tests that run alone.
+    now: [Mutex<Option<Machine>>; 3],
 }
 
 struct Machine {
@@ -37,45 +39,51 @@ struct Machine {
 }
 
 impl Machines {
-    pub fn new(sidelane: &str, shows: bool, hurries: bool) -> Machines {
+    pub fn new(sidelane: &str, shows: bool) -> Machines {
         Machines {
             sidelane: sidelane.to_owned(),
             shows,
-            hurries,
-            now: None,
-            ahead: None,
+            quiet: RwLock::new(()),
+            now: Default::default(),
         }
     }
 
     /// Runs a test on a machine of that shape; what it printed, if it fails. A machine that the emulator led
     /// astray ([`ASTRAY`]) is booted once more.
-    pub fn run(&mut self, shape: &Shape, name: &str) -> Result<(), String> {
-        self.run_once(shape, name).or_else(|said| {
+    pub fn run(&self, shape: &Shape, test: Test) -> Result<(), String> {
+        let mut now = self.place(shape, test);
+        self.run_once(&mut now, shape, test).or_else(|said| {
             if !said.contains(ASTRAY) {
                 return Err(said);
             }
             println!("once more, for the machine ended: {ASTRAY}");
-            self.run_once(shape, name)
+            self.run_once(&mut now, shape, test)
         })
     }
 
-    fn run_once(&mut self, shape: &Shape, name: &str) -> Result<(), String> {
-        if self.now.as_ref().is_none_or(|now| now.shape != shape.name) {
-            shut(self.now.take())?;
-            self.now = Some(match self.ahead.take() {
-                Some(ahead) if ahead.shape == shape.name => ahead,
-                other => {
-                    shut(other)?;
-                    Machine::boot(&self.sidelane, shape)
-                }
-            });
-            let mut all = shape::ALL.iter();
-            let next = all.find(|next| self.hurries && Some(next.name) == shape.ahead);
-            self.ahead = next.map(|next| Machine::boot(&self.sidelane, next));
+    /// The place of a machine for a test, one that has such a machine if it is free.
+    fn place(&self, shape: &Shape, test: Test) -> MutexGuard<'_, Option<Machine>> {
+        let [one, other, alone] = &self.now;
+        if test.runs != Runs::BesideOthers {
+            return alone.lock().unwrap();
         }
-        let machine = self.now.as_mut().unwrap();
+        let mut free: Vec<_> = [one, other].into_iter().flat_map(Mutex::try_lock).collect();
+        free.sort_by_key(|now| now.as_ref().is_some_and(|now| now.shape == shape.name));
+        free.pop().unwrap_or_else(|| one.lock().unwrap())
+    }
+
+    fn run_once(&self, now: &mut Option<Machine>, shape: &Shape, test: Test) -> Result<(), String> {
+        if now.as_ref().is_none_or(|now| now.shape != shape.name) {
+            shut(now.take())?;
+            *now = Some(Machine::boot(&self.sidelane, shape, test.runs)?);
+        }
+        let machine = now.as_mut().unwrap();
+        let (_alone, _beside_others) = match test.runs {
+            Runs::BesideOthers => (None, Some(self.quiet.read().unwrap())),
+            Runs::Alone | Runs::UnderOneScheduler => (Some(self.quiet.write().unwrap()), None),
+        };
         // a machine that is gone shows by the end of its output
-        let _ = writeln!(machine.names, "{name}");
+        let _ = writeln!(machine.names, "{}", test.name());
         let mut printed = String::new();
         while let Ok(line) = machine.lines.recv() {
             if let Some(ended) = line.strip_prefix(ENDED) {
@@ -90,17 +98,20 @@ impl Machines {
             printed += &line;
             printed.push('\n');
         }
-        let ended = self.now.take().unwrap().child.wait();
-        Err(format!(
-            "{printed}{}",
-            last_words(&printed, &format!("{ended:?}"))
-        ))
+        Err(died(now.take(), &printed))
     }
 
     /// Shuts the machines that run.
-    pub fn shut(&mut self) -> Result<(), String> {
-        shut(self.now.take()).and(shut(self.ahead.take()))
+    pub fn shut(&self) -> Result<(), String> {
+        let mut ended = self.now.iter().map(|now| shut(now.lock().unwrap().take()));
+        ended.try_for_each(|ended| ended)
     }
+}
+
+/// What a machine that has died printed, and why it did.
+fn died(machine: Option<Machine>, printed: &str) -> String {
+    let ended = machine.map(|mut machine| machine.child.wait());
+    format!("{printed}{}", last_words(printed, &format!("{ended:?}")))
 }
 
 /// Shuts a machine, if there is one.
@@ -126,7 +137,8 @@ fn shut(machine: Option<Machine>) -> Result<(), String> {
 }
 
 impl Machine {
-    fn boot(sidelane: &str, shape: &Shape) -> Machine {
+    /// Returns when it is ready for tests.
+    fn boot(sidelane: &str, shape: &Shape, runs: Runs) -> Result<Machine, String> {
         matmul::build();
         let tests = std::env::current_exe().unwrap();
         let kernel =
@@ -146,7 +158,12 @@ impl Machine {
             command.arg("--add").arg(program);
         }
         command
-            .args(["--add", "/usr/bin/gzip", "--keep-awake", "--"])
+            .args(["--add", "/usr/bin/gzip"])
+            .arg(match runs {
+                Runs::BesideOthers => "--float",
+                Runs::Alone | Runs::UnderOneScheduler => "--keep-awake",
+            })
+            .arg("--")
             .arg(&tests)
             .arg(ARGUMENT)
             .stdin(Stdio::piped())
@@ -156,12 +173,21 @@ impl Machine {
         let (sender, lines) = channel();
         forward(child.stdout.take().unwrap(), sender.clone());
         forward(child.stderr.take().unwrap(), sender);
-        Machine {
+        let machine = Machine {
             shape: shape.name,
             names: child.stdin.take().unwrap(),
             child,
             lines,
+        };
+        let mut printed = String::new();
+        while let Ok(line) = machine.lines.recv() {
+            if line.strip_prefix(ENDED) == Some(BOOTED) {
+                return Ok(machine);
+            }
+            printed += &line;
+            printed.push('\n');
         }
+        Err(died(Some(machine), &printed))
     }
 }
 

@@ -7,8 +7,6 @@ pub struct Shape {
     pub kernel: &'static str,
     /// Arguments of `sidelane testbed run`.
     pub machine: &'static [&'static str],
-    /// Which machine is booted while its tests run, for these measure no times.
-    pub ahead: Option<&'static str>,
     /// The first one that a test's name begins with decides.
     tests: &'static [Choice],
 }
@@ -60,7 +58,6 @@ pub const ALL: &[Shape] = &[
         name: "2x2",
         kernel: "newest",
         machine: &["--cores", "2", "--lanes", "2"],
-        ahead: None,
         // the others of these take other shapes, or minutes
         tests: &[
             if_asked("demos::"),
@@ -76,7 +73,6 @@ pub const ALL: &[Shape] = &[
         name: "2x2-oldest",
         kernel: "oldest",
         machine: &["--cores", "2", "--lanes", "2"],
-        ahead: Some("2x2-counted"),
         tests: &[
             always("lifecycle::attaches"),
             always("metrics::a_command_is_recorded"),
@@ -88,7 +84,6 @@ pub const ALL: &[Shape] = &[
         name: "2x2-counted",
         kernel: "newest",
         machine: &["--cores", "2", "--lanes", "2", "--counted-time"],
-        ahead: Some("2x4"),
         tests: &[always("cost::")],
     },
     Shape {
@@ -96,21 +91,18 @@ pub const ALL: &[Shape] = &[
         kernel: "newest",
         // the emulator's virtualization may end the whole machine
         machine: &["--cores", "2", "--lanes", "2", "--module", "kvm-amd"],
-        ahead: None,
         tests: &[if_asked("vms::")],
     },
     Shape {
         name: "2x1",
         kernel: "newest",
         machine: &["--cores", "2", "--lanes", "1"],
-        ahead: None,
         tests: &[if_asked("shapes::")],
     },
     Shape {
         name: "2x4",
         kernel: "newest",
         machine: &["--cores", "2", "--lanes", "4"],
-        ahead: None,
         // that batch leaves all lanes of a core
         tests: &[
             always("protection::a_trace_shows"),
@@ -122,7 +114,6 @@ pub const ALL: &[Shape] = &[
         name: "1x8",
         kernel: "newest",
         machine: &["--cores", "1", "--lanes", "8"],
-        ahead: None,
         tests: &[if_asked("shapes::")],
     },
 ];

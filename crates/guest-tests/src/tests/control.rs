@@ -9,12 +9,17 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 tests! {
+    #[untimed]
     load_switches_smt_on_and_off,
     #[shared]
     load_moves_the_scheduler_s_cap,
+    #[untimed]
     what_a_killed_daemon_found_comes_back,
+    #[untimed]
     a_flood_of_hotplug_ends_with_the_state_it_began_with,
+    #[untimed]
     a_second_daemon_is_refused,
+    #[untimed]
     a_pinned_task_keeps_its_lane,
 }
 

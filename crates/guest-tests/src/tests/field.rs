@@ -10,9 +10,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 tests! {
+    #[untimed]
     storms_a_real_time_hog_and_a_lock_that_batch_holds,
+    #[untimed]
     tasks_are_stopped_frozen_throttled_and_traced_while_cgroups_come_and_go,
+    #[untimed]
     a_flood_of_hotplug_under_the_scheduler_and_the_daemon,
+    #[untimed]
     an_isolated_partition_comes_and_goes_under_the_scheduler,
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 tests! {
     a_closed_core_s_lane_idles_or_is_borrowed,
+    #[untimed]
     without_the_scheduler_it_is_unknown,
 }
 

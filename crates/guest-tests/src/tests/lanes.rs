@@ -11,8 +11,10 @@ use std::time::Duration;
 tests! {
     batch_steps_aside_and_critical_work_keeps_its_speed,
     batch_works_while_critical_work_sleeps,
+    #[untimed]
     a_killed_service_ends_naps_and_the_next_one_restores_cpusets,
     programs_find_the_signal_of_the_scheduler_too,
+    #[untimed]
     what_cannot_be_bound_is_refused_and_changes_nothing,
 }
 

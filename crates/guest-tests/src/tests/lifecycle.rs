@@ -4,11 +4,17 @@ use super::support::*;
 use std::fs;
 
 tests! {
+    #[untimed]
     attaches_refuses_a_second_scheduler_and_detaches,
+    #[untimed]
     core_scheduling_keeps_it_from_starting,
+    #[untimed]
     attaches_with_all_mechanisms_at_once,
+    #[untimed]
     short_processes_loaders_and_lanes_come_and_go,
+    #[untimed]
     a_malformed_configuration_changes_nothing,
+    #[untimed]
     a_hangup_has_the_configuration_read_again,
 }
 

@@ -12,8 +12,11 @@ tests! {
     densities_and_times_with_the_kernel_s_scheduler,
     densities_times_and_jobs_with_the_scheduler,
     looking_now_and_then_estimates_the_same,
+    #[untimed]
     more_short_tasks_than_are_listed,
+    #[untimed]
     lanes_that_go_and_come_are_told,
+    #[untimed]
     a_command_is_recorded_and_its_status_handed_on,
 }
 

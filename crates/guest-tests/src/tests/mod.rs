@@ -4,15 +4,17 @@
 
 use crate::Test;
 
-/// Lists the tests of a file. Those that are `shared` run under one scheduler, which has [`support::RULES`].
+/// Lists the tests of a file. Those that are `shared` run under one scheduler, which has [`support::RULES`]; those that are
+/// `untimed` beside others.
 macro_rules! tests {
-    (@shares) => { false };
-    (@shares shared) => { true };
-    ($($(#[$shared:ident])? $name:ident),* $(,)?) => {
+    (@runs) => { crate::Runs::Alone };
+    (@runs shared) => { crate::Runs::UnderOneScheduler };
+    (@runs untimed) => { crate::Runs::BesideOthers };
+    ($($(#[$runs:ident])? $name:ident),* $(,)?) => {
         pub(super) const TESTS: &[crate::Test] = &[$(crate::Test {
             path: concat!(module_path!(), "::", stringify!($name)),
             run: $name,
-            shares: tests!(@shares $($shared)?),
+            runs: tests!(@runs $($runs)?),
         }),*];
     };
 }
@@ -68,6 +70,6 @@ pub fn all() -> Vec<Test> {
         vms::TESTS,
     ];
     let mut all = files.concat();
-    all.sort_by_key(|test| !test.shares);
+    all.sort_by_key(|test| test.runs);
     all
 }

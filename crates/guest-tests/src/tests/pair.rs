@@ -5,6 +5,7 @@ use super::support::*;
 
 tests! {
     lanes_are_held_where_that_is_wanted_and_nobody_starves,
+    #[untimed]
     computation_is_chosen_by_what_it_needs_where_counters_tell,
     computation_makes_room_for_io_bound_work_and_nobody_starves,
 }

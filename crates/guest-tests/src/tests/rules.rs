@@ -5,6 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 tests! {
+    #[untimed]
     the_first_rule_that_matches_decides,
 }
 

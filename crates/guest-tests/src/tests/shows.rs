@@ -9,8 +9,11 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 tests! {
+    #[untimed]
     what_is_exported_follows_the_load,
+    #[untimed]
     a_thread_that_never_pauses_beside_idle_cores_is_found,
+    #[untimed]
     a_recording_tells_which_pool_lost_entitlement,
 }
 
