@@ -31,6 +31,12 @@ const SPOILT: [&[u8]; 18] = [
     b"0-3 4-7",
 ];
 
+/// A folder for many small writes: in memory, if the host has that.
+fn scratch() -> tempfile::TempDir {
+    let memory = tempfile::tempdir_in("/dev/shm");
+    memory.or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 /// The online lanes of each core.
 fn cores(machine: &Topology) -> BTreeSet<Vec<u32>> {
     machine.online_by_core().into_iter().collect()
@@ -63,7 +69,7 @@ fn no_single_file_but_the_cpus_online_changes_lanes_and_cores() {
 
 /// Spoils those files of a machine that are `chosen` by their place in the order of names, one at a time.
 fn no_file_matters(name: &str, tree: &Tree, chosen: impl Fn(usize) -> bool) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = scratch();
     let root = folder.path();
     tree.write(root);
     let right = cores(&Topology::read(root).unwrap());
@@ -90,7 +96,7 @@ fn no_file_matters(name: &str, tree: &Tree, chosen: impl Fn(usize) -> bool) {
 fn no_kind_of_file_but_siblings_and_the_cpus_online_changes_lanes_and_cores() {
     const NEEDED: [&str; 3] = ["online", "core_cpus_list", "thread_siblings_list"];
     for (name, machine) in machines::all() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = scratch();
         let (root, tree) = (folder.path(), machine.tree());
         tree.write(root);
         let right = cores(&Topology::read(root).unwrap());
