@@ -3,12 +3,12 @@
 use sidelane_sim::swarm;
 
 #[test]
-fn five_hundred_scenarios_violate_nothing() {
-    let total = swarm::run_many(0..500, &|_| {});
+fn seven_hundred_scenarios_violate_nothing() {
+    let total = swarm::run_many(0..700, &|_| {});
     if let Some(failure) = total.failures.first() {
         panic!("{} seeds fail. The first:\n{failure}", total.failures.len());
     }
-    assert_eq!(total.passed, 500);
+    assert_eq!(total.passed, 700);
     // What is to be checked has happened: often, and all of it.
     assert!(total.faults > 1_000, "{} faults", total.faults);
     let counters = total.counters;

@@ -72,10 +72,11 @@ impl Driver<'_> {
         let before = self.watch.task(id).spec.cpus.clone();
         // The steps that follow show what the task may use from now on.
         self.absorb()?;
-        self.watch.set_cpus(id, cpus.as_deref());
+        let now_ns = self.simulation.now_ns();
+        self.watch.set_cpus(id, cpus.as_deref(), now_ns)?;
         let result = self.simulation.set_cpus(id, cpus.as_deref());
         if result.is_err() {
-            self.watch.set_cpus(id, before.as_deref());
+            self.watch.set_cpus(id, before.as_deref(), now_ns)?;
         } else {
             self.watch.task_mut(id).spec.cpus = cpus;
         }

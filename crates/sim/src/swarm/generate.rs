@@ -9,8 +9,8 @@ use crate::machine::{Costs, Interference, Machine};
 use crate::sched_ext::Sidelane;
 use crate::scheduler::Pool;
 use crate::task::{Class, Policy, TaskSpec};
-use sidelane_policy::Charge;
-use sidelane_topology::{Builder, CoreSpec, Topology};
+use sidelane_policy::{Charge, Settings};
+use sidelane_topology::{Builder, CoreSpec, Regular, Topology};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -47,7 +47,7 @@ pub(super) fn generate(draws: &mut Draws) -> Result<Plan> {
         .filter(|_| draws.percent(60))
         .collect();
     let some = !faults.is_empty() && draws.percent(80);
-    Ok(Plan {
+    let mut plan = Plan {
         quantum_ns: *draws.one(&[1, 1, 1_000, 100_000, MS]).unwrap_or(&1),
         fault_gap_ns: some.then(|| length_ns / draws.between(2, 40)),
         faults,
@@ -55,7 +55,49 @@ pub(super) fn generate(draws: &mut Draws) -> Result<Plan> {
         sidelane,
         tasks,
         length_ns,
-    })
+    };
+    if draws.percent(10) {
+        compete(draws, &mut plan)?;
+    }
+    Ok(plan)
+}
+
+/// Makes it a plan of normal tasks, many of which are bound to a lane and many never sleep, on cores of one lane, for long: so that their
+/// shares are seen.
+fn compete(draws: &mut Draws, plan: &mut Plan) -> Result<()> {
+    let cores = draws.between(1, 6) as u32;
+    let topology = Topology::regular(&Regular::one_package(cores, 1));
+    let topology = topology.map_err(|error| crate::Error::BadMachine(error.to_string()))?;
+    let costs = plan.machine.costs;
+    plan.machine = Machine::new(&topology, Interference::ThreadPerf(vec![1.0]), costs)?;
+    let slice_ns = draws.magnitude(2 * MS, 20 * MS);
+    plan.sidelane = Sidelane::from(Settings {
+        slice_ns,
+        ..Settings::default()
+    });
+    plan.tasks.truncate(40);
+    for task in &mut plan.tasks {
+        let bound_to = draws
+            .percent(60)
+            .then(|| draws.below(2.min(cores.into())) as u32);
+        task.spec = TaskSpec {
+            name: std::mem::take(&mut task.spec.name),
+            nice: match draws.percent(60) {
+                true => draws.below(40) as i32 - 20,
+                false => 0,
+            },
+            cpus: bound_to.map(|cpu| vec![cpu]),
+            ..TaskSpec::new("", Class::Normal)
+        };
+        if draws.percent(50) {
+            task.behaviour = Behaviour::Spin;
+        }
+    }
+    if draws.percent(80) {
+        (plan.faults, plan.fault_gap_ns) = (Vec::new(), None);
+    }
+    plan.length_ns = (20 * plan.length_ns).min(2_000 * MS);
+    Ok(())
 }
 
 fn topology(draws: &mut Draws) -> Result<Topology> {

@@ -16,6 +16,7 @@ mod pools;
 mod report;
 mod rules;
 mod settings;
+mod shares;
 mod steps;
 #[cfg(test)]
 mod tests;

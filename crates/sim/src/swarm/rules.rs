@@ -20,6 +20,7 @@
 //!   held for its longest time-out at most.
 //! * **Level.** More lanes of a core than the SMT level run critical or normal work only until slices end.
 //! * **Pools.** See `pools.rs`.
+//! * **Shares.** See `shares.rs`.
 //! * **Batch alone.** With `scope = "batch"` the kernel's own scheduler has all other tasks, and they are held to none of
 //!   this. They close cores as critical ones do if they began to run since batch wanted to.
 //! * **Class change.** A running task is queued anew within its slice and two ticks.

@@ -43,6 +43,7 @@ impl Watch {
             task.known = task.spec.class;
         }
         task.changed_ns = None;
+        self.competes_anew(id);
         Ok(())
     }
 
@@ -80,7 +81,8 @@ impl Watch {
         if task.state != State::Waiting {
             return Broken::because(Rule::Twice, format!("{id} queued while {:?}", task.state));
         }
-        if class != task.known {
+        let is_new = class != task.known;
+        if is_new {
             if class != task.spec.class {
                 let what = format!("{id} was queued as {}, which it is not", class.name());
                 return Broken::because(Rule::ClassChange, what);
@@ -94,6 +96,9 @@ impl Watch {
         let due_ns = bound_ns.map(|bound_ns| now_ns + if at_once { 0 } else { bound_ns });
         // a class without a bound has no due tasks, whatever they were before
         task.due_ns = due_ns.map(|due_ns| task.due_ns.unwrap_or(due_ns));
+        if is_new {
+            self.competes_anew(id);
+        }
         self.put(id, Place::Vector { core, class })
     }
 
@@ -197,6 +202,7 @@ impl Watch {
         }
         self.check_core(core)?;
         self.account(core);
+        self.check_shares(id, cpu)?;
         self.change_busy(cpu, false);
         let (now_ns, slice_ns) = (self.now_ns, self.settings.overdue_slice_ns);
         if !self.has(self.task(id)) && self.task(id).known == Class::Critical {
@@ -269,6 +275,9 @@ impl Watch {
             .filter(|(_, core)| core.lanes.iter().any(online))
             .map(|(index, _)| index)
             .collect();
+        for index in 0..self.tasks.len() {
+            self.competes_anew(TaskId(index as u32));
+        }
     }
 
     /// A lane falls busy or idle.

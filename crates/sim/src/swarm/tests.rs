@@ -14,8 +14,13 @@ const MS: u64 = 1_000_000;
 
 /// One core with two lanes, and tasks of these classes that have work.
 fn watch(classes: &[Class]) -> Watch {
-    let topology = Topology::regular(&Regular::one_package(1, 2)).unwrap();
-    let speeds = Interference::ThreadPerf(vec![1.0, 0.5]);
+    watch_core(vec![1.0, 0.5], classes)
+}
+
+/// The same with a lane for each speed.
+fn watch_core(speeds: Vec<f64>, classes: &[Class]) -> Watch {
+    let topology = Topology::regular(&Regular::one_package(1, speeds.len() as u32)).unwrap();
+    let speeds = Interference::ThreadPerf(speeds);
     let machine = Machine::new(&topology, speeds, Costs::default()).unwrap();
     let settings = Settings {
         smt_level: 2,
@@ -107,7 +112,7 @@ fn batch_need_not_run_on_a_closed_core() {
 #[test]
 fn what_is_due_is_served_on_the_lane_to_which_it_is_bound() {
     let mut watch = watch(&[Class::Critical, Class::Normal, Class::Normal]);
-    watch.set_cpus(TaskId(1), Some(&[0]));
+    watch.set_cpus(TaskId(1), Some(&[0]), 0).unwrap();
     run(&mut watch, 0, 0, 0).unwrap();
     run(&mut watch, 0, 2, 1).unwrap();
     queue(&mut watch, 0, 1, Class::Normal).unwrap();
@@ -196,6 +201,34 @@ fn a_task_is_held_only_while_its_pool_is_used_up() {
     watch.check_held(TaskId(0)).unwrap();
     watch.pass_periods(103 * MS).unwrap();
     assert_eq!(broken(watch.check_held(TaskId(0))), Rule::Pool);
+}
+
+/// Of two tasks bound to one lane the one of nice 0 waits while the other runs for so long.
+fn gets_ahead(nice: i32, ran_ms: u64) -> Verdict {
+    let mut watch = watch_core(vec![1.0], &[]);
+    for (index, nice) in [0, nice].into_iter().enumerate() {
+        let spec = TaskSpec {
+            nice,
+            cpus: Some(vec![0]),
+            ..TaskSpec::new("task", Class::Normal)
+        };
+        watch.create(&spec, 0);
+        let task = TaskId(index as u32);
+        step(&mut watch, 0, Step::Wake { task }).unwrap();
+    }
+    run(&mut watch, 0, 1, 0).unwrap();
+    queue(&mut watch, 0, 0, Class::Normal).unwrap();
+    leave(&mut watch, ran_ms * MS, 1, 0)
+}
+
+#[test]
+fn neither_of_two_tasks_of_a_lane_gets_more_than_its_share() {
+    // four turns of each, of a slice of 10 ms and two ticks of 4 ms, and two slices
+    gets_ahead(0, 4 * 2 * 18 + 20).unwrap();
+    assert_eq!(broken(gets_ahead(0, 4 * 2 * 18 + 21)), Rule::Shares);
+    // of weight 9548 / 1024
+    gets_ahead(-10, 929).unwrap();
+    assert_eq!(broken(gets_ahead(-10, 931)), Rule::Shares);
 }
 
 #[test]

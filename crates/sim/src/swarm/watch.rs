@@ -144,6 +144,14 @@ impl Account {
     }
 }
 
+/// Since when a task competes with others of its lane; `shares.rs` keeps it current.
+#[derive(Default)]
+pub(super) struct Shares {
+    pub since_ns: u64,
+    /// What all tasks had had then, ns of lanes.
+    pub had_ns: Vec<u64>,
+}
+
 #[derive(Default)]
 pub(super) struct Vector {
     /// `[n]`: since when more than n tasks wait there; as many as wait.
@@ -193,6 +201,7 @@ pub(super) struct Task {
     /// The core that it closes.
     pub closes: Option<usize>,
     pub ran_on: Option<u32>,
+    pub shares: Shares,
     pub totals: TaskTotals,
 }
 
@@ -291,14 +300,21 @@ impl Watch {
             left: None,
             closes: None,
             ran_on: None,
+            shares: Shares::default(),
             totals: TaskTotals::default(),
         });
     }
 
     /// A task may use these CPUs from now on.
-    pub fn set_cpus(&mut self, id: TaskId, cpus: Option<&[u32]>) {
+    pub fn set_cpus(&mut self, id: TaskId, cpus: Option<&[u32]>, now_ns: u64) -> Verdict {
+        self.pass_periods(now_ns)?;
+        if let State::Running(cpu) = self.task(id).state {
+            self.account(self.lanes[cpu as usize].core);
+        }
         let nr_lanes = self.machine.nr_lanes;
         self.task_mut(id).allowed = cpu_bits(cpus, nr_lanes);
+        self.competes_anew(id);
+        Ok(())
     }
 
     /// A task is of this class from now on.

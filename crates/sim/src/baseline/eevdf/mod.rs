@@ -31,6 +31,7 @@ use crate::{Error, Result};
 use balance::Balancer;
 use beside::Beside;
 use layout::{LaneLoad, Layout, Occupancy};
+pub(crate) use runqueue::WEIGHTS;
 use runqueue::{Entity, Place, RunQueue, Slices};
 use select::Wakes;
 use std::rc::Rc;

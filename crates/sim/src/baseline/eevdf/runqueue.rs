@@ -14,7 +14,7 @@ const IDLE_WEIGHT: i64 = 3;
 
 /// The kernel's weights for nice -20..=19: about a factor of 1.25 a step.
 #[rustfmt::skip]
-const WEIGHTS: [i64; 40] = [
+pub(crate) const WEIGHTS: [i64; 40] = [
     88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916,
     9548, 7620, 6100, 4904, 3906, 3121, 2501, 1991, 1586, 1277,
     1024, 820, 655, 526, 423, 335, 272, 215, 172, 137,
