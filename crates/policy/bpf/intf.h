@@ -114,11 +114,12 @@ struct lane_ctx {
 	u32 profile; /* miss share of the task that runs, + 1; 0: not known (profile.bpf.h) */
 	u32 kthread; /* 1: a kernel thread of this lane was sent there and does not run yet */
 	u32 next; /* enum next of the task that waits in this lane's own queue */
+	u32 leaves_soon; /* of the task that runs */
 	u32 missed; /* from which core on its ticks look at vectors next (missed.bpf.h) */
 	u32 side; /* enum side of the task that ran when it was last compared with what waits (dispatch.bpf.h) */
 	u64 vtime; /* virtual time of the normal task that runs: when it began, at its last tick, or when it was last compared */
 	u64 vtime_began; /* the same when it began */
-	u64 reached; /* virtual time of the normal task that began last in its turn */
+	u64 reached; /* virtual time to which normal work has come that began in its turn here */
 	u32 fair; /* 1: it takes normal work of another core that was behind (fair.bpf.h) */
 	u32 woke; /* 1: what runs has woken a task that waits for this core */
 	u64 slice_ends_ns; /* when the slice ends of the critical task that runs, or did last */
@@ -216,6 +217,7 @@ struct task_ctx {
 	u32 profiled; /* in so many intervals, up to PROFILE_MIN (profile.bpf.h) */
 	u32 holds_per_s; /* such sleeps a second before that: retention frequency */
 	u32 adoption; /* enum adoption */
+	u32 leaves_soon; /* 1: it runs for less than follow_waker_ns each time, so far as its ticks tell */
 	u32 had; /* its policy and nice value before it was adopted: HAD; 0: it never was */
 	u64 mt1; /* core's MT1 clock up to which it is charged */
 	u64 held_ns; /* since when its pool keeps it from running; 0: it does not */
@@ -392,6 +394,7 @@ struct fixed_settings {
 	u64 retain_switches_ns; /* what two switches cost, as time of a lane alone on its core */
 	u64 retain_period_ns; /* after so long it may change; 0: it never does */
 	u64 pair_period_ns; /* so often it is looked which tasks are I/O-bound */
+	u64 follow_waker_ns; /* normal work follows a waker that runs for less each time; 0: none (place.bpf.h) */
 	u64 steal_patience_ns; /* 0: barriers are the same at any load (vector.bpf.h) */
 	u32 promote; /* 1: critical jobs move to better cores that fall free */
 	u32 steal_min_queued[NR_DISTANCES]; /* barriers: length of the far vector */

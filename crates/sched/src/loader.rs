@@ -389,6 +389,20 @@ fn for_others(fixed: intf::fixed_settings, config: &Config) -> intf::fixed_setti
     }
 }
 
+/// Between two ticks of the kernel, ns: the step of its coarse clocks. 0 if that cannot be had.
+fn tick_ns() -> u64 {
+    let mut step = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes the structure it is given
+    let failed = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut step) } != 0;
+    if failed {
+        return 0;
+    }
+    step.tv_sec as u64 * 1_000_000_000 + step.tv_nsec as u64
+}
+
 /// Opens, sizes and loads the BPF object.
 fn load<'a>(
     fixed: &intf::fixed_settings,
@@ -409,6 +423,7 @@ fn load<'a>(
     if let Some(rodata) = skel.maps.rodata_data.as_mut() {
         rodata.nr_cores = layout.cores.len() as u32;
         rodata.nr_lanes = layout.lanes.len() as u32;
+        rodata.tick_ns = tick_ns();
     }
     if let Some(rodata) = skel.maps.rodata_sidelane_data.as_mut() {
         copy_bytes(fixed, &mut rodata.fixed);

@@ -5,7 +5,8 @@
 #include "tables.h"
 
 void native_set_table(enum native_map map, void *elements, u32 nr_elements);
-void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct fixed_settings *fixed_wanted,
+void native_reset(u32 cores_wanted, u32 lanes_wanted, u64 tick_wanted,
+		  const struct fixed_settings *fixed_wanted,
 		  const struct live_settings *live_wanted);
 void native_set_smt_level(u32 level);
 void native_timer_ring(u32 element);

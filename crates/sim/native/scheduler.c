@@ -76,11 +76,13 @@ static __always_inline void *native_map_element(const void *map, const void *key
 }
 
 /* Sets what the loader sets before it attaches, and forgets what an earlier simulation left. */
-void native_reset(u32 cores_wanted, u32 lanes_wanted, const struct fixed_settings *fixed_wanted,
+void native_reset(u32 cores_wanted, u32 lanes_wanted, u64 tick_wanted,
+		  const struct fixed_settings *fixed_wanted,
 		  const struct live_settings *live_wanted)
 {
 	nr_cores = cores_wanted;
 	nr_lanes = lanes_wanted;
+	tick_ns = tick_wanted;
 	fixed = *fixed_wanted;
 	live = *live_wanted;
 	vtime_stride = 0;

@@ -18,11 +18,11 @@ enum Lane {
     Siblings,
 }
 
-fn simulation() -> Simulation {
+fn simulation(settings: Settings) -> Simulation {
     let builder = Builder::new().core(CoreSpec::new(0..2));
     let interference = Interference::ThreadPerf(vec![1.0, 0.6]);
     let machine = Machine::new(&builder.build().unwrap(), interference, Costs::none()).unwrap();
-    let mut sim = Simulation::new(machine, &Kind::from(Settings::default())).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::from(settings)).unwrap();
     sim.keep_records();
     sim
 }
@@ -41,7 +41,18 @@ fn begins(records: &[Record], id: TaskId, from_ns: u64) -> Option<(u32, u64)> {
 /// that it will sleep, but stays for `stays_ns`; the other lane is idle, or runs normal work. Where
 /// the woken task begins to run, and how long after it was woken.
 fn wake(class: Class, burst_ns: u64, stays_ns: u64, sibling_runs: bool) -> (Lane, u64) {
-    let mut sim = simulation();
+    wake_under(Settings::default(), class, burst_ns, stays_ns, sibling_runs)
+}
+
+/// The same with these settings.
+fn wake_under(
+    settings: Settings,
+    class: Class,
+    burst_ns: u64,
+    stays_ns: u64,
+    sibling_runs: bool,
+) -> (Lane, u64) {
+    let mut sim = simulation(settings);
     let mut create = |name: &str, class| sim.create(&TaskSpec::new(name, class)).unwrap();
     let woken = create("woken", class);
     let waker = create("waker", Class::Normal);
@@ -117,12 +128,18 @@ fn normal_work_follows_a_waker_that_is_gone_sooner_than_another_lane_comes() {
     assert_eq!(wake(Class::Normal, 5 * US, 0, false), (Lane::Wakers, 0));
     assert_eq!(wake(Class::Normal, 5 * US, 0, true), (Lane::Wakers, 0));
     assert_eq!(wake(Class::Normal, 20 * US, 0, false), (Lane::Siblings, 0));
+    let never = Settings {
+        follow_waker_ns: 0,
+        ..Settings::default()
+    };
+    let alone = wake_under(never, Class::Normal, 5 * US, 0, false);
+    assert_eq!(alone, (Lane::Siblings, 0));
 }
 
 /// Two critical tasks that may use one lane only keep it busy; two normal tasks share the other one, in
 /// which nobody of them may run. How often those take turns in a second.
 fn turns_beside_bound_critical_work(critical: usize) -> usize {
-    let mut sim = simulation();
+    let mut sim = simulation(Settings::default());
     let mut create = |class, lane, count: usize| -> Vec<TaskId> {
         let mut spec = TaskSpec::new(format!("{class:?}"), class);
         spec.cpus = Some(vec![lane]);

@@ -320,13 +320,11 @@ static __always_inline void account_begins(struct task_struct *p, struct task_ct
 	tctx->running_ns = now_ns;
 	tctx->queued_ns = 0;
 	/* out of turn it has not the virtual time that normal work has reached */
-	if (class == CLASS_NORMAL && !lane->overdue) {
-		lane->reached = tctx->vtime;
-		if (time_before(core->vtime, tctx->vtime))
-			core->vtime = tctx->vtime;
-	}
+	if (class == CLASS_NORMAL && !lane->overdue)
+		vtime_comes(core, lane, tctx->vtime);
 	count(switches[class]);
 	lane->kthread = 0;
+	lane->leaves_soon = tctx->leaves_soon;
 	lane->vtime = tctx->vtime;
 	lane->vtime_began = tctx->vtime;
 	lane->pid = p->pid;
@@ -346,16 +344,10 @@ static __always_inline void account_begins(struct task_struct *p, struct task_ct
 /* A burst up to this long may run beside critical work: no more than batch does that is overdue. */
 #define BRIEF_NS 1000000ULL
 
-/* Does @tctx run for less than @most_ns each time, and so far in this one? What never slept is not known to. */
-static __always_inline bool runs_within(const struct task_ctx *tctx, u64 most_ns)
-{
-	return tctx->slept_ns && tctx->burst_mean_ns < most_ns && tctx->burst_ns < most_ns;
-}
-
-/* Does it run only for a moment? */
+/* Does @tctx run only for a moment each time, and so far in this one? What never slept is not known to. */
 static __always_inline bool is_brief(const struct task_ctx *tctx)
 {
-	return runs_within(tctx, BRIEF_NS);
+	return tctx->slept_ns && tctx->burst_mean_ns < BRIEF_NS && tctx->burst_ns < BRIEF_NS;
 }
 
 /* The task sleeps: its burst is over. */
@@ -364,6 +356,7 @@ static __always_inline void account_burst(struct task_ctx *tctx)
 	u64 before_ns = tctx->burst_mean_ns ?: tctx->burst_ns;
 
 	tctx->burst_mean_ns = (before_ns * (BURST_WEIGHT - 1) + tctx->burst_ns) / BURST_WEIGHT;
+	tctx->leaves_soon = tctx->burst_mean_ns < fixed.follow_waker_ns;
 	tctx->burst_ns = 0;
 }
 

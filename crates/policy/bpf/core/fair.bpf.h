@@ -97,14 +97,20 @@ VERIFIED_ONCE u32 fairest_core(u32 home, bool goes_on, u64 vtime_of_prev)
 	return best;
 }
 
-/* A turn ends when it has brought as much virtual time as so many slices of who is next: no wait grows with how far they are apart. */
-#define TURN_STRIDES 2
+/*
+ * A turn ends when it has brought as much virtual time as so many slices of who is next, and no less than that one's turn, which a tick
+ * ends, may bring: no wait grows with how far they are apart, and who is ahead gets no further ahead.
+ */
+#define TURN_SLICES 2
+#define TURN_TICKS 2
 
 /* Is a turn over that has brought @brought, while @head waits first? With weights of cgroups a slice may bring anything. */
 static __always_inline bool turn_is_over(const struct task_struct *head, u64 brought)
 {
+	u64 slice = fixed.slice_ns[CLASS_NORMAL], ticks = TURN_TICKS * tick_ns;
+
 	return !fixed.cgroup_weights &&
-	       brought >= TURN_STRIDES * nice_vtime(head, fixed.slice_ns[CLASS_NORMAL]);
+	       brought >= nice_vtime(head, slice < ticks ? slice + ticks : TURN_SLICES * slice);
 }
 
 /*
@@ -140,10 +146,13 @@ static __always_inline void fair_alone(const struct task_struct *p, struct task_
 	u64 slice = fixed.slice_ns[CLASS_NORMAL], most;
 	u32 served;
 
-	/* whom the lane may not run does not compete for it */
-	if (!core ||
-	    (vector_hinted(lane->core, CLASS_NORMAL) && vector_head_fits(lane->core, CLASS_NORMAL)))
+	if (!core)
 		return;
+	/* whom the lane may not run does not compete for it */
+	if (vector_hinted(lane->core, CLASS_NORMAL) && vector_head_fits(lane->core, CLASS_NORMAL)) {
+		vtime_comes(core, lane, tctx->vtime);
+		return;
+	}
 	most = core->vtime + (fixed.cgroup_weights ? fair_stride() : nice_vtime(p, slice));
 	if (!time_before(most, tctx->vtime))
 		return;

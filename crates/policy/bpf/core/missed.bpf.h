@@ -130,10 +130,10 @@ static __always_inline void missed_batch(s32 cpu)
 }
 
 /* From the tick of @p, which runs on @lane. */
-static __always_inline void missed_check(struct task_struct *p, const struct task_ctx *tctx,
+static __always_inline void missed_check(struct task_struct *p, struct task_ctx *tctx,
 					 struct lane_ctx *lane, s32 cpu)
 {
-	next_waited(p, lane);
+	next_waited(p, tctx, lane);
 	if (!work_hinted())
 		return;
 	if (tctx->class != CLASS_CRITICAL && !lane->overdue &&

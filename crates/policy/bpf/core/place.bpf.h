@@ -278,13 +278,13 @@ VERIFIED_ONCE int batch_enters(struct task_struct *p __arg_trusted, u32 core_id,
 	return 0;
 }
 
-/* The current task, which says that it is about to sleep: will it, within @most_ns? */
-static __always_inline bool waker_leaves(u64 most_ns)
+/* The current task, which says that it is about to sleep: will it? */
+static __always_inline bool waker_is_brief(void)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
 	struct task_ctx *tctx = waker ? task_ctx(waker) : NULL;
 
-	return tctx && tctx->class != CLASS_BATCH && runs_within(tctx, most_ns);
+	return tctx && tctx->class != CLASS_BATCH && is_brief(tctx);
 }
 
 /*
@@ -297,7 +297,7 @@ static __always_inline void kick_for(struct task_struct *p, const struct task_ct
 	u32 state = lane->state;
 	bool stays; /* whoever runs on the lane */
 
-	if (yields && waker_leaves(BRIEF_NS))
+	if (yields && waker_is_brief())
 		return;
 	/* an idle sibling is woken, and may come sooner; without one the waker has to leave */
 	stays = yields && lanes_in_state(lane->core, LANE_IDLE);
@@ -341,35 +341,38 @@ static __always_inline bool lane_take_over(struct lane_ctx *lane, struct core_ct
 
 /*
  * Is waking @p next on @lane if it has to run there? If it is the only task that waits at all, and what runs
- * there is of its class. In the lane's own queue it costs no look at the vectors then. One such task a lane
- * at most: what comes after it is compared with what else waits.
+ * there is of its class, and will have come as far when its slice ends. In the lane's own queue it costs no look at the vectors
+ * then. One such task a lane at most: what comes after it is compared with what else waits.
  */
 static __always_inline bool lane_next(const struct task_struct *p, const struct task_ctx *tctx,
 				      const struct lane_ctx *lane)
 {
 	return !(p->flags & PF_KTHREAD) && tctx->class != CLASS_BATCH &&
-	       lane->state == tctx->class && !lane->next && !work_hinted();
+	       lane->state == tctx->class && !lane->next && !work_hinted() &&
+	       (tctx->class != CLASS_NORMAL || tctx->core != lane->core ||
+		!time_before(lane->vtime + fair_stride(), tctx->vtime));
 }
 
-/* To wake an idle lane takes as long at least: an interrupt, a way out of the idle state, a switch. */
-#define FOLLOW_NS 10000ULL
-
 /*
- * Does normal @p, which is brief, run after its @waker, on that one's lane? If that is gone sooner than another lane comes
- * (FOLLOW_NS): so two tasks that answer each other keep one lane, and wake none.
+ * Does normal @p, which is brief, run after its @waker, on that one's lane? If that is gone sooner than another lane comes:
+ * an interrupt, a way out of the idle state, a switch. So two tasks that answer each other keep one lane, and wake none.
  */
 static __always_inline bool follows_waker(const struct task_struct *p, const struct task_ctx *tctx,
 					  s32 waker)
 {
-	const struct lane_ctx *lane = waker >= 0 ? lane_ctx(waker) : NULL;
+	bool some = fixed.follow_waker_ns && waker >= 0;
+	const struct lane_ctx *lane = some ? lane_ctx(waker) : NULL;
 
-	return lane && is_brief(tctx) && lane_next(p, tctx, lane) && !core_parked(lane->core) &&
-	       bpf_cpumask_test_cpu(waker, p->cpus_ptr) && waker_leaves(FOLLOW_NS);
+	return lane && lane->leaves_soon && is_brief(tctx) && lane_next(p, tctx, lane) &&
+	       !core_parked(lane->core) && bpf_cpumask_test_cpu(waker, p->cpus_ptr);
 }
 
-/* A tick of @p, which runs on @lane: what followed it there, and might run elsewhere, waits for it no longer. */
-static __always_inline void next_waited(struct task_struct *p, const struct lane_ctx *lane)
+/* A tick of @p, which runs on @lane: it does not leave so soon. What followed it, and might run elsewhere, waits no longer. */
+static __always_inline void next_waited(struct task_struct *p, struct task_ctx *tctx,
+					struct lane_ctx *lane)
 {
+	tctx->leaves_soon = 0;
+	lane->leaves_soon = 0;
 	if (lane->next == NEXT_FOLLOWS)
 		scx_bpf_task_set_slice(p, 0);
 }
@@ -524,7 +527,7 @@ static __always_inline s32 place(struct task_struct *p, struct task_ctx *tctx, s
 	at_once = waking && (selecting || cpu == prev) && cpu != waker &&
 		  lane_take_over(lane, core, cpu, tctx->class,
 				 held >= 0 || hook_shares_hold(tctx, lane, cpu));
-	if (!at_once) {
+	if (!at_once && !follows) {
 		clock_once(&now_ns);
 		if (held >= 0) /* by the vector, from which a held lane does not take */
 			hook_lane_back(lane, now_ns);

@@ -147,6 +147,7 @@ struct {
 
 CONSTANT u32 nr_cores = 1;
 CONSTANT u32 nr_lanes = 1; /* highest CPU number + 1 */
+CONSTANT u64 tick_ns; /* between two ticks: by one a slice ends */
 
 /*
  * Settings that stay: the verifier knows them, and leaves out what is not in use. In a map of their own,

@@ -184,6 +184,18 @@ static __always_inline u64 vtime_reached(const struct task_struct *p, const stru
 }
 
 /*
+ * Normal work that is served next on @lane, of @core, has come to @vtime: so far has all that waits. What wakes may begin a slice
+ * behind; what wakes after it is no further behind for that.
+ */
+static __always_inline void vtime_comes(struct core_ctx *core, struct lane_ctx *lane, u64 vtime)
+{
+	if (time_before(lane->reached, vtime))
+		lane->reached = vtime;
+	if (time_before(core->vtime, vtime))
+		core->vtime = vtime;
+}
+
+/*
  * @tctx was taken by @to since it was behind: it stays so by as much as sleeping saves up, and where it comes from, the others
  * are not behind by more either.
  */

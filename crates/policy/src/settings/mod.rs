@@ -77,6 +77,8 @@ pub struct Settings {
     pub polarization: Polarization,
     /// What a task that wakes does where other work of its class runs.
     pub dispatching: Dispatching,
+    /// A waker that is about to sleep is followed to its lane if it runs for less than this each time, ns; 0: none is.
+    pub follow_waker_ns: u64,
     /// Shortest vector that another core may steal from.
     pub steal_min_queued: StealBarriers,
     /// After so long without work, times the distance, a lane steals across a barrier that is lower by one,
@@ -116,6 +118,7 @@ impl Default for Settings {
             symbiosis: Symbiosis::default(),
             polarization: Polarization::default(),
             dispatching: Dispatching::default(),
+            follow_waker_ns: 15_000,
             steal_min_queued: StealBarriers::default(),
             steal_patience_ns: 0,
             cgroup_weights: false,

@@ -87,6 +87,18 @@ pub(super) const ROWS: &[Row] = &[
         more: "[scheduler.md](scheduler.md)",
     },
     Row {
+        name: "follow_waker_ms",
+        kind: Kind::Time(Limits::from(0.0, 1.0), |settings| {
+            &mut settings.follow_waker_ns
+        }),
+        change: Change::Fixed(|settings, to| to.follow_waker_ns = settings.follow_waker_ns),
+        needs: None,
+        says: "a normal task that runs only for a moment each time is next on the lane of a waker that is about to sleep and runs \
+               for less than this each time; 0: it is placed like any other",
+        more: "it should be what it takes to wake an idle lane: an interrupt, a way out of the idle state (10 µs from C1E of many \
+               servers), a switch",
+    },
+    Row {
         name: "keep_slice",
         kind: Kind::Switch(|settings| &mut settings.keep_slice),
         change: Change::Fixed(|settings, to| to.keep_slice = settings.keep_slice.into()),

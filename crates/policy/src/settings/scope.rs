@@ -18,10 +18,11 @@ words! {
 }
 
 /// Settings, and tables of them, that concern critical or normal work only: with `scope = "batch"` nothing asks for them.
-const OF_OTHERS: [&str; 18] = [
+const OF_OTHERS: [&str; 19] = [
     "slice_ms",
     "normal_bound_ms",
     "dispatching",
+    "follow_waker_ms",
     "promote",
     "promote_after_ms",
     "smt_level",

@@ -139,10 +139,11 @@ impl SchedExt {
             self.sidelane.settings.live(self.tables.widest),
         );
         let (nr_cores, nr_lanes) = (self.tables.nr_cores(), engine.machine.nr_lanes as u32);
+        let tick_ns = engine.machine.costs.tick_ns;
         let status = operate(self, engine, || {
             // SAFETY: the settings are copied; the scheduler's globals are this thread's own.
             unsafe {
-                native::native_reset(nr_cores, nr_lanes, &fixed, &live);
+                native::native_reset(nr_cores, nr_lanes, tick_ns, &fixed, &live);
                 native::sidelane_init()
             }
         });
