@@ -332,7 +332,8 @@ static __always_inline bool lane_take_over(struct lane_ctx *lane, struct core_ct
 
 	if (class == CLASS_BATCH)
 		return false; /* whether batch may run is decided when a lane is free */
-	if (!idle && !(state < LANE_IDLE && state > class && !lane->overdue &&
+	/* who is next there would run before this comes on */
+	if (!idle && !(state < LANE_IDLE && state > class && !lane->overdue && !lane->next &&
 		       cpu == (s32)bpf_get_smp_processor_id()))
 		return false;
 	return level_allows(core, lane->core, cpu) &&
@@ -341,16 +342,24 @@ static __always_inline bool lane_take_over(struct lane_ctx *lane, struct core_ct
 
 /*
  * Is waking @p next on @lane if it has to run there? If it is the only task that waits at all, and what runs
- * there is of its class, and will have come as far when its slice ends. In the lane's own queue it costs no look at the vectors
- * then. One such task a lane at most: what comes after it is compared with what else waits.
+ * there is of its class. In the lane's own queue it costs no look at the vectors then. One such task a lane
+ * at most: what comes after it is compared with what else waits.
  */
 static __always_inline bool lane_next(const struct task_struct *p, const struct task_ctx *tctx,
 				      const struct lane_ctx *lane)
 {
 	return !(p->flags & PF_KTHREAD) && tctx->class != CLASS_BATCH &&
-	       lane->state == tctx->class && !lane->next && !work_hinted() &&
-	       (tctx->class != CLASS_NORMAL || tctx->core != lane->core ||
-		!time_before(lane->vtime + fair_stride(), tctx->vtime));
+	       lane->state == tctx->class && !lane->next && !work_hinted();
+}
+
+/* Is @p, which may run nowhere else? Not if it has come so far that what runs goes on before it. */
+static __always_inline bool lane_next_bound(const struct task_struct *p,
+					    const struct task_ctx *tctx,
+					    const struct lane_ctx *lane)
+{
+	return is_bound(p) && lane_next(p, tctx, lane) &&
+	       (tctx->class != CLASS_NORMAL ||
+		!time_before(lane->reached + fair_stride(), tctx->vtime));
 }
 
 /*
@@ -373,8 +382,10 @@ static __always_inline void next_waited(struct task_struct *p, struct task_ctx *
 {
 	tctx->leaves_soon = 0;
 	lane->leaves_soon = 0;
-	if (lane->next == NEXT_FOLLOWS)
-		scx_bpf_task_set_slice(p, 0);
+	if (lane->next != NEXT_FOLLOWS)
+		return;
+	scx_bpf_task_set_slice(p, 0);
+	lane->next = NEXT_NONE; /* if it is there still, it is next in any case */
 }
 
 /* @p begins to run on the lane @cpu: if from its own queue, critical work may have come meanwhile. */
@@ -389,10 +400,10 @@ static __always_inline void next_begins(const struct task_struct *p, const struc
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
-/* Sends a waking task to the lane that select_cpu returns, or on whose CPU it is queued. */
+/* Sends a waking task to the lane that select_cpu returns, or on whose CPU it is queued. What it @follows there leaves by itself. */
 static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *tctx,
 					const struct lane_ctx *lane, const struct core_ctx *core,
-					bool at_once, u64 enq_flags, u64 now_ns)
+					bool at_once, bool follows, u64 enq_flags, u64 now_ns)
 {
 	u32 class = task_class(tctx);
 
@@ -400,7 +411,7 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 	tctx->queued_ns = now_ns;
 	if (class == CLASS_NORMAL)
 		vtime_begins(tctx, at_once ? core->vtime : lane->reached);
-	if (at_once || fair_preempts(p, tctx, lane))
+	if (at_once || (!follows && fair_preempts(p, tctx, lane)))
 		enq_flags |= SCX_ENQ_PREEMPT;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns), enq_flags);
 }
@@ -470,13 +481,13 @@ static __always_inline bool place_send(struct task_struct *p, struct task_ctx *t
 				       u64 enq_flags, u64 now_ns)
 {
 	if (at_once) {
-		lane_insert(p, tctx, lane, core, true, enq_flags, now_ns);
+		lane_insert(p, tctx, lane, core, true, false, enq_flags, now_ns);
 		return false;
 	}
 	if (waking)
 		hook_awaits(p, lane, cpu, waker);
-	if (follows || (waking && is_bound(p) && lane_next(p, tctx, lane))) {
-		lane_insert(p, tctx, lane, core, false, enq_flags, now_ns);
+	if (follows || (waking && lane_next_bound(p, tctx, lane))) {
+		lane_insert(p, tctx, lane, core, false, follows, enq_flags, now_ns);
 		lane->next = follows ? NEXT_FOLLOWS : NEXT_BOUND;
 		return false;
 	}
