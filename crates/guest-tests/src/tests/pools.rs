@@ -21,7 +21,7 @@ fn two_cgroups(tasks: [usize; 2]) -> [f64; 2] {
     let loads: Vec<Load> = names.into_iter().zip(tasks).flat_map(start).collect();
     eventually_all_run(&loads, 8_000_000);
     let before = names.map(usage_ns);
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(4));
     let used = names.map(usage_ns);
     [0, 1].map(|index| (used[index] - before[index]) as f64 / 1e9)
 }
