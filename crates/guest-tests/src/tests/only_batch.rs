@@ -11,7 +11,7 @@ tests! {
     tasks_come_and_go_with_what_rules_call_them,
     #[untimed]
     what_a_task_chooses_itself_is_respected,
-    #[untimed]
+    // alone, for it fills the host
     a_storm_of_forks_gets_back_what_it_had,
     #[untimed]
     after_a_crash_all_have_what_they_had,
@@ -22,8 +22,6 @@ tests! {
 /// Makes this program one with threads, so many.
 pub const THREADS_ARGUMENT: &str = "--have-threads";
 const ONLY_BATCH: [&str; 4] = ["--only", "batch", "--batch", "cgroup:/batch"];
-/// Within this all threads are looked at, once a second.
-const LOOKED: Duration = Duration::from_secs(2);
 /// By the kernel's numbers.
 const NORMAL: i32 = 0;
 const BATCH: i32 = 3;
@@ -228,12 +226,10 @@ fn set_policy(tid: u32, policy: i32) {
 }
 
 fn what_a_task_chooses_itself_is_respected() {
-    // that sleep, for beside load it takes long to attach
-    let sleeps = |traits| Load::spawn("sleep", &["600"], traits);
     let (chooses, nicer, own) = (
-        sleeps(&is_in("batch", 0, NORMAL)),
-        sleeps(&is_in("batch", 0, NORMAL)),
-        sleeps(&Traits::default()),
+        Load::spin_in("batch"),
+        Load::spin_in("batch"),
+        Load::spin(&Traits::default()),
     );
     set_policy(own.pid(), EXT);
     let mut scheduler = Scheduler::attach(&ONLY_BATCH);
@@ -242,23 +238,19 @@ fn what_a_task_chooses_itself_is_respected() {
     // SAFETY: a plain system call
     unsafe { libc::setpriority(libc::PRIO_PROCESS, nicer.pid(), 7) };
     scheduler.await_line("have chosen another policy themselves");
-    std::thread::sleep(LOOKED);
+    std::thread::sleep(Duration::from_secs(3));
     assert_eq!(has(chooses.pid()), Some((NORMAL, 19)));
     assert_eq!(has(nicer.pid()), Some((EXT, 7)));
-    let lane = "/sys/devices/system/cpu/cpu3/online";
-    fs::write(lane, "0").unwrap();
-    scheduler.await_line("attaching again");
-    scheduler.await_line("are the scheduler's now");
-    std::thread::sleep(LOOKED);
+    lanes_go_and_come(&mut scheduler);
+    std::thread::sleep(Duration::from_secs(3));
     assert_eq!(has(chooses.pid()), Some((NORMAL, 19)));
     assert_eq!(has(nicer.pid()), Some((EXT, 7)));
     // as another class in between it is like any other
     move_to("other", chooses.pid());
-    std::thread::sleep(LOOKED);
+    std::thread::sleep(Duration::from_secs(3));
     move_to("batch", chooses.pid());
     eventually("it is adopted anew", || has(chooses.pid()) == Some(ADOPTED));
     assert!(scheduler.stop().success());
-    fs::write(lane, "1").unwrap();
     assert_eq!(has(chooses.pid()), Some((NORMAL, 19)));
     assert_eq!(has(nicer.pid()), Some((NORMAL, 7)));
     assert_eq!(
@@ -268,33 +260,40 @@ fn what_a_task_chooses_itself_is_respected() {
     );
 }
 
+/// Each time the scheduler is attached anew.
+fn lanes_go_and_come(scheduler: &mut Scheduler) {
+    for online in ["0", "1"] {
+        fs::write("/sys/devices/system/cpu/cpu3/online", online).unwrap();
+        scheduler.await_line("attaching again");
+        scheduler.await_line("are the scheduler's now");
+    }
+}
+
 /// Shells that do nothing but fork, and whose parents end before they do.
 fn storm(group: &'static str) -> Vec<Load> {
     let script = "while :; do (sleep 0.05 & (sleep 0.02 &) ) & wait $!; done";
     let traits = is_in(group, 2, NORMAL);
     let storm = |_| Load::spawn("sh", &["-c", script], &traits);
-    (0..2).map(storm).collect()
+    (0..4).map(storm).collect()
 }
 
-/// Once it begins under the scheduler, and once it is there first.
 fn a_storm_of_forks_gets_back_what_it_had() {
-    let is_adopted = |storm: &[Load]| {
-        for load in storm {
+    let storm = storm("batch");
+    let adopted = || {
+        let scheduler = Scheduler::attach(&ONLY_BATCH);
+        for load in &storm {
             eventually("it is adopted", || has(load.pid()) == Some(ADOPTED));
         }
         std::thread::sleep(Duration::from_secs(2));
+        scheduler
     };
     let as_before = || {
         assert_eq!(left(), BTreeMap::new());
         assert_eq!(have("batch"), [(NORMAL, 2)]);
     };
-    let scheduler = Scheduler::attach(&ONLY_BATCH);
-    let storm = storm("batch");
-    is_adopted(&storm);
-    assert!(scheduler.stop().success());
+    assert!(adopted().stop().success());
     as_before();
-    let mut scheduler = Scheduler::attach(&ONLY_BATCH);
-    is_adopted(&storm);
+    let mut scheduler = adopted();
     fs::write("/proc/sysrq-trigger", "S").unwrap();
     assert_eq!(
         scheduler.child.wait().unwrap().code(),
@@ -324,19 +323,19 @@ fn after_a_crash_all_have_what_they_had() {
         }
     };
     restore(); // nothing to do
-    for restores in [true, false] {
+    for round in 0..3 {
         let scheduler = Scheduler::attach(&ONLY_BATCH);
         for (group, _) in kinds {
             all_have(group, ADOPTED);
         }
-        if restores {
+        if round == 0 {
             let refused = sidelane(&["run", "--restore"]);
             let said = String::from_utf8_lossy(&refused.stderr);
             assert_eq!(refused.status.code(), Some(3), "{said}");
             assert!(said.contains("stop it first"), "{said}");
         }
         drop(scheduler); // killed
-        if restores {
+        if round % 2 == 0 {
             restore();
             as_before();
         }

@@ -139,9 +139,11 @@ fn pools_are_tuned_and_stay_so_when_lanes_go() {
     let none = ["tune", "--pool", "/none", "--cores", "1"];
     assert!(!sidelane(&none).status.success());
     // without load, for to attach again takes long enough
-    fs::write(SMT, "off").unwrap();
-    scheduler.await_line("attaching again");
-    eventually("attached again", attached);
+    for smt in ["off", "on"] {
+        fs::write(SMT, smt).unwrap();
+        scheduler.await_line("attaching again");
+        eventually("attached again", attached);
+    }
     let said = sidelane(&["tune"]).stdout;
     let said = String::from_utf8_lossy(&said);
     for pool in POOLS {
@@ -149,7 +151,6 @@ fn pools_are_tuned_and_stay_so_when_lanes_go() {
         assert!(said.contains(&tuned), "{said}");
     }
     assert!(scheduler.stop().success(), "ejected");
-    fs::write(SMT, "on").unwrap();
 }
 
 /// Pools of 0.3 lanes get these, and each a whole one once that is set for it.
