@@ -12,9 +12,9 @@ pub const ARGUMENT: &str = "--inside";
 /// A line of its output that begins so says how a test ended: `passed` or `failed`; before the first, that the machine has
 /// `booted`.
 pub const ENDED: &str = "@guest-test ";
-pub const BOOTED: &str = "booted";
+const BOOTED: &str = "booted";
 pub const PASSED: &str = "passed";
-pub const FAILED: &str = "failed";
+const FAILED: &str = "failed";
 
 /// Runs tests until standard input ends.
 pub fn serve() -> ExitCode {

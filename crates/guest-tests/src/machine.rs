@@ -1,6 +1,6 @@
 //! The machines that run now: each booted for the first test of a shape, shut after the last.
 
-use crate::inside::{ARGUMENT, BOOTED, ENDED, PASSED};
+use crate::inside::{ARGUMENT, ENDED, PASSED};
 use crate::matmul;
 use crate::shape::Shape;
 use crate::{Runs, Test};
@@ -84,21 +84,12 @@ impl Machines {
         };
         // a machine that is gone shows by the end of its output
         let _ = writeln!(machine.names, "{}", test.name());
-        let mut printed = String::new();
-        while let Ok(line) = machine.lines.recv() {
-            if let Some(ended) = line.strip_prefix(ENDED) {
-                return match ended == PASSED {
-                    true => Ok(()),
-                    false => Err(printed),
-                };
-            }
-            if self.shows {
-                println!("{line}");
-            }
-            printed += &line;
-            printed.push('\n');
+        let (printed, ended) = machine.printed(self.shows);
+        match ended.as_deref() {
+            Some(PASSED) => Ok(()),
+            Some(_) => Err(printed),
+            None => Err(died(now.take(), &printed)),
         }
-        Err(died(now.take(), &printed))
     }
 
     /// Shuts the machines that run.
@@ -179,15 +170,26 @@ impl Machine {
             child,
             lines,
         };
+        match machine.printed(false) {
+            (_, Some(_)) => Ok(machine),
+            (printed, None) => Err(died(Some(machine), &printed)),
+        }
+    }
+
+    /// What it prints until something has ended, or it has booted, and what it says of that; nothing if it is gone.
+    fn printed(&self, shows: bool) -> (String, Option<String>) {
         let mut printed = String::new();
-        while let Ok(line) = machine.lines.recv() {
-            if line.strip_prefix(ENDED) == Some(BOOTED) {
-                return Ok(machine);
+        for line in &self.lines {
+            if let Some(ended) = line.strip_prefix(ENDED) {
+                return (printed, Some(ended.to_owned()));
+            }
+            if shows {
+                println!("{line}");
             }
             printed += &line;
             printed.push('\n');
         }
-        Err(died(Some(machine), &printed))
+        (printed, None)
     }
 }
 
