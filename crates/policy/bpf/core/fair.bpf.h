@@ -7,7 +7,7 @@
  * woke keeps them while others share theirs by three.
  *
  * Rule: what has run for its slice goes on while all normal work on its core has come further: so a task gets the more slices,
- * the more weight it has; but only until that has brought as much as TURN_STRIDES slices of who is next, and what it had while
+ * the more weight it has; but only until that has brought as much as a turn of who is next (turn_is_over()), and what it had while
  * nobody waited does not count. What wakes takes the lane for which it waits from normal work that has come further by a slice /
  * PREEMPT_PARTS (not with dispatching = "zvm", nor what is SCHED_BATCH).
  * Between cores: a lane takes a normal task from another core's vector if that is behind what waits on its own core, and behind

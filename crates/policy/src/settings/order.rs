@@ -95,8 +95,8 @@ pub(super) const ROWS: &[Row] = &[
         needs: None,
         says: "a normal task that runs only for a moment each time is next on the lane of a waker that is about to sleep and runs \
                for less than this each time; 0: it is placed like any other",
-        more: "it should be what it takes to wake an idle lane: an interrupt, a way out of the idle state (10 µs from C1E of many \
-               servers), a switch",
+        more: "it should be what it takes to wake an idle lane: an interrupt, a way out of the idle state (by Linux's tables 10 µs \
+               from C1E of Skylake servers, 2 µs of some later ones), a switch",
     },
     Row {
         name: "keep_slice",
