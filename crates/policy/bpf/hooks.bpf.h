@@ -175,6 +175,7 @@ HOOK void hook_wants_no_more(struct task_ctx *tctx);
 #include "core/kthread.bpf.h"
 #include "core/place.bpf.h"
 #include "core/missed.bpf.h"
+#include "core/old.bpf.h"
 #include "core/promote.bpf.h"
 #include "core/spread.bpf.h"
 #include "core/fair.bpf.h"

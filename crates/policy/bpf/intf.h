@@ -385,7 +385,7 @@ struct rule {
 /* What the loader sets: it stays as long as the scheduler is attached. */
 struct fixed_settings {
 	u64 slice_ns[NR_CLASSES];
-	u64 starvation_bound_ns[NR_CLASSES]; /* longest wait; critical: unused */
+	u64 starvation_bound_ns[NR_CLASSES]; /* longest wait; critical: older jobs take turns */
 	u64 overdue_slice_ns; /* what a task gets by the bound */
 	u64 promote_after_ns; /* younger jobs are not promoted */
 	u64 retain_start_ns; /* the time-out, to begin with */

@@ -16,6 +16,7 @@ mod mixes;
 mod model;
 mod nice;
 mod objective;
+mod old;
 mod only_batch;
 mod ordinary;
 mod pair;

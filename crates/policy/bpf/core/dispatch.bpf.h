@@ -19,6 +19,7 @@
 #include "types.bpf.h"
 #include "account.bpf.h"
 #include "kick.bpf.h"
+#include "old.bpf.h"
 #include "overdue.bpf.h"
 #include "place.bpf.h"
 #include "vector.bpf.h"
@@ -88,6 +89,8 @@ VERIFIED_ONCE bool take(u32 core_id, s32 cpu, u32 class, bool goes_on)
 		taken = hook_takes(core_id, cpu, goes_on, lane);
 	if (taken != TAKES_ON)
 		return taken == TAKEN;
+	if (class == CLASS_CRITICAL)
+		return old_take(core_id, cpu, goes_on);
 	return vector_take(core_id, class) || vector_steal(core_id, class, NR_SIDES);
 }
 

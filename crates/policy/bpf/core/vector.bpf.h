@@ -6,8 +6,8 @@
  * sibling, which shares its caches, has nothing to do.
  *
  * Rule: each core has one queue a class (the source's "dispatch vector"). Either
- * lane takes from it; that is not a steal. Critical and batch work wait first
- * come, first served; normal work by virtual time, so that nice values count.
+ * lane takes from it; that is not a steal. Critical work waits by age (old.bpf.h), normal work
+ * by virtual time, so that nice values count, batch first come, first served.
  * A lane serves its core's critical vector, then normal, then, on an open core,
  * batch. With nothing there it steals from the vectors of other cores, nearest
  * first; the further away, the longer the far vector has to be
@@ -287,6 +287,21 @@ static __always_inline void due_soon(const struct task_struct *p, struct task_ct
 		lane->timely_ns[task_class(tctx)] = 0;
 }
 
+#define OLD_SLICES 2 /* see old.bpf.h */
+
+/* The place of @tctx, critical, among what waits in a vector (old.bpf.h): since when its job counts to have begun. */
+static __always_inline u64 old_order_ns(struct task_struct *p, const struct task_ctx *tctx,
+					u64 now_ns)
+{
+	u64 began_ns;
+
+	if (!tctx->job_tid)
+		return tctx->burst_ns < OLD_SLICES * fixed.slice_ns[CLASS_CRITICAL] ? tctx->job_ns
+										    : now_ns;
+	began_ns = hook_job_began_ns(p);
+	return began_ns + fixed.starvation_bound_ns[CLASS_CRITICAL] < now_ns ? now_ns : began_ns;
+}
+
 /* Puts @p into the vector of @core. The caller kicks whoever should look. */
 static __always_inline void vector_insert(struct task_struct *p, struct task_ctx *tctx, u32 core,
 					  bool woke, u64 enq_flags, u64 now_ns)
@@ -302,6 +317,9 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 			vtime_begins(tctx, vtime_reached(p, target));
 		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, tctx->vtime,
 					 enq_flags);
+	} else if (class == CLASS_CRITICAL) {
+		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns,
+					 old_order_ns(p, tctx, now_ns), enq_flags);
 	} else {
 		scx_bpf_dsq_insert(p, VECTOR_ID(core, class), slice_ns, enq_flags);
 	}
@@ -437,16 +455,14 @@ VERIFIED_ONCE bool steal_at(u32 thief, u32 class, u32 side, u32 distance)
 }
 
 /*
- * Takes a task of @class from another core's vector, nearest first; @side: only a normal one of
+ * Takes a task of @class, normal or batch, from another core's vector, nearest first; @side: only a normal one of
  * that, or NR_SIDES.
  */
 VERIFIED_ONCE bool vector_steal(u32 thief, u32 class, u32 side)
 {
 	u32 distance;
 
-	if (class != CLASS_CRITICAL && core_parked(thief))
-		return false;
-	if (!core_set_any(CORES_QUEUED + class, thief))
+	if (core_parked(thief) || !core_set_any(CORES_QUEUED + class, thief))
 		return false;
 	bpf_for(distance, DISTANCE_CACHE, NR_DISTANCES) {
 		if (!steal_at(thief, class, side, distance))

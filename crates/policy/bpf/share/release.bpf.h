@@ -107,8 +107,11 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 		core = core_ctx(lane->core);
 		if (core) /* what is held does not compete */
 			vtime_begins(tctx, core->vtime);
-		if (class == CLASS_NORMAL) {
-			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tctx->vtime);
+		if (class != CLASS_BATCH) {
+			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER,
+						   class == CLASS_CRITICAL
+							   ? old_order_ns(p, tctx, now_ns)
+							   : tctx->vtime);
 			moved = scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p,
 						       VECTOR_ID(lane->core, class), 0);
 		} else {

@@ -55,11 +55,12 @@ pub(super) const ROWS: &[Row] = &[
             &mut settings.starvation_bound_ns
         }),
         change: Change::Fixed(|settings, to| {
-            to.starvation_bound_ns[2] = settings.starvation_bound_ns
+            to.starvation_bound_ns[0] = settings.starvation_bound_ns;
+            to.starvation_bound_ns[2] = settings.starvation_bound_ns;
         }),
         needs: None,
         says: "batch work that has waited this long behind any other, or on closed cores, is due",
-        more: "",
+        more: "critical jobs that are older than this take turns, else the oldest is served first",
     },
     Row {
         name: "overdue_slice_ms",
