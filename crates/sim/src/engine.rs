@@ -87,6 +87,8 @@ pub struct EventCounts {
     pub runs: u64,
     /// Of these, on a lane where another one had run last.
     pub switches: u64,
+    /// Of the runs, on a lane of another last-level cache than the task's run before.
+    pub cache_moves: u64,
     /// Kicks that reached their lane.
     pub kicks: u64,
     /// Ticks of busy lanes.
@@ -301,6 +303,8 @@ impl Engine {
         let migration_ns = match self.task(id).ran_on {
             Some(last) if last != cpu => {
                 let from = self.lanes[last as usize].core;
+                let [here, there] = [core, from].map(|core| self.machine.cores[core].cache);
+                self.counts.cache_moves += u64::from(here != there);
                 self.machine.migration_ns(from, core)
             }
             _ => 0,

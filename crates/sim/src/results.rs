@@ -23,6 +23,8 @@ pub struct Replication {
     pub counters: Counters,
     /// Times that a lane began to run another task than the one before.
     pub switches: u64,
+    /// Times that a task went on on a lane of another last-level cache.
+    pub cache_moves: u64,
     /// The SMT levels that it had; none if nothing set them.
     pub levels: Option<LevelTotals>,
 }

@@ -108,6 +108,7 @@ fn replicate(
             lanes: totals.lanes,
             counters: totals.counters,
             switches: totals.switches,
+            cache_moves: totals.cache_moves,
             levels: controller.map(|controller| controller.finish(sim.now_ns())),
         },
         machine: sim.machine().clone(),
@@ -188,6 +189,7 @@ struct Totals {
     lanes: Vec<(u32, LaneTotals)>,
     counters: Counters,
     switches: u64,
+    cache_moves: u64,
 }
 
 impl Totals {
@@ -198,6 +200,7 @@ impl Totals {
             lanes: cpus.map(|&cpu| (cpu, sim.lane_totals(cpu))).collect(),
             counters: sim.counters(),
             switches: sim.event_counts().switches,
+            cache_moves: sim.event_counts().cache_moves,
         }
     }
 
@@ -211,6 +214,7 @@ impl Totals {
                 .collect(),
             counters: self.counters.since(&earlier.counters),
             switches: self.switches - earlier.switches,
+            cache_moves: self.cache_moves - earlier.cache_moves,
         }
     }
 }

@@ -218,6 +218,7 @@ impl Replication {
             ),
             ("switches_per_s", per_s(counters.switches.iter().sum())),
             ("task_switches_per_s", per_s(self.switches)),
+            ("cache_moves_per_s", per_s(self.cache_moves)),
             (
                 "held_lanes",
                 Some(counters.held_ns as f64 / self.length_ns as f64),
