@@ -4,6 +4,7 @@
 //!
 //! A failure names its seed; the same seed gives the same run on every machine.
 
+mod age;
 mod books;
 mod budget;
 mod draws;

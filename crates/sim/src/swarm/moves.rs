@@ -35,7 +35,7 @@ impl Watch {
         let task = self.task(id);
         let [old, new] = [from, to].map(|cpu| self.lanes[cpu as usize].core);
         let [slow, fast] = [old, new].map(|core| self.machine.cores[core].tier_capacity);
-        let age_ns = self.now_ns - task.job_ns;
+        let age_ns = self.now_ns - task.job_ns.unwrap_or(0);
         if !self.settings.promote {
             return Some("promotion is off".into());
         }

@@ -20,6 +20,7 @@
 //!   held for its longest time-out at most.
 //! * **Level.** More lanes of a core than the SMT level run critical or normal work only until slices end.
 //! * **Pools.** See `pools.rs`.
+//! * **Age.** See `age.rs`.
 //! * **Shares.** See `shares.rs`.
 //! * **Batch alone.** With `scope = "batch"` the kernel's own scheduler has all other tasks, and they are held to none of
 //!   this. They close cores as critical ones do if they began to run since batch wanted to.
@@ -150,6 +151,7 @@ impl Watch {
                 self.check_wait(id)?;
                 self.check_idle(id)?;
                 self.check_held(id)?;
+                self.check_turns(id)?;
             }
         }
         Ok(())
@@ -250,7 +252,7 @@ impl Watch {
     }
 
     /// How many tasks have to wait at a core so that another one takes one.
-    fn barrier(&self, from: usize, to: usize) -> usize {
+    pub(super) fn barrier(&self, from: usize, to: usize) -> usize {
         let barriers = &self.settings.steal_min_queued;
         let [one, other] = [from, to].map(|index| &self.machine.cores[index]);
         let least = match from == to {

@@ -38,7 +38,8 @@ impl Watch {
         task.state = State::Waiting;
         task.woke = has;
         task.since_ns = now_ns;
-        task.job_ns = now_ns;
+        task.job_ns = Some(now_ns);
+        task.burst_from_ns = task.totals.lane_ns;
         if has {
             task.known = task.spec.class;
         }
@@ -83,6 +84,12 @@ impl Watch {
         }
         let is_new = class != task.known;
         if is_new {
+            task.job_ns = match task.place {
+                Place::Held(_) => None,
+                _ => Some(now_ns),
+            };
+        }
+        if is_new {
             if class != task.spec.class {
                 let what = format!("{id} was queued as {}, which it is not", class.name());
                 return Broken::because(Rule::ClassChange, what);
@@ -99,6 +106,9 @@ impl Watch {
         if is_new {
             self.competes_anew(id);
         }
+        if class == Class::Critical {
+            self.ages(id);
+        }
         self.put(id, Place::Vector { core, class })
     }
 
@@ -111,6 +121,7 @@ impl Watch {
         }
         if std::mem::replace(&mut task.known, task.spec.class) != task.spec.class {
             task.changed_ns = None;
+            task.job_ns = None;
         }
         task.queued_ns = now_ns;
         task.left = None;
@@ -129,7 +140,10 @@ impl Watch {
             }
         }
         match self.task(id).place {
-            Place::Vector { .. } => self.check_wait(id)?,
+            Place::Vector { .. } => {
+                self.check_wait(id)?;
+                self.check_age(id, cpu)?;
+            }
             _ => self.task_mut(id).queued_ns = now_ns,
         }
         self.put(id, Place::Local(cpu))
@@ -241,8 +255,9 @@ impl Watch {
     }
 
     fn appears(&mut self, cpu: u32, online: bool) -> Verdict {
-        let core = self.lanes[cpu as usize].core;
-        self.account(core);
+        for core in 0..self.cores.len() {
+            self.account(core);
+        }
         let now_ns = self.now_ns;
         let lane = &mut self.lanes[cpu as usize];
         (lane.online, lane.idle_ns) = (online, now_ns);
@@ -257,6 +272,7 @@ impl Watch {
             task.due_ns = None;
             task.woke = false;
             task.left = None;
+            task.burst_from_ns = task.totals.lane_ns;
             self.followed_ns = self.now_ns;
             self.put(TaskId(index as u32), Place::Nowhere)?;
         }

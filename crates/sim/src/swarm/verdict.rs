@@ -30,6 +30,8 @@ pub enum Rule {
     Promotion,
     /// A normal task moved where it gains nothing, or to a core that does not idle.
     Spread,
+    /// Critical work was passed over by younger.
+    Age,
     /// Of two normal tasks of a lane one got more than its share.
     Shares,
     /// Times do not add up.
@@ -70,6 +72,7 @@ impl fmt::Display for Rule {
             Rule::Pool => "pool",
             Rule::Promotion => "promotion",
             Rule::Spread => "spreading",
+            Rule::Age => "age",
             Rule::Shares => "shares",
             Rule::Accounts => "accounts",
             Rule::Work => "work",

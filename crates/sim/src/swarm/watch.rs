@@ -194,8 +194,12 @@ pub(super) struct Task {
     pub preceded_ns: u64,
     /// It was due when it began to run.
     pub overdue: bool,
-    /// When it woke.
-    pub job_ns: u64,
+    /// When its job began: it woke, or came to be critical; none if a pool held it then, and it is not seen when that was noticed.
+    pub job_ns: Option<u64>,
+    /// Lane time that it had had when it woke, or when the scheduler was attached.
+    pub burst_from_ns: u64,
+    /// Its place in a critical vector; `age.rs` keeps it current.
+    pub order_ns: Option<u64>,
     /// The lane that it has left, able to go on, and not been queued since.
     pub left: Option<u32>,
     /// The core that it closes.
@@ -296,7 +300,9 @@ impl Watch {
             due_ns: None,
             preceded_ns: 0,
             overdue: false,
-            job_ns: 0,
+            job_ns: Some(0),
+            burst_from_ns: 0,
+            order_ns: None,
             left: None,
             closes: None,
             ran_on: None,
