@@ -14,7 +14,7 @@
  * it, looks like an old one.
  * What may use one lane only, and is all that waits, has that at the end of the slice, whatever its age (lane_next()).
  *
- * Cost: where critical work waits, a look at the first job of each core that has any, when a lane looks for work. Nothing otherwise.
+ * Cost: where critical work waits, a look at the first job of each core that has any (of OLD_LOOKS), when a lane looks for work. Nothing otherwise.
  *
  * Source: Fast Old and First (FOF): old first, as jobs of unknown length that are old have least time left.
  */
@@ -27,6 +27,9 @@
 
 /* For each step of distance beyond the last-level cache a job has to be older by a slice / OLD_MOVE_PARTS than those that wait nearer. */
 #define OLD_MOVE_PARTS 4
+
+/* A lane looks at so many vectors, its own and those that follow: where more cores have work that waits, the oldest of these will do. */
+#define OLD_LOOKS 64
 
 #define OLD_NOTHING (~0ULL)
 
@@ -82,7 +85,7 @@ VERIFIED_ONCE u32 old_core(u32 home, u64 before_ns)
 	u32 set = CORES_QUEUED + CLASS_CRITICAL, best = nr_cores, i;
 	s32 id = -1;
 
-	bpf_for(i, 0, nr_cores) {
+	bpf_for(i, 0, OLD_LOOKS) {
 		const struct core_ctx *core;
 		u32 distance;
 		u64 began_ns;

@@ -6,7 +6,7 @@
 //!   may use its lane.
 //!
 //! A job's age counts from where its task woke, or came to be critical; after two slices of its own, from when it was queued last.
-//! Nothing is said of the first one where barriers may come down with time, and of vectors that are too short to be stolen from.
+//! Nothing is said of the first one on machines of more cores than a lane looks at, where barriers may come down with time, and of vectors that are too short to be stolen from.
 
 use super::verdict::{Broken, Rule, Verdict};
 use super::watch::{Place, Task, Watch};
@@ -16,6 +16,8 @@ use sidelane_policy::intf;
 /// `OLD_SLICES`, `OLD_MOVE_PARTS`.
 const SLICES: u64 = 2;
 const MOVE_PARTS: u64 = 4;
+/// `OLD_LOOKS`.
+const LOOKS: usize = 64;
 
 impl Watch {
     /// The task is put into a critical vector.
@@ -71,7 +73,10 @@ impl Watch {
         let length = self.cores[from].vectors[Class::Critical as usize]
             .longer_ns
             .len();
-        if self.settings.steal_patience_ns > 0 || length < self.barrier(from, to) {
+        if self.cores.len() > LOOKS
+            || self.settings.steal_patience_ns > 0
+            || length < self.barrier(from, to)
+        {
             return None;
         }
         let step_ns = self.settings.slice_ns / MOVE_PARTS;
