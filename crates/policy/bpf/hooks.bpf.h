@@ -353,7 +353,7 @@ HOOK void hook_job_ended(u32 budget, u64 latency_ns)
 
 HOOK void hook_core_falls_free(u32 core_id, u64 now_ns)
 {
-	promote_offer(core_id, now_ns);
+	promote_offer(core_id);
 }
 
 HOOK u32 hook_takes(u32 core_id, s32 cpu, bool goes_on, const struct lane_ctx *prev)
@@ -426,7 +426,7 @@ HOOK void hook_ticks(struct task_struct *p, struct task_ctx *tctx, struct lane_c
 		jobs_take(p, tctx);
 		lane->marks = tctx->job_tid > 0;
 	}
-	promote_check(p, lane, now_ns);
+	promote_check(p, lane);
 	borrow_check(p, lane, cpu, now_ns);
 	overdue_check(p, tctx, lane, cpu, now_ns);
 	missed_check(p, tctx, lane, cpu);

@@ -256,6 +256,8 @@ struct core_ctx {
 	u64 states; /* how many of its lanes are in each state: eight bits for each (types.bpf.h) */
 	u64 settled_ns; /* when a search took it out of a set last */
 	u32 expected; /* critical tasks that were sent here, or have chosen it, and do not run yet */
+	u32 reserved; /* 1: one of these is a running job that is promoted to it (promote.bpf.h) */
+	u64 deserted_ns; /* when such a job did not come last */
 	u32 sent[NR_CLASSES]; /* tasks that were sent to that vector and do not run yet */
 	u32 strictest; /* of this busy period: index of its critical tasks' strictest budget */
 	u32 period; /* 1 once that is known */

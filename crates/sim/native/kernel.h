@@ -193,6 +193,16 @@ static inline bool bpf_cpumask_test_cpu(unsigned int cpu, const struct cpumask *
 	return cpu / 64 < mask->nr_words && (mask->words[cpu / 64] >> (cpu % 64) & 1);
 }
 
+static inline bool bpf_cpumask_equal(const struct cpumask *a, const struct cpumask *b)
+{
+	unsigned int word;
+
+	for (word = 0; word < a->nr_words; word++)
+		if (a->words[word] != b->words[word])
+			return false;
+	return true;
+}
+
 /* The first CPU of the mask: the kernel's choice is any. */
 static inline unsigned int bpf_cpumask_any_distribute(const struct cpumask *mask)
 {

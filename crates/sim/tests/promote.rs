@@ -131,15 +131,40 @@ fn near(actual: &[f64], expected: &[f64]) {
 }
 
 #[test]
-fn the_oldest_job_of_a_shared_core_moves_to_the_core_that_falls_free() {
+fn who_shares_the_core_of_the_oldest_job_moves_to_the_core_that_falls_free() {
     let ran = three_jobs().run();
-    assert_eq!(ran.lanes[0], [(0.0, 0), (11.0, 2)]);
-    assert_eq!(ran.lanes[2], [(2.0, 1)]);
+    assert_eq!(ran.lanes[0], [(0.0, 0)]);
+    assert_eq!(ran.lanes[2], [(2.0, 1), (11.0, 2)]);
     // Job 0: 2 alone, 4.5 shared, the rest alone; job 2: 4.5 shared, the rest alone.
     near(&ran.done_ms, &[104.5, 11.0, 106.5]);
     assert_eq!(
         (ran.counters.promotions, ran.counters.promotions_dropped),
         (1, 0)
+    );
+}
+
+/// That one is younger, and most young jobs are done soon; the oldest is not.
+#[test]
+fn the_oldest_job_of_a_shared_core_moves_where_the_other_is_too_young_or_may_not() {
+    let mut schedule = three_jobs();
+    schedule.settings.promote_after_ns = 10 * MS;
+    assert_eq!(schedule.run().lanes[0], [(0.0, 0), (11.0, 2)]);
+    let mut schedule = three_jobs();
+    schedule.jobs[2].2 = Some(&[0, 1]);
+    assert_eq!(schedule.run().lanes[0], [(0.0, 0), (11.0, 2)]);
+    // a core that is faster goes to the oldest
+    let mut schedule = three_jobs();
+    schedule.cores[1].0 = 2048;
+    schedule.jobs[0].0 = 1.5;
+    schedule.jobs[2].2 = Some(&[0, 1, 2]);
+    let ran = schedule.run();
+    let cores = |job: usize| -> Vec<_> { ran.lanes[job].iter().map(|lane| lane.1 / 2).collect() };
+    assert_eq!((cores(0), cores(1)), (vec![0, 1], vec![1]));
+    // the other one has to wait until that is done
+    assert!(
+        ran.lanes[2][0].1 < 2 && ran.lanes[2][1].0 >= ran.done_ms[0],
+        "{:?}",
+        ran.lanes
     );
 }
 
@@ -161,7 +186,7 @@ fn a_core_that_runs_only_batch_is_free() {
     schedule.jobs[0].1 = 10.0;
     schedule.jobs[1].1 = 100.0;
     let ran = schedule.run();
-    assert_eq!(ran.lanes[1].last(), Some(&(10.0, 3)));
+    assert_eq!(ran.lanes[2].last(), Some(&(10.0, 3)));
     near(&ran.done_ms, &[10.0, 105.0, 106.0]);
     assert_eq!(ran.counters.promotions, 1);
 }
@@ -186,6 +211,7 @@ fn a_job_that_may_not_use_the_core_leaves_it_to_the_next() {
 #[test]
 fn a_job_keeps_its_age_when_it_is_queued_anew() {
     let mut schedule = three_jobs();
+    schedule.jobs[2].2 = Some(&[0, 1]); // only the older one may leave
     // Job 0 has to wait for the lane of job 2 for a moment. (At 0 ns a task has not woken yet.)
     schedule.jobs[0].0 = 0.5;
     schedule.changes = vec![(5.0, 0, Some(&[1])), (6.0, 0, None)];
@@ -210,9 +236,9 @@ fn one_job_moves_to_one_freed_core() {
     .into();
     schedule.jobs[4].2 = Some(&[2, 3]);
     let ran = schedule.run();
-    assert_eq!(ran.lanes[0], [(0.0, 0), (22.0, 4)]);
+    assert_eq!(ran.lanes[3].last(), Some(&(22.0, 4)));
     assert!(
-        [1, 3, 4].iter().all(|job| ran.lanes[*job].len() == 1),
+        [0, 1, 4].iter().all(|job| ran.lanes[*job].len() == 1),
         "{:?}",
         ran.lanes
     );
@@ -289,4 +315,25 @@ fn a_shared_fast_lane_is_compared_with_a_slow_core_if_the_speeds_are_known() {
     schedule.settings.thread_perf.clear();
     let ran = schedule.run();
     assert_eq!(ran.lanes[1][0], (1.0, 2));
+}
+
+/// Where critical work waits: the oldest job that runs moves to the core that falls free, the next one to where that ran, and who
+/// waits gets the slowest place.
+#[test]
+fn what_waits_gets_the_place_that_a_promoted_job_leaves() {
+    let mut schedule = three_jobs();
+    schedule.cores = vec![(1024, 1), (512, 1), (256, 1)];
+    schedule.jobs = vec![
+        Job(0.0, 10.0, None),
+        Job(1.0, 14.5, None),
+        Job(2.0, 22.0, None),
+        Job(3.0, 5.0, None),
+    ];
+    let ran = schedule.run();
+    assert_eq!(ran.lanes[1], [(1.0, 1), (10.0, 0)]);
+    assert_eq!(ran.lanes[2], [(2.0, 2), (10.0, 1), (20.0, 0)]);
+    assert_eq!(ran.lanes[3], [(10.0, 2), (20.0, 1)]);
+    near(&ran.done_ms, &[10.0, 20.0, 35.0, 25.0]);
+    assert_eq!(ran.counters.promotions, 4);
+    assert_eq!(ran.counters.promotions_dropped, 0);
 }

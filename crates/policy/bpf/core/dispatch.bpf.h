@@ -120,6 +120,9 @@ static __always_inline bool find_work(struct lane_ctx *lane, struct core_ctx *co
 			continue;
 		if (!lane_serves(lane, class, level))
 			continue;
+		if (class == CLASS_CRITICAL && prev_class == NR_CLASSES &&
+		    promote_takes(core, lane->core, cpu, !prev))
+			return false;
 		if (core_set_some(CORES_QUEUED + class) &&
 		    take(lane->core, cpu, class, class == prev_class))
 			return true;

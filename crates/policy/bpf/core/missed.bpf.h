@@ -9,7 +9,7 @@
  * turn. If one of them may use an idle lane, all lanes with room have to look. A task that is bound has its lane woken
  * and no other. A task may wait for the lane of a waker that does not sleep: its tick makes it leave.
  *
- * Cost: a tick, a look at the sets; where a lane idles as well, a search for each task looked at. What can use no
+ * Cost: a tick, a look at the sets; where a lane idles as well, a search for each task looked at that may use other lanes than the first. What can use no
  * idle lane, such as several tasks that are bound to a busy one, wakes none.
  *
  * Source: none.
@@ -26,8 +26,12 @@
 
 /* How many vectors of other cores a tick looks at. */
 #define MISSED_VECTORS 4
-/* It looks at so many tasks of each; one beyond is taken to fit. */
-#define MISSED_LOOKS 32
+/*
+ * It looks at so many tasks of each, and searches for so many: what may use the same lanes as the first one does as that. One
+ * beyond is taken to fit.
+ */
+#define MISSED_LOOKS 256
+#define MISSED_SEARCHES 32
 
 /* An idle lane of @core_id, if @p, of @class, may use one there now; -1: none. */
 VERIFIED_ONCE s32 missed_lane(struct task_struct *p __arg_trusted, u32 core_id, u32 class)
@@ -75,17 +79,34 @@ static __always_inline bool missed_fits(struct task_struct *p, u32 core_id, u32 
 	return false;
 }
 
+/* May @p use the same lanes as the first task that waits on @core_id as @class, which is another one? */
+VERIFIED_ONCE bool missed_alike(struct task_struct *p __arg_trusted, u32 core_id, u32 class)
+{
+	struct task_struct *head;
+	bool alike;
+
+	bpf_rcu_read_lock();
+	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core_id, class));
+	alike = head && head->pid != p->pid && bpf_cpumask_equal(head->cpus_ptr, p->cpus_ptr);
+	bpf_rcu_read_unlock();
+	return alike;
+}
+
 /* May one of the first tasks that wait on @core_id as @class, and are bound to no lane? */
 VERIFIED_ONCE bool missed_any(u32 core_id, u32 class, u32 here)
 {
 	struct task_struct *p;
 	bool fits = false;
-	u32 looks = some_value(0); /* one round is like any other to the verifier */
+	u32 looks = some_value(0),
+	    searches = some_value(0); /* one round is like any other to the verifier */
 
 	if (class >= NR_CLASSES)
 		return false;
 	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, class), 0) {
-		fits = looks++ >= MISSED_LOOKS || missed_fits(p, core_id, class, here);
+		if (looks++ < MISSED_LOOKS && missed_alike(p, core_id, class))
+			continue;
+		fits = looks > MISSED_LOOKS || searches++ >= MISSED_SEARCHES ||
+		       missed_fits(p, core_id, class, here);
 		if (fits)
 			break;
 	}

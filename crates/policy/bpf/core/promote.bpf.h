@@ -5,11 +5,13 @@
  * Problem: a critical job that found no free core shares one, or runs on a slow one, and
  * goes on there though a faster core has fallen free since.
  *
- * Rule: when a core falls idle, or runs only batch, and no critical task waits, the
+ * Rule: when a core falls idle, or runs only batch, the
  * oldest critical job that would run faster alone there moves: one that shares its core
  * with another critical task, or runs on a slower core. Old means since it woke, or since the
  * mark of its program (jobs.bpf.h), also across preemption: of jobs of unknown length the old one
- * has most left, and least time.
+ * has most left, and least time. Where critical work waits that is younger, it gets the place that the job leaves,
+ * or that which the next one leaves who moves there: the slowest of all. Where nothing waits and the core is as fast as that of the oldest, who shares
+ * it moves instead: both are alone then, and the oldest keeps its caches.
  * The speed of a lane is its core's capacity, times threadPerf of the lanes that run
  * critical work if that is known: a shared fast lane may be slower than a slow core. Never
  * to a slower or an equal place; one job a freed core, which is reserved until that
@@ -51,32 +53,59 @@ static __always_inline bool promotion_gains(const struct lane_ctx *lane, u32 tar
 	return lane_speed(target, 1) > lane_speed(own, beside + 1);
 }
 
-/* Has @core_id neither critical nor normal work, besides the job for which it is reserved? */
-VERIFIED_ONCE bool core_is_free(u32 core_id, u32 reserved)
+/* Has @core_id neither critical nor normal work? The lane @cpu (-1: none) has none, whatever its state says yet. */
+VERIFIED_ONCE bool core_is_free(u32 core_id, s32 cpu)
 {
 	struct core_ctx *core = core_ctx(core_id);
+	struct lane_ctx *lane = cpu >= 0 ? lane_ctx(cpu) : NULL;
+	u32 free = lanes_in_state(core_id, LANE_IDLE) + lanes_in_state(core_id, LANE_BATCH);
 
-	return core && core->expected == reserved &&
-	       lanes_in_state(core_id, LANE_IDLE) + lanes_in_state(core_id, LANE_BATCH) ==
-		       core->nr_lanes;
+	if (lane && lane->state != LANE_IDLE && lane->state != LANE_BATCH)
+		free++;
+	return core && free == core->nr_lanes;
 }
 
-/* Keeps @core_id for a job that is to move there: it expects that. False: it expects another. */
+/* Is @core_id kept for a job that is to move there? Then its lanes take no critical work that waits. */
+static __always_inline bool core_is_reserved(const struct core_ctx *core)
+{
+	return *(volatile const u32 *)&core->reserved;
+}
+
+/* Keeps @core_id for a job that is to move there: it expects that. False: it is kept for another. */
 static __always_inline bool core_reserve(u32 core_id)
 {
 	struct core_ctx *core = core_ctx(core_id);
 
-	return core && !__sync_val_compare_and_swap(&core->expected, 0, 1);
+	if (!core || __sync_val_compare_and_swap(&core->reserved, 0, 1))
+		return false;
+	__sync_fetch_and_add(&core->expected, 1);
+	return true;
 }
 
-static __always_inline void core_release(u32 core_id)
+/* @core_id is kept no longer: its idle lanes but @cpu may take what waits. */
+static __always_inline void reserved_ends(u32 core_id, s32 cpu)
 {
 	struct core_ctx *core = core_ctx(core_id);
 
 	if (!core)
 		return;
+	core->reserved = 0;
+	if (core_set_some(CORES_QUEUED + CLASS_CRITICAL))
+		core_kick_idle(core_id, CLASS_CRITICAL, cpu);
+}
+
+/* The job does not come: what waits may have its place. */
+static __always_inline void core_release(u32 core_id)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u64 now_ns = scx_bpf_now();
+
+	if (!core)
+		return;
+	core->deserted_ns = now_ns;
 	__sync_fetch_and_sub(&core->expected, 1);
-	critical_stays_away(core_id, scx_bpf_now());
+	critical_stays_away(core_id, now_ns);
+	reserved_ends(core_id, -1);
 }
 
 /* The mark on @p is taken off: its core is released. */
@@ -122,7 +151,7 @@ static __always_inline void promote_stops(struct task_ctx *tctx)
 		__sync_lock_test_and_set(&tctx->promotable, 0);
 }
 
-/* May the task that runs on @cpu use @core_id, and is it not on the way to one? */
+/* May the task that runs on @cpu use @core_id, which is free, and is it not on the way to one? */
 VERIFIED_ONCE bool promote_fits(s32 cpu, u32 core_id)
 {
 	struct lane_ctx *lane = lane_ctx(cpu);
@@ -135,7 +164,7 @@ VERIFIED_ONCE bool promote_fits(s32 cpu, u32 core_id)
 		return false;
 	tctx = task_ctx(p);
 	fits = tctx && !tctx->promote_to && !tctx->misclassified &&
-	       pick_lane(p, core_id, FREE_STATES, -1) >= 0;
+	       pick_lane(p, core_id, ANY_STATE, -1) >= 0;
 	bpf_task_release(p);
 	return fits;
 }
@@ -228,29 +257,111 @@ VERIFIED_ONCE int promote_mark(s32 cpu, u32 core_id)
 	return 0;
 }
 
-/* Gives @core_id, which may be free, to the oldest job that gains there. */
-VERIFIED_ONCE int promote_to(u32 core_id, u64 now_ns)
+/*
+ * The job on the lane @oldest shares its core, and @target is as fast: the youngest beside it that began before @before_ns goes
+ * there, for then both are alone, and the oldest need not move. The lane of who moves.
+ */
+VERIFIED_ONCE s32 promote_beside(s32 oldest, u32 target, u64 before_ns)
 {
-	u64 after_ns = fixed.promote_after_ns;
+	struct lane_ctx *lane = lane_ctx(oldest);
+	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL, *to = core_ctx(target);
+	s32 best = some_value(oldest);
+	u64 youngest_ns = 0;
+	u32 i;
+
+	if (!core || !to || core->capacity != to->capacity)
+		return oldest;
+	bpf_for(i, 0, core->nr_lanes) {
+		s32 cpu = core_lane(core, i);
+		u64 job_ns;
+
+		lane = lane_ctx(cpu);
+		if (!lane || cpu == oldest || lane->state != LANE_CRITICAL)
+			continue;
+		job_ns = lane_job_ns(cpu);
+		if (job_ns < youngest_ns || job_ns >= before_ns || !promote_fits(cpu, target))
+			continue;
+		best = cpu;
+		youngest_ns = job_ns;
+	}
+	return best;
+}
+
+/* Before when a job has to have begun that moves now. */
+static __always_inline u64 promote_before_ns(void)
+{
+	u64 now_ns = scx_bpf_now(), after_ns = fixed.promote_after_ns;
+
+	return now_ns > after_ns ? now_ns - after_ns : 0;
+}
+
+/* The lane of the job that moves to @target, as the oldest one that gains there and began before @before_ns; -1: none. */
+VERIFIED_ONCE s32 promote_choose(u32 target, u64 before_ns)
+{
+	u64 old_ns = promote_before_ns();
+
+	return promote_oldest(target, old_ns < before_ns ? old_ns : before_ns);
+}
+
+/* Gives @core_id, which may be free, to the oldest job that gains there. */
+VERIFIED_ONCE int promote_to(u32 core_id)
+{
+	const struct core_ctx *core = core_ctx(core_id);
 	s32 cpu;
 
-	if (now_ns < after_ns || vector_waits(CLASS_CRITICAL) || !core_is_free(core_id, 0))
+	if (!core || critical_expected(core) || !core_is_free(core_id, -1))
 		return 0;
-	cpu = promote_oldest(core_id, now_ns - after_ns);
+	cpu = promote_choose(core_id, OLD_NOTHING);
+	if (cpu >= 0 && !core_set_some(CORES_QUEUED + CLASS_CRITICAL))
+		cpu = promote_beside(cpu, core_id, promote_before_ns());
 	if (cpu >= 0)
 		promote_mark(cpu, core_id);
 	return 0;
 }
 
+/* After a job that did not come a core serves what waits for so long. */
+#define DESERTED_NS (NS_PER_S / 1000)
+
+/*
+ * The lane @cpu of @core_id, on which nothing is to go on, looks for critical work, and some waits: does a running job that is
+ * older move there first? If its last task has left it (@empty) that is set off. Then what waits gets the place that falls free
+ * in the end, the slowest one.
+ */
+VERIFIED_ONCE bool promote_first(u32 core_id, s32 cpu, bool empty)
+{
+	const struct core_ctx *core = core_ctx(core_id);
+	u32 waits;
+
+	if (!core || scx_bpf_now() < core->deserted_ns + DESERTED_NS || !core_is_free(core_id, cpu))
+		return false;
+	waits = old_core(core_id, OLD_NOTHING);
+	if (waits >= nr_cores)
+		return false;
+	cpu = promote_choose(core_id, old_head_ns(waits));
+	if (cpu < 0)
+		return false;
+	if (empty)
+		promote_mark(cpu, core_id);
+	return !empty || core_is_reserved(core);
+}
+
+/* Does critical work that waits leave @core, @core_id, to a running job? See promote_first(). */
+static __always_inline bool promote_takes(const struct core_ctx *core, u32 core_id, s32 cpu,
+					  bool empty)
+{
+	return fixed.promote && (core_is_reserved(core) || (core_set_any(CORES_SLOWED, core_id) &&
+							    promote_first(core_id, cpu, empty)));
+}
+
 /* @core_id may be free: a job that would gain there gets it. */
-static __always_inline void promote_offer(u32 core_id, u64 now_ns)
+static __always_inline void promote_offer(u32 core_id)
 {
 	if (fixed.promote && core_set_any(CORES_SLOWED, core_id))
-		promote_to(core_id, now_ns);
+		promote_to(core_id);
 }
 
 /* From the tick of @p: is there a free core for a job like this one, now that it is older? */
-static __always_inline void promote_check(struct task_struct *p, struct lane_ctx *lane, u64 now_ns)
+static __always_inline void promote_check(struct task_struct *p, struct lane_ctx *lane)
 {
 	u32 home = lane->core;
 	s32 id;
@@ -261,7 +372,7 @@ static __always_inline void promote_check(struct task_struct *p, struct lane_ctx
 	if (id < 0 || !promotion_gains(lane, id))
 		id = find_core(p, CORES_LENT, FREE_STATES, home, nr_cores);
 	if (id >= 0 && promotion_gains(lane, id))
-		promote_offer(id, now_ns);
+		promote_offer(id);
 }
 
 /* Takes over a lane of the core that is reserved for @p, if all is as it was. */
@@ -272,7 +383,7 @@ static __always_inline bool promote_seize(struct task_struct *p, struct task_ctx
 	s32 cpu;
 
 	if (!own || tctx->class != CLASS_CRITICAL || tctx->misclassified || is_bound_now(p) ||
-	    !promotion_gains(own, core_id) || !core_is_free(core_id, 1))
+	    !promotion_gains(own, core_id) || !core_is_free(core_id, -1))
 		return false;
 	cpu = pick_lane(p, core_id, FREE_STATES, -1);
 	lane = lane_ctx(cpu);
@@ -337,6 +448,7 @@ static __always_inline bool promote_send(struct task_struct *p, struct task_ctx 
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, fixed.slice_ns[CLASS_CRITICAL],
 			   enq_flags | SCX_ENQ_PREEMPT);
 	critical_sent(tctx, core_id);
+	reserved_ends(core_id, cpu);
 	return true;
 }
 

@@ -61,7 +61,7 @@ impl Watch {
     }
 
     /// Since when a task that waits in a critical vector is in order for the lane; none if it is in none, or its vector is too short.
-    fn order_for(&self, task: &Task, cpu: u32) -> Option<u64> {
+    pub(super) fn order_for(&self, task: &Task, cpu: u32) -> Option<u64> {
         let Place::Vector {
             core: from,
             class: Class::Critical,

@@ -5,8 +5,8 @@
 //! * Never fast to slow: the core is faster, alone, than the lane that was left; as it was shared with
 //!   other critical tasks, if the speeds of shared lanes are known. Of cores as fast as each other,
 //!   the one that was left is shared.
-//! * At most one promotion a freed core: the core has neither critical nor normal work at that moment,
-//!   and none is on its way there.
+//! * At most one promotion a freed core: no lane of it runs critical or normal work at that moment, or is to. What waits may have been sent
+//!   there; the job is older.
 //! * Only critical work, and only jobs that are as old as the settings say.
 //!
 //! Spreading: normal work goes
@@ -16,7 +16,7 @@
 //!   known, to a core that is not slower.
 
 use super::verdict::{Broken, Rule, Verdict};
-use super::watch::Watch;
+use super::watch::{Place, Task, Watch};
 use crate::task::{Class, TaskId};
 
 impl Watch {
@@ -55,14 +55,43 @@ impl Watch {
                 "from capacity {slow} beside {beside} others to {fast} is no gain"
             ));
         }
-        let target = &self.cores[new];
-        let busy = target.critical > 0 || target.foreground > 0;
-        busy.then(|| {
-            format!(
-                "{} critical tasks are there, {} lanes are not free",
-                target.critical, target.foreground
-            )
-        })
+        let sent = |other: &Task| {
+            let Place::Local(cpu) = other.place else {
+                return false;
+            };
+            other.known == Class::Critical && self.lanes[cpu as usize].core == new
+        };
+        let (busy, sent) = (
+            self.cores[new].foreground,
+            self.tasks.iter().filter(|other| sent(other)),
+        );
+        if busy > 0 || sent.count() > 0 {
+            return Some(format!(
+                "{busy} lanes of core {new} are not free, or will not be"
+            ));
+        }
+        let older = self.older_waits(task.job_ns?, to)?;
+        let (since_ns, place) = (self.task(older).order_ns, self.task(older).place);
+        Some(format!(
+            "{older} waits in {place:?}, and counts since {since_ns:?} ns"
+        ))
+    }
+
+    /// A task that waits in a critical vector, may use the lane and its siblings, one of which looked, and is older than this.
+    fn older_waits(&self, job_ns: u64, cpu: u32) -> Option<TaskId> {
+        let core = self.lanes[cpu as usize].core;
+        let siblings = &self.machine.cores[core].lanes;
+        let waits = |other: &Task| {
+            // a vector may have become long enough since
+            let near = matches!(other.place, Place::Vector { core: from, .. } if self.barrier(from, core) == 1);
+            let fits = near && siblings.iter().all(|cpu| other.may_use(*cpu));
+            let order_ns = self.order_for(other, cpu).filter(|_| fits);
+            // what comes after the job was asked to move may have to wait
+            let came_ns = other.queued_ns + self.machine.costs.kick_ns;
+            order_ns.is_some_and(|order_ns| order_ns < job_ns) && came_ns < self.now_ns
+        };
+        let index = self.tasks.iter().position(waits)?;
+        Some(TaskId(index as u32))
     }
 
     /// How many lanes of the core run critical work.
