@@ -87,7 +87,7 @@ HOOK void hook_leaves_vector(struct core_ctx *core, const struct task_ctx *tctx,
 
 /* A critical task of @budget comes to @core_id, or runs there. */
 HOOK void hook_critical_comes(struct core_ctx *core, u32 core_id, u32 budget);
-/* One wakes for @core, for which no other waits. */
+/* One wakes for @core, and no other waits, for that or anywhere. */
 HOOK void hook_critical_wakes(struct core_ctx *core, u64 now_ns);
 /* One of @budget was sent to @core_id; @timers: they may be set. */
 HOOK void hook_critical_sent(u32 core_id, u32 budget, bool timers, u64 now_ns);

@@ -348,3 +348,25 @@ fn any_number_of_lanes() {
     let counted = run.counted.unwrap();
     assert_near(counted.loss.unwrap(), 1.0 - 0.9 * 0.9 * 0.9, "lost");
 }
+
+/// Seven cores that do less than comes in while batch runs beside requests on all of them: what waits has its share of the budget
+/// (elfen-budgets-seven-cores at its greatest load).
+#[test]
+fn what_waits_uses_up_the_budget_of_all_cores() {
+    let text = "[machine]\ncores = 7\nlanes = 2\nthread_perf = [1, 0.6]\n[run]\nreplications = 2\nseconds = 20\nwarmup_seconds = 10\n\
+                [[workload]]\nname = \"server\"\nclass = \"critical\"\nopen = { load = 0.84 }\nworkers = 64\ndemand_ms = { exponential = 5.43 }\n\
+                [[workload]]\nname = \"batch\"\nclass = \"batch\"\nbatch = { tasks = 7 }\n\
+                [[configuration]]\nscheduler = \"sidelane\"\n[configuration.settings]\nsmt_level = 1\nslice_ms = 1000\n\
+                borrow = \"dynamic\"\nbudget_ms = 69.3\n";
+    let scenario = Scenario::parse(text, "waits.toml").unwrap();
+    let outcomes = sidelane_sim::run(&scenario, &|| ()).unwrap();
+    let summary = Summary::new(&scenario, &outcomes);
+    let of = |workload: usize, name: &str| {
+        let metrics = &summary.configurations[0].workloads[workload].metrics;
+        let metric = metrics.iter().find(|metric| metric.name == name);
+        metric.unwrap().estimate.mean
+    };
+    let (p99_ms, batch) = (of(0, "p99_ms"), of(1, "work_rate"));
+    assert!(p99_ms < 60.0, "{p99_ms}");
+    assert!(batch > 1.5, "{batch}"); // 1.24 without a budget
+}

@@ -125,10 +125,9 @@ static int budget_timer(void *map, u32 *key, struct core_timer *timer)
 	}
 	if (!core || !core_critical(core_id))
 		return 0; /* the next busy period sets it again */
-	if (budget_left(core_id, now_ns)) {
-		budget_arm(core_id, now_ns);
+	budget_arm(core_id, now_ns); /* if it is not used up by its own clock */
+	if (budget_left(core_id, now_ns))
 		return 0;
-	}
 	core->closed = lanes_in_state(core_id, LANE_CRITICAL) > 0;
 	core_close(core_id, now_ns);
 	return 0;

@@ -10,11 +10,14 @@
  * budget is used up; then the core is closed until the period ends. What uses it up:
  *   fixed    time since both ran at once first in this period, whether they still do;
  *   refresh  the same, but the clock starts anew when a critical task wakes for the
- *            core, none waits there, and the budget is not used up: the job before it
+ *            core, none waits anywhere, and the budget is not used up: the job before it
  *            is served, and this one has all its time before it;
  *   dynamic  as refresh, but only time in which both run counts, by what critical work
  *            loses then: 1 - IPC beside batch / IPC alone where counters have shown
  *            both (counter.bpf.h), else 1 - threadPerf[lanes that run].
+ * With fixed, refresh and dynamic the time for which critical work has waited anywhere, without a break, counts as used up as well: what a
+ * job loses beside batch those lose that wait, whose cores cannot know. And while some waits no clock starts anew.
+ *
  * With an objective the budget follows the tail of the critical jobs (objective.bpf.h), and
  * is used up as with refresh. Without a budget (borrow-idle) a core with critical work is
  * closed at once; without a limit (off) it never is.
@@ -168,7 +171,7 @@ static __always_inline u64 budget_used_ns(const struct core_ctx *core, u32 polic
 VERIFIED_ONCE bool budget_is_left(u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
-	u64 limit_ns = core ? budget_ns(core->strictest) : 0;
+	u64 limit_ns = core ? budget_ns(core->strictest) : 0, used_ns;
 	u32 policy;
 
 	if (!core || !budget_limited(limit_ns))
@@ -176,7 +179,10 @@ VERIFIED_ONCE bool budget_is_left(u32 core_id, u64 now_ns)
 	policy = budget_policy(core->strictest);
 	if (policy == BUDGET_DYNAMIC && core->probe)
 		return false;
-	return budget_used_ns(core, policy, now_ns) < limit_ns;
+	used_ns = budget_used_ns(core, policy, now_ns);
+	if (policy != BUDGET_OBJECTIVE) /* which follows what jobs lose that wait */
+		used_ns += critical_waits_ns(now_ns);
+	return used_ns < limit_ns;
 }
 
 /* May batch run beside the critical work of @core_id now? */

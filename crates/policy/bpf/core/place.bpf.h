@@ -533,7 +533,7 @@ static __always_inline s32 place(struct task_struct *p, struct task_ctx *tctx, s
 	core = lane ? core_ctx(lane->core) : NULL;
 	if (!core)
 		return -1;
-	if (waking && tctx->class == CLASS_CRITICAL && critical_alone(core, tctx))
+	if (waking && tctx->class == CLASS_CRITICAL && none_waits(core, tctx))
 		hook_critical_wakes(core, now_ns);
 	at_once = waking && (selecting || cpu == prev) && cpu != waker &&
 		  lane_take_over(lane, core, cpu, tctx->class,

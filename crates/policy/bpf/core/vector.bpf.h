@@ -50,6 +50,7 @@ _Static_assert(NR_CLASSES < 255, "the class has to fit eight bits of a vector's 
 #define NS_PER_S 1000000000ULL
 
 GLOBAL u64 vtime_stride; /* with weights of cgroups: how far a slice may bring it */
+GLOBAL u64 critical_waits_since_ns; /* since when critical work waits somewhere, if it does */
 GLOBAL u32 fair_turn; /* which vector is looked at next (fair.bpf.h) */
 
 static __always_inline u32 vector_length(u32 core, u32 class)
@@ -287,6 +288,22 @@ static __always_inline void due_soon(const struct task_struct *p, struct task_ct
 		lane->timely_ns[task_class(tctx)] = 0;
 }
 
+/* A critical task is about to wait in a vector. */
+static __always_inline void critical_waits(u64 now_ns)
+{
+	if (!core_set_some(CORES_QUEUED + CLASS_CRITICAL))
+		critical_waits_since_ns = now_ns;
+}
+
+/* For how long critical work has waited somewhere, without a break; 0: none does. */
+static __always_inline u64 critical_waits_ns(u64 now_ns)
+{
+	u64 since_ns = critical_waits_since_ns;
+
+	return core_set_some(CORES_QUEUED + CLASS_CRITICAL) && now_ns > since_ns ? now_ns - since_ns
+										 : 0;
+}
+
 #define OLD_SLICES 2 /* see old.bpf.h */
 
 /* The place of @tctx, critical, among what waits in a vector (old.bpf.h): since when its job counts to have begun. */
@@ -318,6 +335,7 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, tctx->vtime,
 					 enq_flags);
 	} else if (class == CLASS_CRITICAL) {
+		critical_waits(now_ns);
 		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns,
 					 old_order_ns(p, tctx, now_ns), enq_flags);
 	} else {

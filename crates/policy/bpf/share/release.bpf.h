@@ -49,11 +49,13 @@ static __always_inline void release_begins(struct task_ctx *tctx, u32 core_id, u
 	u32 class = task_class(tctx);
 
 	if (core && class == CLASS_CRITICAL && tctx->held == HELD_WOKE &&
-	    critical_alone(core, tctx))
+	    none_waits(core, tctx))
 		hook_critical_wakes(core, now_ns);
 	if (class == CLASS_CRITICAL && !tctx->job_ns) /* it has become that meanwhile */
 		tctx->job_ns = now_ns;
 	vector_enter(tctx, core_id, now_ns);
+	if (class == CLASS_CRITICAL)
+		critical_waits(now_ns);
 	core_set_assign(CORES_QUEUED + class, core_id, true);
 	if (class == CLASS_CRITICAL) {
 		critical_sent(tctx, core_id);

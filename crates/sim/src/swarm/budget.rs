@@ -1,12 +1,12 @@
 //! How long batch may run beside critical work, from the recorded steps alone.
 //!
 //! A core whose budget is used up closes at once if its timer was set, else with a tick of one of its lanes:
-//! batch is gone within a kick of that.
+//! batch is gone within a kick of that. Its clock begins anew with a critical task that wakes while none waits anywhere.
 //!
 //! A bound from above: where the scheduler may close a core sooner, as when a period of critical work
 //! ends and the next begins within a moment, nothing is said.
 
-use super::watch::{Clock, Watch};
+use super::watch::{Clock, Place, Task, Watch};
 use crate::task::{Class, TaskId};
 use sidelane_policy::{Borrow, UseCounters, intf};
 
@@ -52,16 +52,31 @@ impl Watch {
             self.settings.budget.borrow,
             Borrow::Refresh | Borrow::Dynamic
         );
-        let now_ns = self.now_ns;
+        let (now_ns, waits) = (self.now_ns, self.another_waits(id));
         let clock = &mut self.cores[core].clock;
         if several {
             clock.timed_ns.get_or_insert(now_ns);
         }
-        if !refreshes || spent || clock.start_ns.is_none() {
+        if !refreshes || spent || waits || clock.start_ns.is_none() {
             return;
         }
         (clock.start_ns, clock.charged_ns, clock.spent_ns) = (Some(now_ns), 0.0, None);
         clock.from_ns = clock.from_ns.map(|_| now_ns);
+    }
+
+    /// Does critical work wait in any vector, besides this task?
+    fn another_waits(&self, id: TaskId) -> bool {
+        let waits = |task: &Task| {
+            matches!(
+                task.place,
+                Place::Vector {
+                    class: Class::Critical,
+                    ..
+                }
+            )
+        };
+        let mut tasks = self.tasks.iter().enumerate();
+        tasks.any(|(index, task)| index != id.index() && waits(task))
     }
 
     /// What runs on the core has changed.
