@@ -27,6 +27,6 @@ pub use actuator::{Actuator, ActuatorKind, DryRun, Found, SchedulerCap, Sysfs};
 pub use cpusets::FoundCpusets;
 pub use daemon::{Event, Outcome, restore, run};
 pub use error::{Error, Result};
-pub use settings::Settings;
+pub use settings::{PUBLISHED_NORMALIZATION, Settings};
 pub use sidelane_model::Normalization;
 pub use state::DEFAULT_PATH as DEFAULT_STATE_PATH;

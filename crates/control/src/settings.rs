@@ -11,6 +11,9 @@ const LANE_ORDER: LaneOrder = match cfg!(target_arch = "powerpc64") {
     false => LaneOrder::Independent,
 };
 
+/// How the source has load follow from how busy lanes are.
+pub const PUBLISHED_NORMALIZATION: Normalization = Normalization::Averaged(LANE_ORDER);
+
 /// How the daemon works.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -48,7 +51,7 @@ impl Settings {
     /// How lanes of a core are busy together, where it has to be assumed.
     pub(crate) fn lane_order(&self) -> LaneOrder {
         match self.normalization {
-            Some(Normalization::Lanes(order)) => order,
+            Some(Normalization::Lanes(order) | Normalization::Averaged(order)) => order,
             _ => LANE_ORDER,
         }
     }

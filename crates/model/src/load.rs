@@ -8,8 +8,10 @@ use crate::{
 /// How normalised utilisation follows from how busy lanes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Normalization {
-    /// As the source: lanes of a core are busy independently, or the lower ones first.
+    /// Core by core: lanes of a core are busy independently, or the lower ones first.
     Lanes(LaneOrder),
+    /// As the source: the same of one core whose lanes are as busy as those at each place are on average (section III-C, util\[n\]).
+    Averaged(LaneOrder),
     /// The load at which the model expects them to be as busy.
     Model,
 }
@@ -68,7 +70,7 @@ impl From<Utilization> for Load {
 /// is known are left out. `level`: how many lanes of each core might run. None if nothing is known of any core.
 ///
 /// Each core's load is bounded by what its lanes' shares allow, whatever the normalisation expects: a lane
-/// that was always busy beside idle ones did one core's work.
+/// that was always busy beside idle ones did one core's work. Not so the source's.
 ///
 /// # Errors
 /// A share that is not a number from 0 to 1, more lanes than the machine has, or a level that it does not have.
@@ -88,7 +90,7 @@ pub fn load(
     for core in &cores {
         let order = match normalization {
             Normalization::Lanes(order) => order,
-            Normalization::Model => LaneOrder::LowerFirst,
+            Normalization::Averaged(_) | Normalization::Model => LaneOrder::LowerFirst,
         };
         by_lanes += normalized_utilization(speeds, core, order)?.get();
         let [low, high] = bounds(speeds, core)?;
@@ -99,12 +101,31 @@ pub fn load(
     let mean = |sum: f64| sum / cores.len() as f64;
     let expected = match normalization {
         Normalization::Lanes(_) => mean(by_lanes),
+        Normalization::Averaged(order) => {
+            let expected = normalized_utilization(speeds, &by_place(&cores), order)?;
+            let most = Utilization::new(mean(wanted))?;
+            return Ok(Some(Load { expected, most }));
+        }
         Normalization::Model => by_model(machine, &cores, level, options)?.get(),
     };
     Ok(Some(Load {
         expected: Utilization::new(expected.max(mean(least)).min(mean(most)))?,
         most: Utilization::new(mean(wanted))?,
     }))
+}
+
+/// How busy the lanes at each place of their core are on average.
+fn by_place(cores: &[&Vec<f64>]) -> Vec<f64> {
+    let widest = cores.iter().map(|core| core.len()).max().unwrap_or(0);
+    let mean = |place: usize| {
+        let shares: Vec<f64> = cores
+            .iter()
+            .filter_map(|core| core.get(place))
+            .copied()
+            .collect();
+        shares.iter().sum::<f64>() / shares.len() as f64
+    };
+    (0..widest).map(mean).collect()
 }
 
 /// The load at which the model expects lanes to be as busy, on average, as those that may run are.
@@ -180,6 +201,31 @@ mod tests {
         close(of(&[vec![0.8, 0.5], vec![]]), 0.98);
         let nothing = load(&machine, &[vec![]], 2, INDEPENDENT, Options::default());
         assert_eq!(nothing, Ok(None));
+    }
+
+    #[test]
+    fn as_in_the_source_places_are_averaged_over_cores_first() {
+        use LaneOrder::{Independent, LowerFirst};
+        let of = |cores: &[Vec<f64>], speeds: &[f64], order| {
+            let machine = machine(cores.len() as u32, speeds);
+            let averaged = Normalization::Averaged(order);
+            let load = load(&machine, cores, speeds.len(), averaged, Options::default());
+            load.unwrap().unwrap().expected.get()
+        };
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
+        // the examples of section III-C
+        let (example, speeds) = (vec![vec![0.8, 0.5]; 16], [1.0, 0.6]);
+        close(of(&example, &speeds, LowerFirst), 0.3 + 1.2 * 0.5);
+        close(of(&example, &speeds, Independent), 0.5 + 1.2 * 0.4);
+        // half of the cores fully busy: core by core 0.6
+        let half: Vec<_> = (0..16).map(|core| vec![f64::from(core / 8); 2]).collect();
+        close(of(&half, &speeds, Independent), 0.8);
+        close(of(&half, &speeds, LowerFirst), 0.6);
+        // cores with fewer lanes have no say in places that they lack
+        close(
+            of(&[vec![1.0, 0.4], vec![0.6]], &speeds, LowerFirst),
+            0.4 + 1.2 * 0.4,
+        );
     }
 
     #[test]

@@ -342,7 +342,7 @@ HOOK void hook_critical_sent(u32 core_id, u32 budget, bool timers, u64 now_ns)
 	core_close(core_id, now_ns);
 	if (!timers || budget_is_none(budget))
 		return;
-	budget_arm(core_id, now_ns);
+	budget_arm(core_id, now_ns, 0);
 	window_need(budget);
 }
 

@@ -256,7 +256,7 @@ struct core_ctx {
 	u64 states; /* how many of its lanes are in each state: eight bits for each (types.bpf.h) */
 	u64 settled_ns; /* when a search took it out of a set last */
 	u32 expected; /* critical tasks that were sent here, or have chosen it, and do not run yet */
-	u32 reserved; /* 1: one of these is a running job that is promoted to it (promote.bpf.h) */
+	u64 reserved_ns; /* since when one of these is a running job that is promoted to it (promote.bpf.h); 0: none is */
 	u64 deserted_ns; /* when such a job did not come last */
 	u32 sent[NR_CLASSES]; /* tasks that were sent to that vector and do not run yet */
 	u32 strictest; /* of this busy period: index of its critical tasks' strictest budget */
@@ -387,7 +387,8 @@ struct rule {
 /* What the loader sets: it stays as long as the scheduler is attached. */
 struct fixed_settings {
 	u64 slice_ns[NR_CLASSES];
-	u64 starvation_bound_ns[NR_CLASSES]; /* longest wait; critical: older jobs take turns */
+	u64 starvation_bound_ns
+		[NR_CLASSES]; /* longest wait; critical: older marked jobs take turns */
 	u64 overdue_slice_ns; /* what a task gets by the bound */
 	u64 promote_after_ns; /* younger jobs are not promoted */
 	u64 retain_start_ns; /* the time-out, to begin with */

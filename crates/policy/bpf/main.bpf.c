@@ -66,6 +66,9 @@ static __always_inline void lane_idles(struct lane_ctx *lane, struct core_ctx *c
 		core_reopen(lane->core, -1);
 	}
 	hook_core_falls_free(lane->core, now_ns);
+	/* what waits here may not use this lane: while this one counted for the SMT level a sibling may have left it, too */
+	if (core_set_some(CORES_QUEUED + CLASS_CRITICAL))
+		core_kick_idle(lane->core, CLASS_CRITICAL, cpu);
 }
 
 void BPF_STRUCT_OPS(sidelane_dispatch, s32 cpu, struct task_struct *prev)

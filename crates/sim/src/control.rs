@@ -40,7 +40,7 @@ impl Measure {
     /// What a daemon does with a model unless it is told otherwise. No lane is preferred here.
     pub fn of(model: Model) -> Measure {
         match Normalization::of(model, LaneOrder::Independent) {
-            Normalization::Lanes(order) => Measure::Lanes(order),
+            Normalization::Lanes(order) | Normalization::Averaged(order) => Measure::Lanes(order),
             Normalization::Model => Measure::Model,
         }
     }

@@ -7,7 +7,8 @@ use crate::interrupt;
 use clap::ValueEnum;
 use sidelane_calibrate::Calibration;
 use sidelane_control::{
-    ActuatorKind, DEFAULT_STATE_PATH, Event, Normalization, Outcome, Settings, restore,
+    ActuatorKind, DEFAULT_STATE_PATH, Event, Normalization, Outcome, PUBLISHED_NORMALIZATION,
+    Settings, restore,
 };
 use sidelane_model::{GovernorConfig, LaneOrder, Model, Options, ThreadPerf};
 use std::path::PathBuf;
@@ -72,7 +73,8 @@ pub struct Args {
     #[arg(long)]
     learn: bool,
     /// How load follows from how busy lanes are [default: as the model expects; with the
-    /// source's model as the source].
+    /// source's model core by core as the source; with --published over all cores, as the
+    /// source].
     #[arg(long, value_enum)]
     lanes: Option<Lanes>,
     /// Tasks of a nice value above 0 are no load (with --actuator scheduler batch never is).
@@ -121,6 +123,8 @@ enum Lanes {
     Independent,
     /// Lower lanes are used first (POWER).
     LowerFirst,
+    /// The first (POWER: the second) of these, of what the lanes at each place of their core are busy on average.
+    Averaged,
     /// As the model expects.
     Model,
 }
@@ -203,11 +207,15 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
             ..governor
         },
         thread_perf: thread_perf.map_err(|e| BadInput(e.to_string()))?,
-        normalization: args.lanes.map(|lanes| match lanes {
-            Lanes::Independent => Normalization::Lanes(LaneOrder::Independent),
-            Lanes::LowerFirst => Normalization::Lanes(LaneOrder::LowerFirst),
-            Lanes::Model => Normalization::Model,
-        }),
+        normalization: args
+            .lanes
+            .map(|lanes| match lanes {
+                Lanes::Independent => Normalization::Lanes(LaneOrder::Independent),
+                Lanes::LowerFirst => Normalization::Lanes(LaneOrder::LowerFirst),
+                Lanes::Averaged => PUBLISHED_NORMALIZATION,
+                Lanes::Model => Normalization::Model,
+            })
+            .or(args.published.then_some(PUBLISHED_NORMALIZATION)),
         learn: args.learn,
         ignore_nice: args.ignore_nice,
         state: args.state.clone(),

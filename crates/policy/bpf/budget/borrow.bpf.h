@@ -94,8 +94,10 @@ static __always_inline void borrow_ends(struct lane_ctx *lane, u64 now_ns)
 	lane->evict_ns = 0;
 }
 
-/* Sees to it that the core closes when its budget is used up. */
-VERIFIED_ONCE int budget_arm(u32 core_id, u64 now_ns)
+#define BUDGET_WAITS_NS (NS_PER_S / 5000)
+
+/* Sees to it that the core closes when its budget is used up, after @least_ns at the earliest. */
+VERIFIED_ONCE int budget_arm(u32 core_id, u64 now_ns, u64 least_ns)
 {
 	struct core_timer *timer = bpf_map_lookup_elem(&core_timers, &core_id);
 	struct core_ctx *core = core_ctx(core_id);
@@ -105,7 +107,7 @@ VERIFIED_ONCE int budget_arm(u32 core_id, u64 now_ns)
 		return 0;
 	after_ns = budget_remaining_ns(core, now_ns);
 	if (after_ns)
-		bpf_timer_start(&timer->timer, after_ns, 0);
+		bpf_timer_start(&timer->timer, after_ns > least_ns ? after_ns : least_ns, 0);
 	return 0;
 }
 
@@ -125,7 +127,8 @@ static int budget_timer(void *map, u32 *key, struct core_timer *timer)
 	}
 	if (!core || !core_critical(core_id))
 		return 0; /* the next busy period sets it again */
-	budget_arm(core_id, now_ns); /* if it is not used up by its own clock */
+	/* closed by what waits, its own clock may go on, too; not so often, for it may stand still */
+	budget_arm(core_id, now_ns, budget_left(core_id, now_ns) ? 0 : BUDGET_WAITS_NS);
 	if (budget_left(core_id, now_ns))
 		return 0;
 	core->closed = lanes_in_state(core_id, LANE_CRITICAL) > 0;

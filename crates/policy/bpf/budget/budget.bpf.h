@@ -7,7 +7,7 @@
  *
  * Rule: a core's busy period lasts from its first critical task to the change of its lanes after which it
  * has none and none is expected. In each, batch may run beside critical work until the
- * budget is used up; then the core is closed until the period ends. What uses it up:
+ * budget is used up; then the core is closed until the period ends, or nobody waits any more. What uses it up:
  *   fixed    time since both ran at once first in this period, whether they still do;
  *   refresh  the same, but the clock starts anew when a critical task wakes for the
  *            core, none waits anywhere, and the budget is not used up: the job before it
@@ -193,7 +193,7 @@ static __always_inline bool budget_left(u32 core_id, u64 now_ns)
 	return core && !budget_is_none(core->strictest) && budget_is_left(core_id, now_ns);
 }
 
-/* The least time after which the budget of @core can be used up; 0: it is, or never. */
+/* The least time after which the budget of @core can be used up by its own clock; 0: it is, or never. */
 static __always_inline u64 budget_remaining_ns(const struct core_ctx *core, u64 now_ns)
 {
 	u64 limit_ns = budget_ns(core->strictest), used_ns, left_ns, loss;
@@ -251,7 +251,7 @@ static __always_inline void budget_reset(struct core_ctx *core)
 	core->charged_ns = 0;
 }
 
-/* A critical task wakes for the core, for which nobody waits. */
+/* A critical task wakes for the core, and none waits for that, or anywhere. */
 static __always_inline void budget_refresh(struct core_ctx *core, u64 now_ns)
 {
 	u32 policy;

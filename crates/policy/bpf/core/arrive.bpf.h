@@ -56,10 +56,10 @@ static __always_inline bool critical_alone(const struct core_ctx *core, const st
 	return *(volatile const u32 *)&core->expected == (tctx->expected > 0);
 }
 
-/* Does no critical task wait but perhaps @tctx, for @core or anywhere else, from where a lane of @core may take it? */
+/* Does no critical task wait but perhaps @tctx, for @core or, bound to no lane, anywhere else? */
 static __always_inline bool none_waits(const struct core_ctx *core, const struct task_ctx *tctx)
 {
-	return critical_alone(core, tctx) && !core_set_some(CORES_QUEUED + CLASS_CRITICAL);
+	return critical_alone(core, tctx) && !*(volatile u32 *)&critical_free;
 }
 
 /* A critical task is sent to @core_id, which it may have chosen. */

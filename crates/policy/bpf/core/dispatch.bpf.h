@@ -4,8 +4,8 @@
  *
  * Problem: a lane has to choose between what runs on it, what waits on its core and what waits on others.
  *
- * Rule: what is due by the starvation bound (overdue.bpf.h) comes first; then class by class, critical work first: who
- * waits in the vector of the lane's core, then in others' (vector.bpf.h), then the task that runs. That one stays only
+ * Rule: what is due by the starvation bound (overdue.bpf.h) comes first; then class by class, critical work first: the
+ * oldest that waits (old.bpf.h), other work by vectors, that of the lane's core first (vector.bpf.h), then the task that runs. That one stays only
  * if nothing moves it elsewhere. A lane that is held takes critical work, and what may share the hold.
  *
  * Cost: a look at the sets of cores with waiting work; where there is none, nothing else.
@@ -121,7 +121,7 @@ static __always_inline bool find_work(struct lane_ctx *lane, struct core_ctx *co
 		if (!lane_serves(lane, class, level))
 			continue;
 		if (class == CLASS_CRITICAL && prev_class == NR_CLASSES &&
-		    promote_takes(core, lane->core, cpu, !prev))
+		    promote_takes(core, lane->core, cpu, !prev, now_ns))
 			return false;
 		if (core_set_some(CORES_QUEUED + class) &&
 		    take(lane->core, cpu, class, class == prev_class))

@@ -28,7 +28,7 @@
 #define MISSED_VECTORS 4
 /*
  * It looks at so many tasks of each, and searches for so many: what may use the same lanes as the first one does as that. One
- * beyond is taken to fit.
+ * beyond is taken to fit, unless all were like the first.
  */
 #define MISSED_LOOKS 256
 #define MISSED_SEARCHES 32
@@ -105,6 +105,8 @@ VERIFIED_ONCE bool missed_any(u32 core_id, u32 class, u32 here)
 	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, class), 0) {
 		if (looks++ < MISSED_LOOKS && missed_alike(p, core_id, class))
 			continue;
+		if (looks > MISSED_LOOKS && searches <= 1) /* all are like the first */
+			break;
 		fits = looks > MISSED_LOOKS || searches++ >= MISSED_SEARCHES ||
 		       missed_fits(p, core_id, class, here);
 		if (fits)

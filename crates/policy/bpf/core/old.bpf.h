@@ -110,24 +110,34 @@ VERIFIED_ONCE u32 old_core(u32 home, u64 before_ns)
 	return best;
 }
 
+/* Of lanes that look at the same time one takes the oldest job. The others look again, so often. */
+#define OLD_TRIES 4
+
 /* Takes the oldest critical job there is to the lane @cpu of @home, if it is older than the one that else goes on there, if one does. */
 VERIFIED_ONCE bool old_take(u32 home, s32 cpu, bool goes_on)
 {
+	struct core_ctx *own = core_ctx(home), *core;
 	u64 before_ns = OLD_NOTHING;
-	struct core_ctx *own, *core;
-	u32 id = home;
+	u32 id, i;
 
+	if (!own)
+		return false;
 	if (goes_on)
 		before_ns = old_running_ns(cpu, scx_bpf_now());
-	if (goes_on || core_set_any(CORES_QUEUED + CLASS_CRITICAL, home))
+	bpf_for(i, 0, OLD_TRIES) {
+		if (!goes_on && !core_set_any(CORES_QUEUED + CLASS_CRITICAL, home))
+			break;
 		id = old_core(home, before_ns);
-	own = core_ctx(home);
-	core = core_ctx(id);
-	if (!own || !core || !vector_take(id, CLASS_CRITICAL))
-		return false;
-	if (id != home)
-		count(steals[BOUNDED(core_distance(own, core), NR_DISTANCES)]);
-	return true;
+		core = core_ctx(id);
+		if (id >= nr_cores || !core)
+			return false;
+		if (!vector_take(id, CLASS_CRITICAL))
+			continue;
+		if (id != home)
+			count(steals[BOUNDED(core_distance(own, core), NR_DISTANCES)]);
+		return true;
+	}
+	return !goes_on && vector_take(home, CLASS_CRITICAL);
 }
 
 #endif /* SIDELANE_OLD_BPF_H */

@@ -9,7 +9,7 @@
  * oldest critical job that would run faster alone there moves: one that shares its core
  * with another critical task, or runs on a slower core. Old means since it woke, or since the
  * mark of its program (jobs.bpf.h), also across preemption: of jobs of unknown length the old one
- * has most left, and least time. Where critical work waits that is younger, it gets the place that the job leaves,
+ * has most left, and least time. Where critical work waits that is younger and may have it, it gets the place that the job leaves,
  * or that which the next one leaves who moves there: the slowest of all. Where nothing waits and the core is as fast as that of the oldest, who shares
  * it moves instead: both are alone then, and the oldest keeps its caches.
  * The speed of a lane is its core's capacity, times threadPerf of the lanes that run
@@ -20,8 +20,8 @@
  *
  * How: a running task cannot be taken from its lane by another. So the lane that looks
  * marks the task and kicks it; its own lane then checks that the core is still free and
- * takes a lane of it over, lets the task go, and enqueue sends it there. What came in
- * between wins: the mark is dropped and the task goes on where it was. A task that sleeps
+ * takes a lane of it over, lets the task go, and enqueue sends it there. Meanwhile lanes of the core
+ * that have nothing take nothing that waits, for RESERVED_NS at most. What came to a lane there wins: the mark is dropped and the task goes on where it was. A task that sleeps
  * before drops its mark.
  *
  * Cost: when a core falls free, a look at the cores with several critical lanes and at the
@@ -65,10 +65,15 @@ VERIFIED_ONCE bool core_is_free(u32 core_id, s32 cpu)
 	return core && free == core->nr_lanes;
 }
 
-/* Is @core_id kept for a job that is to move there? Then its lanes take no critical work that waits. */
-static __always_inline bool core_is_reserved(const struct core_ctx *core)
+/* What is asked to move is there by then, unless something keeps it: a higher scheduling class, a host that is busy. */
+#define RESERVED_NS (NS_PER_S / 1000)
+
+/* Is @core kept for a job that is to move there? Then its lanes without work take no critical work that waits, for a moment. */
+static __always_inline bool core_is_reserved(const struct core_ctx *core, u64 now_ns)
 {
-	return *(volatile const u32 *)&core->reserved;
+	u64 since_ns = *(volatile const u64 *)&core->reserved_ns;
+
+	return since_ns && now_ns < since_ns + RESERVED_NS;
 }
 
 /* Keeps @core_id for a job that is to move there: it expects that. False: it is kept for another. */
@@ -76,7 +81,7 @@ static __always_inline bool core_reserve(u32 core_id)
 {
 	struct core_ctx *core = core_ctx(core_id);
 
-	if (!core || __sync_val_compare_and_swap(&core->reserved, 0, 1))
+	if (!core || __sync_val_compare_and_swap(&core->reserved_ns, 0, scx_bpf_now()))
 		return false;
 	__sync_fetch_and_add(&core->expected, 1);
 	return true;
@@ -89,9 +94,9 @@ static __always_inline void reserved_ends(u32 core_id, s32 cpu)
 
 	if (!core)
 		return;
-	core->reserved = 0;
-	if (core_set_some(CORES_QUEUED + CLASS_CRITICAL))
-		core_kick_idle(core_id, CLASS_CRITICAL, cpu);
+	__sync_lock_test_and_set(&core->reserved_ns, 0);
+	if (work_hinted())
+		core_kick_idle(core_id, CLASS_NORMAL, cpu);
 }
 
 /* The job does not come: what waits may have its place. */
@@ -250,8 +255,8 @@ VERIFIED_ONCE int promote_mark(s32 cpu, u32 core_id)
 			core_release(core_id);
 		else if (!*(volatile u32 *)&tctx->promotable)
 			promote_end(p); /* it has left its lane meanwhile */
-		else
-			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		else /* it may have gone to another lane */
+			scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 	}
 	bpf_task_release(p);
 	return 0;
@@ -295,12 +300,45 @@ static __always_inline u64 promote_before_ns(void)
 	return now_ns > after_ns ? now_ns - after_ns : 0;
 }
 
-/* The lane of the job that moves to @target, as the oldest one that gains there and began before @before_ns; -1: none. */
-VERIFIED_ONCE s32 promote_choose(u32 target, u64 before_ns)
+/* May the first critical job that waits on @core_id have the place on @cpu that falls free, by affinity and by the steal barriers? */
+VERIFIED_ONCE bool promote_leaves(u32 core_id, s32 cpu)
 {
-	u64 old_ns = promote_before_ns();
+	struct lane_ctx *lane = lane_ctx(cpu);
+	const struct core_ctx *from = core_ctx(core_id), *to = lane ? core_ctx(lane->core) : NULL;
+	struct task_struct *head;
+	u32 distance;
+	bool fits;
 
-	return promote_oldest(target, old_ns < before_ns ? old_ns : before_ns);
+	if (!from || !to)
+		return false;
+	distance = core_distance(from, to);
+	if (distance && !steal_allowed(lane->core, core_id, CLASS_CRITICAL, distance))
+		return false;
+	bpf_rcu_read_lock();
+	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core_id, CLASS_CRITICAL));
+	fits = head && bpf_cpumask_test_cpu(cpu, head->cpus_ptr);
+	bpf_rcu_read_unlock();
+	return fits;
+}
+
+/*
+ * The lane of the job that moves to @target: the oldest one that gains there. Where critical work waits, only if the job is older,
+ * also as one that takes turns (old.bpf.h), and what waits may have the job's place. -1: none.
+ */
+VERIFIED_ONCE s32 promote_choose(u32 target)
+{
+	u32 waits = old_core(target, OLD_NOTHING);
+	u64 before_ns = promote_before_ns(), waits_ns;
+	s32 cpu;
+
+	if (waits >= nr_cores)
+		return promote_oldest(target, before_ns);
+	waits_ns = old_head_ns(waits);
+	cpu = promote_oldest(target, waits_ns < before_ns ? waits_ns : before_ns);
+	if (cpu < 0 || old_running_ns(cpu, scx_bpf_now()) >= waits_ns ||
+	    !promote_leaves(waits, cpu))
+		return -1;
+	return cpu;
 }
 
 /* Gives @core_id, which may be free, to the oldest job that gains there. */
@@ -311,7 +349,7 @@ VERIFIED_ONCE int promote_to(u32 core_id)
 
 	if (!core || critical_expected(core) || !core_is_free(core_id, -1))
 		return 0;
-	cpu = promote_choose(core_id, OLD_NOTHING);
+	cpu = promote_choose(core_id);
 	if (cpu >= 0 && !core_set_some(CORES_QUEUED + CLASS_CRITICAL))
 		cpu = promote_beside(cpu, core_id, promote_before_ns());
 	if (cpu >= 0)
@@ -330,27 +368,25 @@ VERIFIED_ONCE int promote_to(u32 core_id)
 VERIFIED_ONCE bool promote_first(u32 core_id, s32 cpu, bool empty)
 {
 	const struct core_ctx *core = core_ctx(core_id);
-	u32 waits;
+	u64 now_ns = scx_bpf_now();
 
-	if (!core || scx_bpf_now() < core->deserted_ns + DESERTED_NS || !core_is_free(core_id, cpu))
+	if (!core || now_ns < core->deserted_ns + DESERTED_NS || !core_is_free(core_id, cpu))
 		return false;
-	waits = old_core(core_id, OLD_NOTHING);
-	if (waits >= nr_cores)
-		return false;
-	cpu = promote_choose(core_id, old_head_ns(waits));
+	cpu = promote_choose(core_id);
 	if (cpu < 0)
 		return false;
 	if (empty)
 		promote_mark(cpu, core_id);
-	return !empty || core_is_reserved(core);
+	return !empty || core_is_reserved(core, now_ns);
 }
 
 /* Does critical work that waits leave @core, @core_id, to a running job? See promote_first(). */
 static __always_inline bool promote_takes(const struct core_ctx *core, u32 core_id, s32 cpu,
-					  bool empty)
+					  bool empty, u64 now_ns)
 {
-	return fixed.promote && (core_is_reserved(core) || (core_set_any(CORES_SLOWED, core_id) &&
-							    promote_first(core_id, cpu, empty)));
+	return fixed.promote &&
+	       (core_is_reserved(core, now_ns) ||
+		(core_set_any(CORES_SLOWED, core_id) && promote_first(core_id, cpu, empty)));
 }
 
 /* @core_id may be free: a job that would gain there gets it. */

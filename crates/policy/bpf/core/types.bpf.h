@@ -65,6 +65,7 @@ enum in_vector {
 	IN_NO_VECTOR = 0,
 	IN_VECTOR = 1,
 	IN_VECTOR_UNFIT = 2, /* in core->unfit, too */
+	IN_VECTOR_FREE = 3, /* critical, and bound to no lane: in critical_free, too */
 };
 
 struct {

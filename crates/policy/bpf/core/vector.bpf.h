@@ -8,8 +8,8 @@
  * Rule: each core has one queue a class (the source's "dispatch vector"). Either
  * lane takes from it; that is not a steal. Critical work waits by age (old.bpf.h), normal work
  * by virtual time, so that nice values count, batch first come, first served.
- * A lane serves its core's critical vector, then normal, then, on an open core,
- * batch. With nothing there it steals from the vectors of other cores, nearest
+ * A lane serves critical work of all cores, then its core's normal vector, then, on an open core,
+ * its batch. With nothing there it steals from the vectors of other cores, nearest
  * first; the further away, the longer the far vector has to be
  * (fixed.steal_min_queued). Of the first few at a distance normal work is taken from the longest.
  *
@@ -50,7 +50,8 @@ _Static_assert(NR_CLASSES < 255, "the class has to fit eight bits of a vector's 
 #define NS_PER_S 1000000000ULL
 
 GLOBAL u64 vtime_stride; /* with weights of cgroups: how far a slice may bring it */
-GLOBAL u64 critical_waits_since_ns; /* since when critical work waits somewhere, if it does */
+GLOBAL u32 critical_free; /* critical tasks that wait in a vector and are bound to no lane */
+GLOBAL u64 critical_free_since_ns; /* since when there are some */
 GLOBAL u32 fair_turn; /* which vector is looked at next (fair.bpf.h) */
 
 static __always_inline u32 vector_length(u32 core, u32 class)
@@ -257,7 +258,7 @@ static __always_inline u64 slice_begins(struct task_ctx *tctx, u64 now_ns)
 static __always_inline void vector_enter(struct task_ctx *tctx, u32 core, u64 now_ns)
 {
 	struct core_ctx *target = core_ctx(core);
-	u32 class = task_class(tctx);
+	u32 class = task_class(tctx), before;
 
 	vtime_moves(tctx, core);
 	tctx->queued_ns = now_ns;
@@ -268,8 +269,9 @@ static __always_inline void vector_enter(struct task_ctx *tctx, u32 core, u64 no
 	if (!target)
 		return;
 	hook_enters_vector(target, tctx, class);
-	/* a full barrier: see vector_refresh() */
-	__sync_fetch_and_add(&target->sent[class], 1);
+	/* what is fetched makes it a full barrier: see vector_refresh() */
+	before = __sync_fetch_and_add(&target->sent[class], 1);
+	barrier_var(before);
 }
 
 /*
@@ -288,20 +290,23 @@ static __always_inline void due_soon(const struct task_struct *p, struct task_ct
 		lane->timely_ns[task_class(tctx)] = 0;
 }
 
-/* A critical task is about to wait in a vector. */
-static __always_inline void critical_waits(u64 now_ns)
+/* @p, critical, is about to wait in a vector. What is bound to a lane waits for that alone, and does not count. */
+static __always_inline void critical_waits(const struct task_struct *p, struct task_ctx *tctx,
+					   u64 now_ns)
 {
-	if (!core_set_some(CORES_QUEUED + CLASS_CRITICAL))
-		critical_waits_since_ns = now_ns;
+	if (is_bound(p))
+		return;
+	tctx->in_vector = IN_VECTOR_FREE;
+	if (!__sync_fetch_and_add(&critical_free, 1))
+		critical_free_since_ns = now_ns;
 }
 
-/* For how long critical work has waited somewhere, without a break; 0: none does. */
+/* For how long critical work that is bound to no lane has waited somewhere, without a break; 0: none does. */
 static __always_inline u64 critical_waits_ns(u64 now_ns)
 {
-	u64 since_ns = critical_waits_since_ns;
+	u64 since_ns = critical_free_since_ns;
 
-	return core_set_some(CORES_QUEUED + CLASS_CRITICAL) && now_ns > since_ns ? now_ns - since_ns
-										 : 0;
+	return *(volatile u32 *)&critical_free && now_ns > since_ns ? now_ns - since_ns : 0;
 }
 
 #define OLD_SLICES 2 /* see old.bpf.h */
@@ -335,7 +340,7 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, tctx->vtime,
 					 enq_flags);
 	} else if (class == CLASS_CRITICAL) {
-		critical_waits(now_ns);
+		critical_waits(p, tctx, now_ns);
 		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns,
 					 old_order_ns(p, tctx, now_ns), enq_flags);
 	} else {
@@ -354,6 +359,8 @@ static __always_inline void vector_left(struct task_ctx *tctx)
 		return;
 	if (tctx->in_vector == IN_VECTOR_UNFIT)
 		__sync_fetch_and_sub(&core->unfit, 1);
+	if (tctx->in_vector == IN_VECTOR_FREE)
+		__sync_fetch_and_sub(&critical_free, 1);
 	tctx->in_vector = IN_NO_VECTOR;
 	hook_leaves_vector(core, tctx, class);
 	if (__sync_fetch_and_sub(&core->sent[class], 1) == 1)

@@ -43,19 +43,19 @@ VERIFIED_ONCE int release_closes(u32 core_id, u32 budget, u64 now_ns)
  * A task that was held is about to go to the vector of @core_id. It may run as soon as it is there,
  * so all that is to be known of it is noted before.
  */
-static __always_inline void release_begins(struct task_ctx *tctx, u32 core_id, u64 now_ns)
+static __always_inline void release_begins(const struct task_struct *p, struct task_ctx *tctx,
+					   u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u32 class = task_class(tctx);
 
-	if (core && class == CLASS_CRITICAL && tctx->held == HELD_WOKE &&
-	    none_waits(core, tctx))
+	if (core && class == CLASS_CRITICAL && tctx->held == HELD_WOKE && none_waits(core, tctx))
 		hook_critical_wakes(core, now_ns);
 	if (class == CLASS_CRITICAL && !tctx->job_ns) /* it has become that meanwhile */
 		tctx->job_ns = now_ns;
 	vector_enter(tctx, core_id, now_ns);
 	if (class == CLASS_CRITICAL)
-		critical_waits(now_ns);
+		critical_waits(p, tctx, now_ns);
 	core_set_assign(CORES_QUEUED + class, core_id, true);
 	if (class == CLASS_CRITICAL) {
 		critical_sent(tctx, core_id);
@@ -102,7 +102,7 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 		if (!lane)
 			continue;
 		class = task_class(tctx);
-		release_begins(tctx, lane->core, now_ns);
+		release_begins(p, tctx, lane->core, now_ns);
 		if (class == CLASS_BATCH)
 			batch_enters(p, lane->core, cpu);
 		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_begins(tctx, now_ns));

@@ -60,7 +60,7 @@ pub(super) const ROWS: &[Row] = &[
         }),
         needs: None,
         says: "batch work that has waited this long behind any other, or on closed cores, is due",
-        more: "critical jobs that are older than this take turns, else the oldest is served first",
+        more: "of critical jobs that programs mark the oldest is served first; beyond this they take turns",
     },
     Row {
         name: "overdue_slice_ms",

@@ -13,6 +13,9 @@ use sidelane_policy::{Borrow, UseCounters, intf};
 /// Timers of a dynamic budget are not set for less (`BUDGET_GRAIN_NS`).
 const GRAIN_NS: u64 = intf::BUDGET_GRAIN_NS as u64;
 
+/// Nor more often while what waits closes the core, which the clock says is open (`BUDGET_WAITS_NS`).
+const WAITS_NS: u64 = 200_000;
+
 impl Watch {
     /// Batch has to have left the core by then; none: it may stay.
     pub fn batch_until_ns(&self, core: usize) -> Option<u64> {
@@ -33,7 +36,7 @@ impl Watch {
         };
         let spent_ns = spent_ns.max(closed_ns);
         let ticked_ns = spent_ns.saturating_add(self.machine.costs.tick_ns);
-        let timed_ns = clock.timed_ns.map_or(u64::MAX, |ns| ns.max(spent_ns));
+        let timed_ns = (clock.timed_ns).map_or(u64::MAX, |ns| ns.max(spent_ns) + WAITS_NS);
         Some(ticked_ns.min(timed_ns))
     }
 
@@ -64,16 +67,18 @@ impl Watch {
         clock.from_ns = clock.from_ns.map(|_| now_ns);
     }
 
-    /// Does critical work wait in any vector, besides this task?
+    /// Does critical work that may use several lanes wait in any vector, besides this task?
     fn another_waits(&self, id: TaskId) -> bool {
+        let nr_lanes = self.lanes.len() as u32;
         let waits = |task: &Task| {
-            matches!(
+            let critical = matches!(
                 task.place,
                 Place::Vector {
                     class: Class::Critical,
                     ..
                 }
-            )
+            );
+            critical && task.cpus_allowed(nr_lanes) > 1
         };
         let mut tasks = self.tasks.iter().enumerate();
         tasks.any(|(index, task)| index != id.index() && waits(task))
