@@ -11,6 +11,7 @@ mod control;
 mod costs;
 mod determinism;
 mod experiments;
+mod jobs;
 mod kthreads;
 mod mixes;
 mod model;

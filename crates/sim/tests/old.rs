@@ -1,9 +1,8 @@
 //! Old first: critical work that waits runs in the order of age, wherever it waits.
 
+use super::jobs::{Change, Job, Ran, run_jobs};
 use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};
-
-const MS: u64 = 1_000_000;
 
 /// Cores of one lane, so many in each of so many caches; nothing costs anything.
 fn machine(caches: u32, cores: u32) -> Machine {
@@ -20,71 +19,9 @@ fn machine(caches: u32, cores: u32) -> Machine {
     .unwrap()
 }
 
-type Cpus = Option<&'static [u32]>;
-
-/// A critical job: when it comes, how much it is, ms, and the CPUs that it may use.
-type Job = (f64, f64, Cpus);
-
-/// From when on, ms, which job may use which CPUs.
-type Change = (f64, usize, Cpus);
-
-struct Ran {
-    /// When each job began, and was done, ms.
-    began: Vec<f64>,
-    done: Vec<f64>,
-    /// How often each began or went on.
-    runs: Vec<usize>,
-}
-
-/// One thread a job.
-fn run_jobs(
-    machine: Machine,
-    settings: Settings,
-    jobs: &[Job],
-    changes: &[Change],
-    until_ms: u64,
-) -> Ran {
-    let mut sim = Simulation::new(machine, &Kind::from(settings)).unwrap();
-    sim.keep_records();
-    let create = |(index, job): (usize, &Job)| {
-        let spec = TaskSpec {
-            cpus: job.2.map(<[u32]>::to_vec),
-            ..TaskSpec::new(format!("job{index}"), Class::Critical)
-        };
-        sim.create(&spec).unwrap()
-    };
-    let ids: Vec<TaskId> = jobs.iter().enumerate().map(create).collect();
-    let moments = jobs.iter().map(|job| job.0);
-    let moments = moments.chain(changes.iter().map(|change| change.0));
-    for (token, at_ms) in moments.enumerate() {
-        sim.set_timer((at_ms * MS as f64) as u64, token as u64);
-    }
-    let index_of = |id: TaskId| ids.iter().position(|job| *job == id).unwrap();
-    let mut done = vec![f64::NAN; jobs.len()];
-    while let Some(occurrence) = sim.next(until_ms * MS).unwrap() {
-        match occurrence {
-            Occurrence::Timer(token) if (token as usize) < jobs.len() => {
-                let index = token as usize;
-                sim.give(ids[index], jobs[index].1 * MS as f64).unwrap();
-            }
-            Occurrence::Timer(token) => {
-                let (_, job, cpus) = changes[token as usize - jobs.len()];
-                sim.set_cpus(ids[job], cpus).unwrap();
-            }
-            Occurrence::Done(id) => done[index_of(id)] = sim.now_ns() as f64 / MS as f64,
-        }
-    }
-    let (mut began, mut runs) = (vec![f64::NAN; jobs.len()], vec![0; jobs.len()]);
-    for record in sim.take_records() {
-        if let Step::Run { task, .. } = record.step {
-            let index = index_of(task);
-            runs[index] += 1;
-            if runs[index] == 1 {
-                began[index] = record.at_ns as f64 / MS as f64;
-            }
-        }
-    }
-    Ran { began, done, runs }
+fn run_on(machine: Machine, jobs: &[Job], changes: &[Change], end_ms: u64) -> Ran {
+    let sim = Simulation::new(machine, &Kind::from(Settings::default())).unwrap();
+    run_jobs(sim, jobs, changes, end_ms)
 }
 
 /// Numbers that are not regular, 0 to 1.
@@ -95,7 +32,7 @@ fn fraction(n: u64) -> f64 {
 /// More work than there are lanes, of many sizes up to two slices.
 fn many_jobs(count: u64, seed: u64) -> Vec<Job> {
     let of = |n: u64| fraction(1 + seed * 1000 + n);
-    let job = |n: u64| (0.01 + 2.0 * n as f64, 0.5 + 19.0 * of(n).powi(3), None);
+    let job = |n: u64| Job(0.01 + 2.0 * n as f64, 0.5 + 19.0 * of(n).powi(3), None);
     (0..count).map(job).collect()
 }
 
@@ -103,10 +40,11 @@ fn many_jobs(count: u64, seed: u64) -> Vec<Job> {
 fn jobs_begin_in_the_order_in_which_they_came_and_make_no_room_for_younger_ones() {
     for (cores, seed) in (2..=6).flat_map(|cores| (0..4).map(move |seed| (cores, seed))) {
         let jobs = many_jobs(60, seed);
-        let ran = run_jobs(machine(1, cores), Settings::default(), &jobs, &[], 5_000);
-        let told = format!("{cores} cores, seed {seed}: {:?}", ran.began);
-        assert!(ran.done.iter().all(|done| !done.is_nan()), "{told}");
-        assert!(ran.began.is_sorted(), "{told}");
+        let ran = run_on(machine(1, cores), &jobs, &[], 5_000);
+        let began = ran.began_ms();
+        let told = format!("{cores} cores, seed {seed}: {began:?}");
+        assert!(ran.done_ms.iter().all(|done| !done.is_nan()), "{told}");
+        assert!(began.is_sorted(), "{told}");
         assert!(ran.runs.iter().all(|runs| *runs == 1), "{:?}", ran.runs);
     }
 }
@@ -115,16 +53,16 @@ fn jobs_begin_in_the_order_in_which_they_came_and_make_no_room_for_younger_ones(
 fn a_job_that_was_interrupted_goes_before_those_that_came_after_it() {
     // while job 1 may not use the lane on which it runs, job 2 gets that
     let jobs = [
-        (0.5, 20.0, Some(&[0][..])),
-        (1.0, 15.0, None),
-        (2.0, 10.0, None),
-        (3.0, 10.0, None),
+        Job(0.5, 20.0, Some(&[0][..])),
+        Job(1.0, 15.0, None),
+        Job(2.0, 10.0, None),
+        Job(3.0, 10.0, None),
     ];
     let changes = [(5.0, 1, Some(&[0][..])), (6.0, 1, None)];
-    let ran = run_jobs(machine(1, 2), Settings::default(), &jobs, &changes, 200);
+    let ran = run_on(machine(1, 2), &jobs, &changes, 200);
     // done by then: 4 ms; job 3 came after it
     let done: Vec<f64> = ran
-        .done
+        .done_ms
         .iter()
         .map(|ms| (ms * 10.0).round() / 10.0)
         .collect();
@@ -134,15 +72,16 @@ fn a_job_that_was_interrupted_goes_before_those_that_came_after_it() {
 #[test]
 fn what_does_not_sleep_takes_turns() {
     let jobs = [
-        (0.01, 1e9, None),
-        (0.02, 1e9, None),
-        (5.0, 5.0, None),
-        (300.0, 5.0, None),
+        Job(0.01, 1e9, None),
+        Job(0.02, 1e9, None),
+        Job(5.0, 5.0, None),
+        Job(300.0, 5.0, None),
     ];
-    let ran = run_jobs(machine(1, 2), Settings::default(), &jobs, &[], 1_000);
+    let ran = run_on(machine(1, 2), &jobs, &[], 1_000);
     // two slices of 10 ms, each ends at a tick; then one each
-    assert!((20.0..32.0).contains(&ran.began[2]), "{:?}", ran.began);
-    assert!((300.0..315.0).contains(&ran.began[3]), "{:?}", ran.began);
+    let began = ran.began_ms();
+    assert!((20.0..32.0).contains(&began[2]), "{began:?}");
+    assert!((300.0..315.0).contains(&began[3]), "{began:?}");
 }
 
 #[test]
@@ -150,18 +89,19 @@ fn a_lane_takes_from_another_cache_what_is_older_by_more_than_the_move_costs() {
     // a core falls free at 10 ms; job 4 waits in the other cache, where it was bound to, job 5 in that of the core
     for (near_ms, near_first) in [(2.3, true), (4.7, false)] {
         let jobs = [
-            (0.01, 10.0, Some(&[0][..])),
-            (0.02, 30.0, Some(&[1][..])),
-            (0.03, 30.0, Some(&[2][..])),
-            (0.04, 30.0, Some(&[3][..])),
-            (2.0, 1.0, Some(&[2, 3][..])),
-            (near_ms, 1.0, Some(&[0, 1][..])),
+            Job(0.01, 10.0, Some(&[0][..])),
+            Job(0.02, 30.0, Some(&[1][..])),
+            Job(0.03, 30.0, Some(&[2][..])),
+            Job(0.04, 30.0, Some(&[3][..])),
+            Job(2.0, 1.0, Some(&[2, 3][..])),
+            Job(near_ms, 1.0, Some(&[0, 1][..])),
         ];
         let changes = [(9.0, 4, None)];
-        let ran = run_jobs(machine(2, 2), Settings::default(), &jobs, &changes, 100);
-        let [far, near] = [4, 5].map(|job| ran.began[job]);
-        assert_eq!(near < far, near_first, "{:?}", ran.began);
-        assert!(far.max(near) < 11.5, "{:?}", ran.began);
+        let ran = run_on(machine(2, 2), &jobs, &changes, 100);
+        let began = ran.began_ms();
+        let [far, near] = [4, 5].map(|job| began[job]);
+        assert_eq!(near < far, near_first, "{began:?}");
+        assert!(far.max(near) < 11.5, "{began:?}");
     }
 }
 

@@ -1,17 +1,11 @@
 //! Fast old on hand-made schedules: nothing costs anything, two lanes of a core run at half speed.
 
+use super::jobs::{Change, Job, Ran, run_jobs};
 use sidelane_sim::*;
 use sidelane_topology::{Builder, CoreSpec};
 
 const MS: u64 = 1_000_000;
 const END_MS: u64 = 400;
-
-/// A critical job: when it comes, ms, how much it is, ms of an unshared lane of the fastest core,
-/// and the CPUs it may use.
-struct Job(f64, f64, Option<&'static [u32]>);
-
-/// What else happens: from when on, ms, which job may use which CPUs.
-type Change = (f64, usize, Option<&'static [u32]>);
 
 struct Schedule {
     /// Capacity and number of lanes of each core; CPUs are numbered through.
@@ -38,15 +32,6 @@ fn three_jobs() -> Schedule {
     }
 }
 
-/// What became of the jobs.
-struct Ran {
-    /// For each job the lanes it ran on, with the moment when it began there, ms.
-    lanes: Vec<Vec<(f64, u32)>>,
-    /// When each was done, ms.
-    done_ms: Vec<f64>,
-    counters: Counters,
-}
-
 impl Schedule {
     fn run(&self) -> Ran {
         let mut builder = Builder::new();
@@ -59,67 +44,12 @@ impl Schedule {
         let interference = Interference::ThreadPerf(vec![1.0, 0.5]);
         let machine = Machine::new(&topology, interference, Costs::none()).unwrap();
         let mut sim = Simulation::new(machine, &Kind::from(self.settings.clone())).unwrap();
-        sim.keep_records();
         for _ in 0..self.batch {
             let id = sim.create(&TaskSpec::new("batch", Class::Batch)).unwrap();
             sim.give(id, f64::INFINITY).unwrap();
         }
-        let ids: Vec<TaskId> = self.jobs.iter().map(|job| create(&mut sim, job)).collect();
-        let moments = self.jobs.iter().map(|job| job.0);
-        let moments = moments.chain(self.changes.iter().map(|change| change.0));
-        for (token, at_ms) in moments.enumerate() {
-            sim.set_timer((at_ms * MS as f64) as u64, token as u64);
-        }
-        let mut done_ms = vec![f64::NAN; ids.len()];
-        while let Some(occurrence) = sim.next(END_MS * MS).unwrap() {
-            match occurrence {
-                Occurrence::Timer(token) => self.happen(&mut sim, &ids, token as usize),
-                Occurrence::Done(id) => {
-                    let index = ids.iter().position(|job| *job == id).unwrap();
-                    done_ms[index] = sim.now_ns() as f64 / MS as f64;
-                }
-            }
-        }
-        let counters = sim.counters();
-        let records = sim.take_records();
-        let lanes = ids.iter().map(|id| lanes(&records, *id)).collect();
-        Ran {
-            lanes,
-            done_ms,
-            counters,
-        }
+        run_jobs(sim, &self.jobs, &self.changes, END_MS)
     }
-
-    fn happen(&self, sim: &mut Simulation, ids: &[TaskId], token: usize) {
-        match self.jobs.get(token) {
-            Some(job) => sim.give(ids[token], job.1 * MS as f64).unwrap(),
-            None => {
-                let (_, job, cpus) = self.changes[token - self.jobs.len()];
-                sim.set_cpus(ids[job], cpus).unwrap();
-            }
-        }
-    }
-}
-
-fn create(sim: &mut Simulation, job: &Job) -> TaskId {
-    let spec = TaskSpec {
-        cpus: job.2.map(<[u32]>::to_vec),
-        ..TaskSpec::new("job", Class::Critical)
-    };
-    sim.create(&spec).unwrap()
-}
-
-fn lanes(records: &[Record], id: TaskId) -> Vec<(f64, u32)> {
-    let mut lanes: Vec<(f64, u32)> = Vec::new();
-    for record in records {
-        if let Step::Run { task, lane } = record.step
-            && task == id
-            && lanes.last().is_none_or(|(_, last)| *last != lane)
-        {
-            lanes.push((record.at_ns as f64 / MS as f64, lane));
-        }
-    }
-    lanes
 }
 
 fn near(actual: &[f64], expected: &[f64]) {
