@@ -94,7 +94,7 @@ HOOK void hook_critical_sent(u32 core_id, u32 budget, bool timers, u64 now_ns);
 /* A critical job of @budget took @latency_ns. */
 HOOK void hook_job_ended(u32 budget, u64 latency_ns);
 /* @core_id may have fallen free of critical and normal work. */
-HOOK void hook_core_falls_free(u32 core_id, u64 now_ns);
+HOOK void hook_core_falls_free(u32 core_id);
 
 /*
  * A task on a lane.
@@ -351,7 +351,7 @@ HOOK void hook_job_ended(u32 budget, u64 latency_ns)
 	objective_job(budget, latency_ns);
 }
 
-HOOK void hook_core_falls_free(u32 core_id, u64 now_ns)
+HOOK void hook_core_falls_free(u32 core_id)
 {
 	promote_offer(core_id);
 }

@@ -34,6 +34,15 @@ enum limits {
 #define OVERDUE_PARTS 3
 /* The timer of a dynamic budget is not set for less: so late a core may close that was charged slowly first. */
 #define BUDGET_GRAIN_NS 20000ULL
+/* Nor for less while what waits closes the core: the clock may stand still then. */
+#define BUDGET_WAITS_NS 200000ULL
+
+/* Old first (old.bpf.h). What has not slept for so many slices of its own takes turns. */
+#define OLD_SLICES 2
+/* For each step of distance beyond the last-level cache a job has to be older by a slice / so much than those nearer. */
+#define OLD_MOVE_PARTS 4
+/* A lane looks at so many vectors, its own and those that follow: where more have work, the oldest of these will do. */
+#define OLD_LOOKS 64
 
 /* What timers are for, in their order in core_timers. */
 enum timer {
@@ -255,9 +264,9 @@ struct core_ctx {
 
 	u64 states; /* how many of its lanes are in each state: eight bits for each (types.bpf.h) */
 	u64 settled_ns; /* when a search took it out of a set last */
-	u32 expected; /* critical tasks that were sent here, or have chosen it, and do not run yet */
-	u64 reserved_ns; /* since when one of these is a running job that is promoted to it (promote.bpf.h); 0: none is */
+	u64 reserved_ns; /* since when it is kept for a job that is promoted to it; 0: it is not */
 	u64 deserted_ns; /* when such a job did not come last */
+	u32 expected; /* critical tasks that were sent here, or have chosen it, and do not run yet */
 	u32 sent[NR_CLASSES]; /* tasks that were sent to that vector and do not run yet */
 	u32 strictest; /* of this busy period: index of its critical tasks' strictest budget */
 	u32 period; /* 1 once that is known */
@@ -388,7 +397,7 @@ struct rule {
 struct fixed_settings {
 	u64 slice_ns[NR_CLASSES];
 	u64 starvation_bound_ns
-		[NR_CLASSES]; /* longest wait; critical: older marked jobs take turns */
+		[NR_CLASSES]; /* longest wait; critical: of marked jobs (old.bpf.h) */
 	u64 overdue_slice_ns; /* what a task gets by the bound */
 	u64 promote_after_ns; /* younger jobs are not promoted */
 	u64 retain_start_ns; /* the time-out, to begin with */

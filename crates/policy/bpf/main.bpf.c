@@ -65,7 +65,7 @@ static __always_inline void lane_idles(struct lane_ctx *lane, struct core_ctx *c
 		lane->was_critical = 0;
 		core_reopen(lane->core, -1);
 	}
-	hook_core_falls_free(lane->core, now_ns);
+	hook_core_falls_free(lane->core);
 	/* what waits here may not use this lane: while this one counted for the SMT level a sibling may have left it, too */
 	if (core_set_some(CORES_QUEUED + CLASS_CRITICAL))
 		core_kick_idle(lane->core, CLASS_CRITICAL, cpu);
@@ -133,7 +133,7 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	if (was_critical && class != CLASS_CRITICAL)
 		core_reopen(lane->core, cpu);
 	if (class == CLASS_BATCH)
-		hook_core_falls_free(lane->core, now_ns);
+		hook_core_falls_free(lane->core);
 }
 
 void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)

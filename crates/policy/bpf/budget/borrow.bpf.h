@@ -94,8 +94,6 @@ static __always_inline void borrow_ends(struct lane_ctx *lane, u64 now_ns)
 	lane->evict_ns = 0;
 }
 
-#define BUDGET_WAITS_NS (NS_PER_S / 5000)
-
 /* Sees to it that the core closes when its budget is used up, after @least_ns at the earliest. */
 VERIFIED_ONCE int budget_arm(u32 core_id, u64 now_ns, u64 least_ns)
 {
@@ -117,6 +115,7 @@ static int budget_timer(void *map, u32 *key, struct core_timer *timer)
 	u64 now_ns = scx_bpf_now();
 	u32 core_id = *key;
 	struct core_ctx *core = core_ctx(core_id);
+	bool left;
 
 	if (core_id == nr_cores) {
 		if (objective_windows(now_ns))
@@ -127,9 +126,10 @@ static int budget_timer(void *map, u32 *key, struct core_timer *timer)
 	}
 	if (!core || !core_critical(core_id))
 		return 0; /* the next busy period sets it again */
-	/* closed by what waits, its own clock may go on, too; not so often, for it may stand still */
-	budget_arm(core_id, now_ns, budget_left(core_id, now_ns) ? 0 : BUDGET_WAITS_NS);
-	if (budget_left(core_id, now_ns))
+	left = budget_left(core_id, now_ns);
+	/* where what waits closes the core, its own clock goes on */
+	budget_arm(core_id, now_ns, left ? 0 : BUDGET_WAITS_NS);
+	if (left)
 		return 0;
 	core->closed = lanes_in_state(core_id, LANE_CRITICAL) > 0;
 	core_close(core_id, now_ns);

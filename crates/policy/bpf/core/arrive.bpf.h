@@ -59,7 +59,7 @@ static __always_inline bool critical_alone(const struct core_ctx *core, const st
 /* Does no critical task wait but perhaps @tctx, for @core or, bound to no lane, anywhere else? */
 static __always_inline bool none_waits(const struct core_ctx *core, const struct task_ctx *tctx)
 {
-	return critical_alone(core, tctx) && !*(volatile u32 *)&critical_free;
+	return critical_alone(core, tctx) && !critical_waits_free();
 }
 
 /* A critical task is sent to @core_id, which it may have chosen. */

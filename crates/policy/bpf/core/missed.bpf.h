@@ -103,13 +103,14 @@ VERIFIED_ONCE bool missed_any(u32 core_id, u32 class, u32 here)
 	if (class >= NR_CLASSES)
 		return false;
 	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, class), 0) {
-		if (looks++ < MISSED_LOOKS && missed_alike(p, core_id, class))
+		bool beyond = looks++ >= MISSED_LOOKS;
+
+		if (!beyond && missed_alike(p, core_id, class))
 			continue;
-		if (looks > MISSED_LOOKS && searches <= 1) /* all are like the first */
-			break;
-		fits = looks > MISSED_LOOKS || searches++ >= MISSED_SEARCHES ||
-		       missed_fits(p, core_id, class, here);
-		if (fits)
+		fits = beyond ? searches > 1 /* else all were like the first */
+			      : searches++ >= MISSED_SEARCHES ||
+					missed_fits(p, core_id, class, here);
+		if (beyond || fits)
 			break;
 	}
 	if (fits)

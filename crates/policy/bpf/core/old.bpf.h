@@ -25,12 +25,6 @@
 #include "types.bpf.h"
 #include "vector.bpf.h"
 
-/* For each step of distance beyond the last-level cache a job has to be older by a slice / OLD_MOVE_PARTS than those that wait nearer. */
-#define OLD_MOVE_PARTS 4
-
-/* A lane looks at so many vectors, its own and those that follow: where more cores have work that waits, the oldest of these will do. */
-#define OLD_LOOKS 64
-
 #define OLD_NOTHING (~0ULL)
 
 /* The place of the critical task that runs on the lane @cpu and could go on, among what waits. */

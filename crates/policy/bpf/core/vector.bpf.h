@@ -254,8 +254,34 @@ static __always_inline u64 slice_begins(struct task_ctx *tctx, u64 now_ns)
 										   : slice_ns;
 }
 
-/* A task is about to be put into the vector of @core. */
-static __always_inline void vector_enter(struct task_ctx *tctx, u32 core, u64 now_ns)
+/* @p, critical, is about to wait in a vector. What is bound to a lane waits for that alone, and does not count. */
+static __always_inline void critical_waits(const struct task_struct *p, struct task_ctx *tctx,
+					   u64 now_ns)
+{
+	if (is_bound(p))
+		return;
+	tctx->in_vector = IN_VECTOR_FREE;
+	if (!__sync_fetch_and_add(&critical_free, 1))
+		critical_free_since_ns = now_ns;
+}
+
+/* Does critical work that is bound to no lane wait in any vector? */
+static __always_inline bool critical_waits_free(void)
+{
+	return *(volatile u32 *)&critical_free;
+}
+
+/* For how long some has, without a break; 0: none does. */
+static __always_inline u64 critical_waits_ns(u64 now_ns)
+{
+	u64 since_ns = critical_free_since_ns;
+
+	return critical_waits_free() && now_ns > since_ns ? now_ns - since_ns : 0;
+}
+
+/* @p is about to be put into the vector of @core. */
+static __always_inline void vector_enter(const struct task_struct *p, struct task_ctx *tctx,
+					 u32 core, u64 now_ns)
 {
 	struct core_ctx *target = core_ctx(core);
 	u32 class = task_class(tctx), before;
@@ -263,6 +289,8 @@ static __always_inline void vector_enter(struct task_ctx *tctx, u32 core, u64 no
 	vtime_moves(tctx, core);
 	tctx->queued_ns = now_ns;
 	tctx->in_vector = IN_VECTOR;
+	if (class == CLASS_CRITICAL)
+		critical_waits(p, tctx, now_ns);
 	tctx->overdue = OVERDUE_NOT;
 	if (!tctx->due_ns && class != CLASS_CRITICAL)
 		tctx->due_ns = now_ns + fixed.starvation_bound_ns[class];
@@ -290,27 +318,6 @@ static __always_inline void due_soon(const struct task_struct *p, struct task_ct
 		lane->timely_ns[task_class(tctx)] = 0;
 }
 
-/* @p, critical, is about to wait in a vector. What is bound to a lane waits for that alone, and does not count. */
-static __always_inline void critical_waits(const struct task_struct *p, struct task_ctx *tctx,
-					   u64 now_ns)
-{
-	if (is_bound(p))
-		return;
-	tctx->in_vector = IN_VECTOR_FREE;
-	if (!__sync_fetch_and_add(&critical_free, 1))
-		critical_free_since_ns = now_ns;
-}
-
-/* For how long critical work that is bound to no lane has waited somewhere, without a break; 0: none does. */
-static __always_inline u64 critical_waits_ns(u64 now_ns)
-{
-	u64 since_ns = critical_free_since_ns;
-
-	return *(volatile u32 *)&critical_free && now_ns > since_ns ? now_ns - since_ns : 0;
-}
-
-#define OLD_SLICES 2 /* see old.bpf.h */
-
 /* The place of @tctx, critical, among what waits in a vector (old.bpf.h): since when its job counts to have begun. */
 static __always_inline u64 old_order_ns(struct task_struct *p, const struct task_ctx *tctx,
 					u64 now_ns)
@@ -333,14 +340,13 @@ static __always_inline void vector_insert(struct task_struct *p, struct task_ctx
 	const struct core_ctx *target = core_ctx(core);
 
 	due_soon(p, tctx, now_ns);
-	vector_enter(tctx, core, now_ns);
+	vector_enter(p, tctx, core, now_ns);
 	if (class == CLASS_NORMAL) {
 		if (woke && target)
 			vtime_begins(tctx, vtime_reached(p, target));
 		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns, tctx->vtime,
 					 enq_flags);
 	} else if (class == CLASS_CRITICAL) {
-		critical_waits(p, tctx, now_ns);
 		scx_bpf_dsq_insert_vtime(p, VECTOR_ID(core, class), slice_ns,
 					 old_order_ns(p, tctx, now_ns), enq_flags);
 	} else {

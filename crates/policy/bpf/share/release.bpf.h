@@ -53,9 +53,7 @@ static __always_inline void release_begins(const struct task_struct *p, struct t
 		hook_critical_wakes(core, now_ns);
 	if (class == CLASS_CRITICAL && !tctx->job_ns) /* it has become that meanwhile */
 		tctx->job_ns = now_ns;
-	vector_enter(tctx, core_id, now_ns);
-	if (class == CLASS_CRITICAL)
-		critical_waits(p, tctx, now_ns);
+	vector_enter(p, tctx, core_id, now_ns);
 	core_set_assign(CORES_QUEUED + class, core_id, true);
 	if (class == CLASS_CRITICAL) {
 		critical_sent(tctx, core_id);

@@ -13,11 +13,9 @@ use super::watch::{Place, Task, Watch};
 use crate::task::{Class, State, TaskId};
 use sidelane_policy::intf;
 
-/// `OLD_SLICES`, `OLD_MOVE_PARTS`.
-const SLICES: u64 = 2;
-const MOVE_PARTS: u64 = 4;
-/// `OLD_LOOKS`.
-const LOOKS: usize = 64;
+const SLICES: u64 = intf::OLD_SLICES as u64;
+const MOVE_PARTS: u64 = intf::OLD_MOVE_PARTS as u64;
+const LOOKS: usize = intf::OLD_LOOKS as usize;
 
 impl Watch {
     /// The task is put into a critical vector.
@@ -85,13 +83,8 @@ impl Watch {
 
     /// Steps of distance beyond the last-level cache.
     fn steps(&self, from: usize, to: usize) -> u64 {
-        let [one, other] = [from, to].map(|index| &self.machine.cores[index]);
-        let distance = match () {
-            () if one.cache == other.cache => return 0,
-            () if one.node == other.node => intf::distance_DISTANCE_NODE,
-            () => intf::distance_DISTANCE_REMOTE,
-        };
-        u64::from(distance - intf::distance_DISTANCE_CACHE)
+        let beyond = (self.distance(from, to)).saturating_sub(intf::distance_DISTANCE_CACHE);
+        u64::from(beyond)
     }
 
     /// Does critical work go on for too long while this task, which waits, may use its lane?

@@ -14,7 +14,7 @@ use sidelane_policy::{Borrow, UseCounters, intf};
 const GRAIN_NS: u64 = intf::BUDGET_GRAIN_NS as u64;
 
 /// Nor more often while what waits closes the core, which the clock says is open (`BUDGET_WAITS_NS`).
-const WAITS_NS: u64 = 200_000;
+const WAITS_NS: u64 = intf::BUDGET_WAITS_NS as u64;
 
 impl Watch {
     /// Batch has to have left the core by then; none: it may stay.

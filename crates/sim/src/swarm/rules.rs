@@ -254,13 +254,23 @@ impl Watch {
     /// How many tasks have to wait at a core so that another one takes one.
     pub(super) fn barrier(&self, from: usize, to: usize) -> usize {
         let barriers = &self.settings.steal_min_queued;
-        let [one, other] = [from, to].map(|index| &self.machine.cores[index]);
-        let least = match from == to {
-            true => 1,
-            false if one.cache == other.cache => barriers.cache,
-            false if one.node == other.node => barriers.node,
-            false => barriers.remote,
+        let least = match self.distance(from, to) {
+            intf::distance_DISTANCE_CORE => 1,
+            intf::distance_DISTANCE_CACHE => barriers.cache,
+            intf::distance_DISTANCE_NODE => barriers.node,
+            _ => barriers.remote,
         };
         least.max(1) as usize
+    }
+
+    /// How far apart two cores are (`enum distance`).
+    pub(super) fn distance(&self, from: usize, to: usize) -> intf::distance {
+        let [one, other] = [from, to].map(|index| &self.machine.cores[index]);
+        match () {
+            () if from == to => intf::distance_DISTANCE_CORE,
+            () if one.cache == other.cache => intf::distance_DISTANCE_CACHE,
+            () if one.node == other.node => intf::distance_DISTANCE_NODE,
+            () => intf::distance_DISTANCE_REMOTE,
+        }
     }
 }
