@@ -25,7 +25,7 @@ const OTHERS_SHARE: f64 = 0.1;
 /// A gain or loss below this is within the error of a calibration.
 const WORTH: f64 = 0.02;
 
-/// A cgroup that uses this share of its limit is held back by it.
+/// Where nothing tells for how long a cgroup was held back: one that uses this share of its limit is.
 const LIMITED_SHARE: f64 = 0.9;
 
 /// All of them.
@@ -188,8 +188,14 @@ fn entitlement(measured: &Measured<'_>) -> Vec<Advice> {
         let usage = usage_below(measured.whole, &limit.cgroup);
         let raw_ns = usage.raw_ns as f64;
         let used_lanes = raw_ns / elapsed_ns;
-        let lost = 1.0 - usage.mt1_ns as f64 / raw_ns.max(1.0);
-        if used_lanes < LIMITED_SHARE * limit.capacity || lost <= WORTH {
+        // 0 where nothing ran
+        let lost = (raw_ns - usage.mt1_ns as f64) / raw_ns.max(1.0);
+        let throttled = limit.throttled_ns.map(|ns| ns as f64 / elapsed_ns);
+        let held_back = match throttled {
+            Some(share) => share > WORTH,
+            None => used_lanes >= LIMITED_SHARE * limit.capacity,
+        };
+        if !held_back || lost <= WORTH {
             continue;
         }
         let finding = Finding::LostEntitlement {
@@ -197,7 +203,7 @@ fn entitlement(measured: &Measured<'_>) -> Vec<Advice> {
             limit_lanes: limit.capacity,
             used_lanes,
             lost,
-            throttled: limit.throttled_ns.map(|ns| ns as f64 / elapsed_ns),
+            throttled,
         };
         all.push(measured.advice(finding, vec![measured.by_rates()]));
     }

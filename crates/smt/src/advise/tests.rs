@@ -241,14 +241,14 @@ fn nothing_that_rests_on_assumed_speeds_is_sure() {
 
 #[test]
 fn a_pool_at_its_limit_loses_what_siblings_take() {
-    let lost = |cgroup: &str, capacity, charge| {
+    let lost = |cgroup: &str, capacity, charge, throttled_ns| {
         let intervals: Vec<Interval> = (0..5)
             .map(|s| Interval {
                 limits: vec![Limit {
                     cgroup: cgroup.to_owned(),
                     charge,
                     capacity,
-                    throttled_ns: Some(S / 4),
+                    throttled_ns,
                 }],
                 ..second(s, 2, 0.2, 0.7, &[(1, 0.5), (2, 0.5)])
             })
@@ -257,7 +257,8 @@ fn a_pool_at_its_limit_loses_what_siblings_take() {
         let mut found = all.into_iter().map(|advice| advice.finding);
         found.find(|finding| matches!(finding, Finding::LostEntitlement { .. }))
     };
-    let found = lost("/pool", 1.0, Charge::Raw).unwrap();
+    let quarter = Some(S / 4);
+    let found = lost("/pool", 1.0, Charge::Raw, quarter).unwrap();
     assert!(
         matches!(&found, Finding::LostEntitlement { lost, used_lanes, .. }
             if (lost - 0.3).abs() < 1e-6 && (used_lanes - 1.0).abs() < 1e-6),
@@ -268,11 +269,17 @@ fn a_pool_at_its_limit_loses_what_siblings_take() {
         sentence.contains("/pool") && sentence.contains("held back 25 %"),
         "{sentence}"
     );
-    let unused = lost("/pool", 2.0, Charge::Raw);
-    assert_eq!(unused, None, "it does not use what it may");
-    let fair = lost("/pool", 0.7, Charge::Mt1);
+    let begun_late = lost("/pool", 2.0, Charge::Raw, quarter);
+    assert!(begun_late.is_some(), "idle time before does not hide it");
+    let by_use = |capacity| lost("/pool", capacity, Charge::Raw, None);
+    assert!(by_use(1.0).is_some(), "nothing tells, and it uses all");
+    assert_eq!(by_use(2.0), None, "it does not use what it may");
+    let free = lost("/pool", 1.0, Charge::Raw, Some(0));
+    assert_eq!(free, None, "it was never held back");
+    let fair = lost("/pool", 0.7, Charge::Mt1, quarter);
     assert_eq!(fair, None, "what siblings take is not charged");
-    assert_eq!(lost("/poo", 1.0, Charge::Raw), None, "another cgroup");
+    let other = lost("/poo", 1.0, Charge::Raw, quarter);
+    assert_eq!(other, None, "another cgroup");
 }
 
 #[test]
