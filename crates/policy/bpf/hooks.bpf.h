@@ -199,6 +199,7 @@ HOOK void hook_wants_no_more(struct task_ctx *tctx);
 #include "see/signal.bpf.h"
 #include "see/jobs.bpf.h"
 #include "see/trace.bpf.h"
+#include "budget/nap.bpf.h"
 
 HOOK u32 hook_stops(const struct task_struct *p, const struct task_ctx *tctx)
 {
@@ -227,7 +228,7 @@ HOOK bool hook_stays(const struct task_struct *p, const struct task_ctx *tctx, u
 
 HOOK bool hook_lane_is_held(const struct lane_ctx *lane, u64 now_ns)
 {
-	return lane_held(lane, now_ns);
+	return lane_held(lane, now_ns) || nap_holds(lane, now_ns);
 }
 
 HOOK bool hook_shares_hold(const struct task_ctx *tctx, const struct lane_ctx *lane, s32 cpu)
@@ -398,6 +399,7 @@ HOOK void hook_begins(struct task_struct *p, struct task_ctx *tctx, struct lane_
 	promote_runs(p, tctx);
 	retain_runs(p, lane, pair_uses_held(tctx, lane, cpu), now_ns);
 	overdue_begins(p, tctx, lane);
+	nap_runs(p, tctx, lane);
 	pair_waited(tctx, now_ns);
 	pair_runs(tctx, lane, cpu);
 	profile_begins(tctx, lane);
@@ -427,6 +429,7 @@ HOOK void hook_ticks(struct task_struct *p, struct task_ctx *tctx, struct lane_c
 		lane->marks = tctx->job_tid > 0;
 	}
 	promote_check(p, lane);
+	nap_check(p, tctx, lane, now_ns);
 	borrow_check(p, lane, cpu, now_ns);
 	overdue_check(p, tctx, lane, cpu, now_ns);
 	missed_check(p, tctx, lane, cpu);
@@ -451,6 +454,7 @@ HOOK void hook_ends(struct task_struct *p, struct task_ctx *tctx, struct lane_ct
 	if (sleeps) {
 		spread_drop(tctx);
 		retain_begin(p, tctx, lane, now_ns);
+		nap_begins(p, tctx, lane, now_ns);
 		promote_drop(p, tctx);
 		if (critical && !marked && now_ns > tctx->job_ns)
 			objective_job(tctx->budget, now_ns - tctx->job_ns);
@@ -480,11 +484,14 @@ HOOK void hook_core_changes(struct core_ctx *core, u32 core_id, u64 states, u64 
 	if (fixed.nr_pools)
 		clock_advance(core, busy, now_ns);
 	budget_changes(core, core_id, states, busy, now_ns);
+	if (nap_is_over(states))
+		naps_end(core_id, true, now_ns);
 }
 
 HOOK bool hook_follows(const struct core_ctx *core, u64 states)
 {
-	return fixed.counters || fixed.symbiotic || fixed.nr_pools || budget_follows(core, states);
+	return fixed.counters || fixed.symbiotic || fixed.nr_pools || budget_follows(core, states) ||
+	       nap_is_over(states);
 }
 
 HOOK void hook_lane_runs(u32 cpu, u32 state, u32 pid)

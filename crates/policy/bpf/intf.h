@@ -71,7 +71,7 @@ enum lane_state {
 	LANE_BATCH = CLASS_BATCH,
 	LANE_IDLE = 3,
 	LANE_OTHER = 4, /* looks for work, is taken over, or runs a higher scheduling class */
-	LANE_HELD = 5, /* idle, held for a task that is expected back (retain.bpf.h) */
+	LANE_HELD = 5, /* idle, held for a task that is expected back (retain.bpf.h, nap.bpf.h) */
 	NR_LANE_STATES = 6,
 };
 
@@ -118,6 +118,9 @@ struct lane_ctx {
 	u32 held_waited; /* 1: somebody waited when that began */
 	u64 held_ns; /* since when */
 	u64 held_until_ns;
+	u64 nap_until_ns; /* so long at most it is held for the nap of a task */
+	u32 nap_pid; /* which; 0: none (nap.bpf.h) */
+	u32 steps_aside; /* 1: what runs is batch that naps by itself */
 	u32 fills; /* 1: what runs there makes room for I/O-bound work (pair.bpf.h) */
 	u32 came; /* pair.came of its core when it made room by itself last */
 	u32 profile; /* miss share of the task that runs, + 1; 0: not known (profile.bpf.h) */
@@ -226,6 +229,8 @@ struct task_ctx {
 	u32 profiled; /* in so many intervals, up to PROFILE_MIN (profile.bpf.h) */
 	u32 holds_per_s; /* such sleeps a second before that: retention frequency */
 	u32 adoption; /* enum adoption */
+	u32 steps_aside; /* batch: 1 + how often it may fail to nap by itself; 0: not known whether it does (nap.bpf.h) */
+	u32 nap_lane; /* CPU + 1 of the lane where it napped last, and may be held for it; 0: none */
 	u32 leaves_soon; /* 1: it runs for less than follow_waker_ns each time, so far as its ticks tell */
 	u32 had; /* its policy and nice value before it was adopted: HAD; 0: it never was */
 	u64 mt1; /* core's MT1 clock up to which it is charged */
@@ -417,6 +422,7 @@ struct fixed_settings {
 	u32 keep_slice; /* 1: a task that sleeps for a moment goes on with its slice (vector.bpf.h) */
 	u32 retain; /* 1: lanes are held for normal tasks that are soon back (retain.bpf.h) */
 	u32 retain_exclusive; /* 1: lanes are held from other I/O-bound tasks, too (pair.bpf.h) */
+	u32 hold_naps; /* 1: lanes are held for batch tasks that nap (nap.bpf.h) */
 	u32 nr_pools; /* 0: there are none (pool.bpf.h) */
 	u32 cgroup_weights; /* 1: those of cgroups count among normal work (weight.bpf.h) */
 	u32 pair; /* 1: I/O-bound and other normal work have lanes of their own (pair.bpf.h) */
@@ -466,6 +472,7 @@ struct counters {
 	u64 retentions_failed; /* that did not, in time */
 	u64 held_ns; /* time that lanes were held */
 	u64 held_waited_ns; /* of holds at whose beginning or end somebody waited */
+	u64 nap_holds; /* naps of batch tasks for which a lane was held */
 	u64 hand_backs; /* normal tasks that made room for I/O-bound ones */
 	u64 swaps; /* tasks that went to another core so that its tasks differ */
 	u64 symbiotic; /* tasks that were taken for what ran beside them */

@@ -71,7 +71,14 @@ pub fn end(began_ns: u64, latency_ns: u64) {
     }
 }
 
-/// Does the program mark jobs?
+/// This thread naps from now on, or no longer: meanwhile its lane is to be held.
+pub fn naps(naps: bool) {
+    if let Some(slot) = own_slot(SHOWN.load(Ordering::Acquire)) {
+        slot.naps.store(naps.into(), Ordering::Release);
+    }
+}
+
+/// Does the program mark jobs, or nap?
 pub fn is_wanted() -> bool {
     WANTED.load(Ordering::SeqCst)
 }
@@ -154,6 +161,7 @@ fn take(slot: &JobSlot, process: libc::pid_t, tid: u32) -> bool {
     }
     slot.began_ns.store(0, Ordering::Relaxed);
     slot.ended.store(0, Ordering::Relaxed);
+    slot.naps.store(0, Ordering::Relaxed);
     slot.tid.store(tid, Ordering::Release);
     true
 }

@@ -1,7 +1,7 @@
 //! The check, and what happens when critical work runs beside.
 
 use crate::wire::LaneSignal;
-use crate::{attach, clock, cpu, nap, region, totals};
+use crate::{attach, board, clock, cpu, nap, region, totals};
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -71,6 +71,10 @@ pub fn step_aside() {
     // SAFETY: as above
     let before = unsafe { *errno };
     attach::start();
+    // naps are told to the scheduler, which keeps others off the lane meanwhile
+    if board::is_to_be_asked_for() {
+        attach::ask_for_board();
+    }
     nap_while_beside();
     // SAFETY: as above
     unsafe { *errno = before };
@@ -92,9 +96,11 @@ fn nap_while_beside() {
             totals::count_forced();
             break;
         }
+        board::naps(true);
         nap::wait(&line.critical_beside, region::word(cpu));
         now_ns = clock::now_ns();
     }
+    board::naps(false);
     totals::count_nap(now_ns.saturating_sub(began_ns));
 }
 

@@ -64,7 +64,8 @@ pub const JOB_LATENCY_NS: u64 = 64;
 pub struct JobSlot {
     /// The thread's id, as it sees itself; 0: nobody's.
     pub tid: AtomicU32,
-    pad: u32,
+    /// 1: the thread naps.
+    pub naps: AtomicU32,
     /// When the job began that it works on, CLOCK_MONOTONIC; 0: on none.
     pub began_ns: AtomicU64,
     /// Jobs that it has ended.

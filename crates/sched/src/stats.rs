@@ -233,6 +233,8 @@ rates! {
     retentions,
     /// Those that did not, in time.
     retentions_failed,
+    /// Naps of batch tasks for which a lane was held.
+    nap_holds,
     /// Normal tasks that made room for I/O-bound ones (pairing).
     hand_backs,
     /// Tasks that went to another core so that its tasks differ.
@@ -289,6 +291,13 @@ impl Rates {
                 "{line}  retention: {:.2} lanes held ({:.2} while others waited), {:.0} came back and \
                  {:.0} not in time a second\n",
                 self.held_lanes, self.held_waited_lanes, self.retentions, self.retentions_failed
+            ),
+            false => line,
+        };
+        let line = match self.nap_holds > 0.0 {
+            true => format!(
+                "{line}  naps: a lane held for {:.0} of them a second\n",
+                self.nap_holds
             ),
             false => line,
         };

@@ -54,6 +54,16 @@ static __always_inline enum native_map table_of(const void *map)
 	return map == &rules ? RULES : NR_TABLES;
 }
 
+/* One board for all programs, each of one thread, that have a slot there. */
+static void *native_job_board(struct job_board_key program)
+{
+	const struct job_slot *slots = (const void *)tables[JOB_SLOTS_OF_ALL].elements;
+
+	return slots && slots[program.tgid % JOB_SLOTS].tid == program.tgid
+		       ? (void *)&job_board_of_all
+		       : NULL;
+}
+
 static __always_inline void *native_map_element(const void *map, const void *key, size_t key_size,
 						size_t value_size)
 {
@@ -61,7 +71,7 @@ static __always_inline void *native_map_element(const void *map, const void *key
 	u32 element;
 
 	if (map == &job_boards)
-		return tables[JOB_SLOTS_OF_ALL].elements ? (void *)&job_board_of_all : NULL;
+		return native_job_board(*(const struct job_board_key *)key);
 	if (map == &job_boards_kept)
 		return tables[JOB_SLOTS_OF_ALL].elements ? (void *)&one_job_board : NULL;
 	if (map == &cgroup_demands)

@@ -50,6 +50,8 @@ pub struct TaskSpec {
     pub kind: usize,
     /// A thread of the kernel: always of class normal, whatever the rules say.
     pub kernel_thread: bool,
+    /// Batch whose program has a runtime that steps aside: its sleeps are naps.
+    pub naps: bool,
     /// Index of its pool in [`Sidelane::pools`](crate::Sidelane); none: in none. A scheduler without
     /// that pool lets it run as it likes.
     pub pool: Option<usize>,
@@ -66,6 +68,7 @@ impl TaskSpec {
             cpus: None,
             kind: 0,
             kernel_thread: false,
+            naps: false,
             pool: None,
         }
     }

@@ -15,6 +15,7 @@ mod jobs;
 mod kthreads;
 mod mixes;
 mod model;
+mod naps;
 mod nice;
 mod objective;
 mod old;

@@ -14,6 +14,7 @@ tests! {
     #[untimed]
     a_killed_service_ends_naps_and_the_next_one_restores_cpusets,
     programs_find_the_signal_of_the_scheduler_too,
+    a_program_that_naps_keeps_its_lane_and_not_for_ever,
     #[untimed]
     what_cannot_be_bound_is_refused_and_changes_nothing,
 }
@@ -244,6 +245,53 @@ fn programs_find_the_signal_of_the_scheduler_too() {
     }
     assert!(scheduler.stop().success());
     assert!(!fs::exists(SOCKET).unwrap());
+}
+
+/// Time that the second lane of a core idled while critical work ran beside it and normal work had one lane less than tasks, of 1 s, and after
+/// the batch program there was stopped; naps of that for which its lane was held, a second.
+fn idles_beside_critical(config: &str) -> [f64; 3] {
+    let path = "/tmp/naps.toml";
+    fs::write(path, format!("[scheduler]\n{config}\n")).unwrap();
+    let scheduler = Scheduler::attach(&[&RULES[..], &["--config", path]].concat());
+    let batch = multiply("batch", true, "60");
+    let [first, second] = first_core()[..2] else {
+        panic!("lanes");
+    };
+    set_cpus(batch.id(), &[second]).unwrap();
+    let _normal = [(); 3].map(|()| Load::spin(&Traits::default()));
+    std::thread::sleep(Duration::from_millis(500));
+    let critical = Load::spin(&Traits {
+        cgroup: Some("critical"),
+        cpus: vec![first],
+        ..Traits::default()
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    let idled = || {
+        let before = idle_ticks()[second];
+        let held = rates("1")["nap_holds"].as_f64().unwrap();
+        ((idle_ticks()[second] - before) as f64 / 100.0, held)
+    };
+    let (naps, held) = idled();
+    signal(batch.id(), "STOP");
+    // the starvation bound, and a moment
+    std::thread::sleep(Duration::from_millis(1100));
+    let (stopped, _) = idled();
+    drop(critical);
+    signal(batch.id(), "KILL");
+    batch.wait_with_output().unwrap();
+    assert!(scheduler.stop().success());
+    [naps, stopped, held]
+}
+
+fn a_program_that_naps_keeps_its_lane_and_not_for_ever() {
+    let [naps, stopped, held] = idles_beside_critical("hold_naps = true");
+    println!(
+        "the lane idled {naps:.2} s beside naps, {stopped:.2} s when it was stopped; {held:.0} a second"
+    );
+    let [others, ..] = idles_beside_critical("hold_naps = false");
+    println!("{others:.2} s where lanes are not held for them");
+    assert!(naps > 0.7 && held > 0.0, "{naps} {held}");
+    assert!(stopped < 0.4 && others < 0.4, "{stopped} {others}");
 }
 
 fn what_cannot_be_bound_is_refused_and_changes_nothing() {

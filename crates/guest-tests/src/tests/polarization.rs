@@ -8,17 +8,6 @@ tests! {
     cores_without_work_are_left_idle_until_there_is_more,
 }
 
-/// Time that each CPU idled, in clock ticks.
-fn idle_ticks() -> Vec<u64> {
-    let stat = fs::read_to_string("/proc/stat").unwrap();
-    let lanes = stat.lines().filter(|line| {
-        (line.strip_prefix("cpu"))
-            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    });
-    let idle = |line: &str| line.split_whitespace().nth(4).unwrap().parse().unwrap();
-    lanes.map(idle).collect()
-}
-
 /// Share of some seconds in which the lanes of other cores than the first idled.
 fn others_idled() -> f64 {
     const SECONDS: u64 = 2;

@@ -266,6 +266,17 @@ pub fn busy_lanes(seconds: &str) -> [f64; 3] {
     [0, 1, 2].map(|class| rates["busy_lanes"][class].as_f64().unwrap())
 }
 
+/// Time that each CPU idled, in clock ticks.
+pub fn idle_ticks() -> Vec<u64> {
+    let stat = fs::read_to_string("/proc/stat").unwrap();
+    let lanes = stat.lines().filter(|line| {
+        (line.strip_prefix("cpu"))
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    });
+    let idle = |line: &str| line.split_whitespace().nth(4).unwrap().parse().unwrap();
+    lanes.map(idle).collect()
+}
+
 /// The monotonic clock, by which intervals are recorded.
 pub fn monotonic_ns() -> u64 {
     let mut time = libc::timespec {

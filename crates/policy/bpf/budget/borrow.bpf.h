@@ -11,7 +11,7 @@
  * the waker, before the critical task itself runs, and stays idle. To the batch
  * task that is a nap in the core's batch vector, from which an open core may
  * steal it. When the last critical task leaves, idle lanes are kicked to look at
- * the batch vector again.
+ * the batch vector again. Batch that steps aside by itself is given until its next tick (nap.bpf.h).
  *
  * Between "this lane begins batch" and "that lane begins critical work" there is
  * no lock: each side writes its state with a full barrier, then looks at the
@@ -69,7 +69,7 @@ VERIFIED_ONCE int core_evict(u32 core_id, u64 now_ns)
 		s32 cpu = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(cpu);
 
-		if (lane && lane->state == LANE_BATCH && !lane->overdue)
+		if (lane && lane->state == LANE_BATCH && !lane->overdue && !lane->steps_aside)
 			evict_lane(lane, cpu, now_ns);
 	}
 	return 0;
@@ -160,8 +160,8 @@ static __always_inline void borrow_check(struct task_struct *p, struct lane_ctx 
 {
 	if (lane->state == LANE_CRITICAL)
 		core_close(lane->core, now_ns);
-	else if (lane->state == LANE_BATCH && !lane->overdue && core_closed(lane->core) &&
-		 !batch_is_stuck(p))
+	else if (lane->state == LANE_BATCH && !lane->overdue && !lane->steps_aside &&
+		 core_closed(lane->core) && !batch_is_stuck(p))
 		evict_lane(lane, cpu, now_ns);
 }
 

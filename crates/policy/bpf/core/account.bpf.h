@@ -245,6 +245,15 @@ static __always_inline void lane_state_write(struct lane_ctx *lane, struct core_
 	lane_state_put(lane, core, state);
 }
 
+/* @lane is held for nobody any more; false: it is not idle either. */
+static __always_inline bool lane_released(struct lane_ctx *lane)
+{
+	if (lane_state_take(lane, core_ctx(lane->core), LANE_HELD, LANE_IDLE) != LANE_HELD)
+		return false;
+	core_update(lane->core, UPDATE_JOINS);
+	return true;
+}
+
 /* Before anything runs: counts the lanes of @core_id by the states that the loader gave them, and looks which cores are near. */
 VERIFIED_ONCE int core_begin(u32 core_id)
 {
@@ -310,17 +319,17 @@ static __always_inline void account_lane(struct task_struct *p, struct task_ctx 
 static __always_inline void account_begins(struct task_struct *p, struct task_ctx *tctx,
 					   struct lane_ctx *lane, struct core_ctx *core, u64 now_ns)
 {
-	u32 class = task_class(tctx);
+	u32 class = task_class(tctx), fair = lane->fair;
 
-	if (lane->fair) {
+	if (fair) {
 		lane->fair = 0;
 		vtime_carries(tctx, lane->core, core);
 	}
 	vtime_moves(tctx, lane->core);
 	tctx->running_ns = now_ns;
 	tctx->queued_ns = 0;
-	/* out of turn it has not the virtual time that normal work has reached */
-	if (class == CLASS_NORMAL && !lane->overdue)
+	/* out of turn, or from another core, it has not the virtual time that normal work has reached here */
+	if (class == CLASS_NORMAL && !lane->overdue && !fair)
 		vtime_comes(core, lane, tctx->vtime);
 	count(switches[class]);
 	lane->kthread = 0;

@@ -133,6 +133,12 @@ VERIFIED_ONCE bool job_slot_find(struct task_struct *p __arg_trusted)
 	return false;
 }
 
+/* Has its thread ever marked a job? It may only nap (budget/nap.bpf.h). */
+static __always_inline bool job_slot_marks(const struct job_slot *slot)
+{
+	return *(volatile const u64 *)&slot->ended || *(volatile const u64 *)&slot->began_ns;
+}
+
 /* How many of the jobs that the slot says have ended are new, at most as many as it holds. */
 static __always_inline u32 jobs_new(struct task_ctx *tctx, u64 ended)
 {
@@ -163,7 +169,7 @@ VERIFIED_ONCE bool jobs_count(struct task_struct *p __arg_trusted)
 	slot = job_slot_of(p, tctx);
 	if (!slot && job_slot_find(p))
 		slot = job_slot_of(p, tctx);
-	if (!slot) {
+	if (!slot || !job_slot_marks(slot)) {
 		tctx->job_tid = 0;
 		return false;
 	}

@@ -55,6 +55,8 @@ pub struct Settings {
     pub smt_level: u32,
     /// Lanes of a core that batch may use, the last ones; 0: all.
     pub batch_lanes: u32,
+    /// The lane of a batch task that naps is held for it while critical work runs on its core.
+    pub hold_naps: bool,
     /// `[n - 1]`: speed of a lane when n lanes of its core run; empty: not known.
     pub thread_perf: Vec<f64>,
     /// How long batch may run beside critical work of rules without a budget of their own.
@@ -107,6 +109,7 @@ impl Default for Settings {
             promote_after_ns: MS / 2,
             smt_level: 0,
             batch_lanes: 0,
+            hold_naps: true,
             thread_perf: Vec::new(),
             budget: Budget::default(),
             counters: UseCounters::default(),

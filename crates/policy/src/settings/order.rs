@@ -148,6 +148,16 @@ pub(super) const ROWS: &[Row] = &[
                ([scheduler.md](scheduler.md))",
     },
     Row {
+        name: "hold_naps",
+        kind: Kind::Switch(|settings| &mut settings.hold_naps),
+        change: Change::Fixed(|settings, to| {
+            to.hold_naps = (settings.hold_naps && !settings.only_batch()).into();
+        }),
+        needs: None,
+        says: "the lane of a batch task that naps by itself stays idle while critical work runs on its core",
+        more: "for programs that use the [runtime library](runtime.md) where naps are on a futex. `false`: others may run there meanwhile",
+    },
+    Row {
         name: "thread_perf",
         kind: Kind::Speeds(|settings| &mut settings.thread_perf),
         change: live!(thread_perf, |settings| speeds(&settings.thread_perf)),

@@ -18,7 +18,7 @@ words! {
 }
 
 /// Settings, and tables of them, that concern critical or normal work only: with `scope = "batch"` nothing asks for them.
-const OF_OTHERS: [&str; 19] = [
+const OF_OTHERS: [&str; 20] = [
     "slice_ms",
     "normal_bound_ms",
     "dispatching",
@@ -38,6 +38,7 @@ const OF_OTHERS: [&str; 19] = [
     "cgroup_weights",
     "cgroup_quotas",
     "keep_slice",
+    "hold_naps",
 ];
 
 pub(super) const ROWS: &[Row] = &[Row {

@@ -25,6 +25,7 @@ const _: () = {
     use wire::JobSlot as written;
     assert!(size_of::<written>() == size_of::<read>());
     assert!(offset_of!(written, tid) == offset_of!(read, tid));
+    assert!(offset_of!(written, naps) == offset_of!(read, naps));
     assert!(offset_of!(written, began_ns) == offset_of!(read, began_ns));
     assert!(offset_of!(written, ended) == offset_of!(read, ended));
     assert!(offset_of!(written, latencies) == offset_of!(read, latencies));

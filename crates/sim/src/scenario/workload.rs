@@ -21,6 +21,7 @@ pub(super) const WORKLOAD: Shape = Shape {
         "nice",
         "cpus",
         "kernel_thread",
+        "naps",
         "kind_of",
         "pool",
         "open",
@@ -69,6 +70,7 @@ pub(super) fn workload(section: &Section, context: &Context) -> Result<Workload>
         name: values::name(name)?,
         class,
         kernel_thread: kernel_thread(section, class)?,
+        naps: naps(section, class)?,
         policy,
         nice: section
             .get("nice")
@@ -84,6 +86,16 @@ pub(super) fn workload(section: &Section, context: &Context) -> Result<Workload>
         behaviour: behaviour(section, context, &task)?,
         task,
     })
+}
+
+/// Whether its tasks step aside by themselves.
+fn naps(section: &Section, class: Class) -> Result<bool> {
+    match section.get("naps") {
+        Some(value) if value.boolean()? && class != Class::Batch => {
+            Err(value.error("naps: what naps is of class \"batch\""))
+        }
+        value => value.map_or(Ok(false), |value| value.boolean()),
+    }
 }
 
 /// Whether its tasks are threads of the kernel.

@@ -18,6 +18,7 @@ impl Scheduler for SchedExt {
     fn create(&mut self, engine: &mut Engine, id: TaskId) {
         let entity = Entity::new(id, engine.task(id), self.beside.partial);
         self.entities.push(entity);
+        self.naps.tell(id, engine.task(id));
         self.adopt(engine, id);
     }
 

@@ -188,3 +188,49 @@ fn more_jobs_than_can_be_are_not_believed() {
     });
     assert_eq!(sim.objective().unwrap().windows, 0);
 }
+
+/// When batch left its lane beside critical work that begins at 100, 200, ... ms and lasts for 50 ms, after that began, ms. Its
+/// program has a board, and does not nap.
+fn leaves_after_ms(has_board: bool) -> Vec<f64> {
+    let board = Board::new();
+    let mut sim = simulation(Settings::default());
+    sim.keep_records();
+    let spec = TaskSpec {
+        cpus: Some(vec![1]),
+        ..TaskSpec::new("batch", Class::Batch)
+    };
+    let batch = sim.create(&spec).unwrap();
+    let spec = TaskSpec {
+        cpus: Some(vec![0]),
+        ..TaskSpec::new("job", Class::Critical)
+    };
+    let job = sim.create(&spec).unwrap();
+    if has_board {
+        board.write(batch, |_| ());
+    }
+    sim.give(batch, f64::INFINITY).unwrap();
+    // not at a tick
+    let begins_ns = |round: u64| round * 100 * MS + MS / 2;
+    (1..=8).for_each(|round| sim.set_timer(begins_ns(round), round));
+    run(&mut sim, 1_000 * MS, |sim, _| sim.give(job, 50e6).unwrap());
+    let records = sim.take_records();
+    let left = records.iter().filter_map(|record| match record.step {
+        Step::Preempt { task, .. } if task == batch => Some(record.at_ns),
+        _ => None,
+    });
+    left.zip(1..)
+        .map(|(at_ns, round)| (at_ns - begins_ns(round)) as f64 / MS as f64)
+        .collect()
+}
+
+#[test]
+fn a_program_that_does_not_nap_is_evicted_at_its_tick_and_soon_at_once() {
+    assert_eq!(leaves_after_ms(false), [0.0; 8]);
+    let left_ms = leaves_after_ms(true);
+    let (trusted, rest) = left_ms.split_at(4);
+    assert!(
+        trusted.iter().all(|ms| (0.1..=4.0).contains(ms)),
+        "{left_ms:?}"
+    );
+    assert_eq!(rest, [0.0; 4], "{left_ms:?}");
+}

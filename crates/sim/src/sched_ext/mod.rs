@@ -13,6 +13,7 @@ mod cycle;
 mod entity;
 #[cfg(test)]
 mod marks;
+mod naps;
 mod native;
 mod partial;
 mod queues;
@@ -30,6 +31,7 @@ use crate::task::TaskId;
 use crate::{Error, Result};
 use calls::operate;
 use entity::{Entity, Queue};
+use naps::Naps;
 use partial::Beside;
 use queues::{Dsq, Queues};
 use std::cell::Cell;
@@ -88,10 +90,13 @@ pub(crate) struct SchedExt {
     /// What stands for the idle task of any lane.
     idle_task: Box<native::task_struct>,
     beside: Beside,
+    /// Where the programs of tasks that nap tell that.
+    naps: Naps,
 }
 
 impl Drop for SchedExt {
     fn drop(&mut self) {
+        self.naps.take_back();
         ATTACHED.set(false);
     }
 }
@@ -117,6 +122,7 @@ impl SchedExt {
             earlier: Counters::default(),
             idle_task: Box::default(),
             beside: Beside::new(engine, sidelane.settings.only_batch()),
+            naps: Naps::default(),
         };
         scheduler.start(engine);
         scheduler.violation.take().map_or(Ok(scheduler), Err)

@@ -273,6 +273,7 @@ fn spec(draws: &mut Draws, machine: &Machine, class: Class, kinds: usize) -> Tas
             false => None,
         },
         kind: draws.below(kinds as u64) as usize,
+        naps: class == Class::Batch && draws.percent(15),
         ..TaskSpec::new("", class)
     }
 }

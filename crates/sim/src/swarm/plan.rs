@@ -164,6 +164,9 @@ impl fmt::Display for PlannedTask {
         if spec.kernel_thread {
             write!(f, ", kernel thread")?;
         }
+        if spec.naps {
+            write!(f, ", naps")?;
+        }
         if spec.kind > 0 {
             write!(f, ", kind {}", spec.kind)?;
         }

@@ -16,6 +16,7 @@
 //! * **Idle lane.** Work conservation: no lane idles beside a task that it could take by the rules
 //!   (class, affinity, SMT level, steal barrier). Nothing is said before [`Watch::patience_ns`]: what
 //!   is missed is found by a tick. While every lane idles there are no ticks: only reach, twice.
+//!   It is held for a nap (nap.bpf.h) until the core opens, or the first tick after the starvation bound of batch.
 //!   With vertical polarization: only of its own core, since others may be parked. With retention a lane is
 //!   held for its longest time-out at most.
 //! * **Level.** More lanes of a core than the SMT level run critical or normal work only until slices end.
@@ -27,7 +28,7 @@
 //! * **Class change.** A running task is queued anew within its slice and two ticks.
 
 use super::verdict::{Broken, Rule, Verdict};
-use super::watch::{Place, Task, Watch};
+use super::watch::{Lane, Place, Task, Watch};
 use crate::task::{Class, State, TaskId};
 use sidelane_policy::{Polarization, intf};
 
@@ -54,7 +55,9 @@ impl Watch {
         let (core, task) = (&self.cores[lane.core], self.task(id));
         let tick_ns = self.machine.costs.tick_ns;
         let closed_ns = self.batch_until_ns(lane.core);
-        if let Some(closed_ns) = closed_ns.filter(|_| task.known == Class::Batch) {
+        // what steps aside by itself is not made to
+        let leaves = task.known == Class::Batch && !(task.spec.naps && self.holds_naps());
+        if let Some(closed_ns) = closed_ns.filter(|_| leaves) {
             let from_ns = task.since_ns.max(task.came_ns).max(closed_ns);
             let mut until_ns = from_ns + self.machine.costs.kick_ns;
             if task.overdue {
@@ -174,6 +177,21 @@ impl Watch {
         }
     }
 
+    /// Are lanes held for naps?
+    pub(super) fn holds_naps(&self) -> bool {
+        self.settings.hold_naps && !self.settings.only_batch()
+    }
+
+    /// Until when the lane may be held for the nap of a task.
+    fn nap_until_ns(&self, lane: &Lane) -> u64 {
+        let bound_ns = self.settings.starvation_bound_ns + self.machine.costs.tick_ns;
+        match (lane.nap_ns, self.cores[lane.core].closed_ns) {
+            (Some(nap_ns), Some(_)) => nap_ns + bound_ns,
+            (Some(_), None) => self.cores[lane.core].open_ns,
+            (None, _) => 0,
+        }
+    }
+
     /// Is there a lane that has been idle for too long while it could have taken the task?
     fn check_idle(&self, id: TaskId) -> Verdict {
         let task = self.task(id);
@@ -193,6 +211,7 @@ impl Watch {
                 continue;
             };
             let from_ns = could_ns.max(waits_ns).max(lane.idle_ns);
+            let from_ns = from_ns.max(self.nap_until_ns(lane));
             let until_ns = (from_ns + self.patience_ns())
                 .min(rests_ns.max(from_ns + 2 * self.reach_ns() + 1 + self.held_ns()));
             if self.now_ns > until_ns {

@@ -1,10 +1,9 @@
 //! Shares of normal work by weight, from the recorded steps alone.
 //!
 //! Two tasks that are bound to the same lane compete while both want to run. From the later of their wake-ups on neither gets
-//! further ahead of the other, in virtual time, than four turns of each bring and two slices of nice 0. A turn lasts for a slice and
-//! until the second tick after it. That is twice what they may be apart by their last turns and what sleeping saves up. (Of seeds 0 to
-//! 60,000, a tenth of which are such runs, five go beyond half of it, and three of these beyond it by up to 6 %: why is not known.) So shares are as weights, within that, over any window; and what waits, waits for no
-//! longer than the others of its lane take to get so far ahead.
+//! further ahead of the other, in virtual time, than two turns of each bring and a slice of nice 0. A turn lasts for a slice and
+//! until the second tick after it. That is what they may be apart by their last turns and what sleeping saves up. So shares are as
+//! weights, within that, over any window; and what waits, waits for no longer than the others of its lane take to get so far ahead.
 //!
 //! Nothing is said where something else chooses: a lane that shares its core, weights of cgroups, pools, retention, pairing,
 //! symbiosis, and ticks, where slices are shorter: a turn then brings what the tick leaves it. And nothing over a moment at which
@@ -16,8 +15,8 @@ use crate::baseline::eevdf::WEIGHTS;
 use crate::task::{Class, State, TaskId};
 
 /// Turns of each by which two tasks may be apart, and slices of nice 0.
-const TURNS: f64 = 4.0;
-const SLICES: f64 = 2.0;
+const TURNS: f64 = 2.0;
+const SLICES: f64 = 1.0;
 
 /// Virtual time that `ns` of lane time bring.
 fn virtual_ns(task: &Task, ns: u64) -> f64 {

@@ -57,6 +57,8 @@ pub(super) struct Lane {
     pub foreground: bool,
     /// When it fell idle.
     pub idle_ns: u64,
+    /// When a task slept here last that naps.
+    pub nap_ns: Option<u64>,
     /// When work of each class left it last, or of a lower one, or what ran because it was due.
     pub served_ns: [u64; 3],
     /// From when on the running task progresses.
@@ -234,6 +236,7 @@ impl Watch {
             task: None,
             foreground: false,
             idle_ns: 0,
+            nap_ns: None,
             served_ns: [0; 3],
             ready_ns: 0,
             totals: LaneTotals::default(),

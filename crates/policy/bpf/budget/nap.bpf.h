@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Naps: the lane of a batch task that steps aside by itself stays idle.
+ *
+ * Problem: a batch program that naps on a futex while critical work runs beside it (crates/runtime, nap.rs) sleeps, and
+ * its lane is free for others, which run beside the critical work in its place.
+ *
+ * Rule (fixed.hold_naps): a batch program with a board (see/jobs.bpf.h) uses the runtime library: where its core closes, it is not
+ * evicted, for it sees by the lane signal that critical work begins, and is gone sooner than an interrupt would come. What has
+ * not stepped aside at its next tick is evicted; if that happens NAP_TRUST times without a nap between, at once from then on.
+ * When a batch task sleeps that naps, by what the board says, while critical work runs on its core, its lane is
+ * held: no normal or batch task is switched in or sent there. The hold ends when the core has no critical work any more, when
+ * the task runs again, here or elsewhere, and at the first tick of the critical work after the starvation bound of batch, by which
+ * the task is due, too. Critical work takes a held lane like an idle one, and what waits beyond its starvation bound does.
+ *
+ * Cost: for batch that sleeps, and for its ticks beside critical work, a look at the board; while a lane is held, a look at the core's lanes at each tick of critical work.
+ * Where no program has a board, a load for each sleep and tick of batch.
+ *
+ * Source: Elfen (USENIX ATC 2016): batch watches the sibling lane itself; nanonap: the operating system cannot schedule the
+ * hardware context of a thread that naps. There the thread stays on it; with umwait and mwaitx here, too, but normal work takes
+ * that lane from it as from other batch.
+ */
+#ifndef SIDELANE_NAP_BPF_H
+#define SIDELANE_NAP_BPF_H
+
+#include "../core/types.bpf.h"
+#include "../core/kick.bpf.h"
+#include "../see/jobs.bpf.h"
+
+/* A program that has napped is trusted to do so for so many times that it does not. */
+#define NAP_TRUST 4
+
+/* Is @lane held for a task that naps? */
+static __always_inline bool nap_holds(const struct lane_ctx *lane, u64 now_ns)
+{
+	return fixed.hold_naps && lane->nap_pid && now_ns < lane->nap_until_ns &&
+	       lanes_in_state(lane->core, LANE_CRITICAL);
+}
+
+/* Does @p nap, as its program says? */
+VERIFIED_ONCE bool naps(struct task_struct *p __arg_trusted)
+{
+	struct task_ctx *tctx = task_ctx(p);
+	struct job_slot *slot;
+
+	if (!tctx)
+		return false;
+	slot = job_slot_find(p) ? job_slot_of(p, tctx) : NULL;
+	tctx->job_tid = 0; /* batch has no jobs */
+	return slot && *(volatile u32 *)&slot->naps;
+}
+
+/* @p sleeps on @lane, which is held for it if it naps. */
+static __always_inline void nap_begins(struct task_struct *p, struct task_ctx *tctx,
+				       struct lane_ctx *lane, u64 now_ns)
+{
+	if (!fixed.hold_naps || tctx->class != CLASS_BATCH || !jobs_marked() ||
+	    !lanes_in_state(lane->core, LANE_CRITICAL) || !naps(p))
+		return;
+	tctx->steps_aside = 1 + NAP_TRUST;
+	tctx->nap_lane = scx_bpf_task_cpu(p) + 1;
+	lane->nap_until_ns = now_ns + fixed.starvation_bound_ns[CLASS_BATCH];
+	lane->nap_pid = p->pid;
+	count(nap_holds);
+}
+
+/* The lane @cpu is held for nobody's nap any more. */
+static __always_inline void nap_ends(struct lane_ctx *lane, s32 cpu)
+{
+	lane->nap_pid = 0;
+	if (lane_released(lane) && waits_for(lane))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/* Ends the naps on @core_id that last for too long, or @all. */
+VERIFIED_ONCE int naps_end(u32 core_id, bool all, u64 now_ns)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	u32 i;
+
+	if (!core)
+		return 0;
+	bpf_for(i, 0, core->nr_lanes) {
+		s32 cpu = core_lane(core, i);
+		struct lane_ctx *lane = lane_ctx(cpu);
+
+		if (lane && lane->nap_pid && (all || now_ns >= lane->nap_until_ns))
+			nap_ends(lane, cpu);
+	}
+	return 0;
+}
+
+/* The lanes of a core are in @states: is one held, and no critical work there for which it could be? */
+static __always_inline bool nap_is_over(u64 states)
+{
+	return fixed.hold_naps && STATE_COUNT(states, LANE_HELD) &&
+	       !STATE_COUNT(states, LANE_CRITICAL);
+}
+
+/* The tick of batch @p on @lane: does it step aside by itself, and if it has to, has it? */
+static __always_inline void nap_trusts(struct task_struct *p, struct task_ctx *tctx,
+				       struct lane_ctx *lane)
+{
+	bool fails = tctx->steps_aside > 1 && lanes_in_state(lane->core, LANE_CRITICAL) &&
+		     !naps(p);
+
+	if (!jobs_marked())
+		tctx->steps_aside = 0;
+	else if (!tctx->steps_aside)
+		tctx->steps_aside = job_board_of(p) ? 1 + NAP_TRUST : 0;
+	else if (fails)
+		tctx->steps_aside--;
+	lane->steps_aside = tctx->steps_aside > 1 && !fails;
+}
+
+/* The tick of @p, which runs on @lane. */
+static __always_inline void nap_check(struct task_struct *p, struct task_ctx *tctx,
+				      struct lane_ctx *lane, u64 now_ns)
+{
+	if (!fixed.hold_naps)
+		return;
+	if (tctx->class == CLASS_BATCH)
+		nap_trusts(p, tctx, lane);
+	else if (tctx->class == CLASS_CRITICAL && lanes_in_state(lane->core, LANE_HELD))
+		naps_end(lane->core, false, now_ns);
+}
+
+/* @p is about to run on @lane. If another is held for its nap, that ends. */
+static __always_inline void nap_runs(const struct task_struct *p, struct task_ctx *tctx,
+				     struct lane_ctx *lane)
+{
+	struct lane_ctx *held;
+
+	if (!fixed.hold_naps)
+		return;
+	lane->steps_aside = tctx->class == CLASS_BATCH && tctx->steps_aside > 1;
+	if (!tctx->nap_lane)
+		return;
+	held = lane_ctx(tctx->nap_lane - 1);
+	if (held && held->nap_pid == (u32)p->pid)
+		nap_ends(held, tctx->nap_lane - 1);
+	tctx->nap_lane = 0;
+}
+
+#endif /* SIDELANE_NAP_BPF_H */
