@@ -199,7 +199,7 @@ HOOK void hook_wants_no_more(struct task_ctx *tctx);
 #include "see/signal.bpf.h"
 #include "see/jobs.bpf.h"
 #include "see/trace.bpf.h"
-#include "budget/nap.bpf.h"
+#include "see/nap.bpf.h"
 
 HOOK u32 hook_stops(const struct task_struct *p, const struct task_ctx *tctx)
 {
@@ -484,14 +484,11 @@ HOOK void hook_core_changes(struct core_ctx *core, u32 core_id, u64 states, u64 
 	if (fixed.nr_pools)
 		clock_advance(core, busy, now_ns);
 	budget_changes(core, core_id, states, busy, now_ns);
-	if (nap_is_over(states))
-		naps_end(core_id, true, now_ns);
 }
 
 HOOK bool hook_follows(const struct core_ctx *core, u64 states)
 {
-	return fixed.counters || fixed.symbiotic || fixed.nr_pools || budget_follows(core, states) ||
-	       nap_is_over(states);
+	return fixed.counters || fixed.symbiotic || fixed.nr_pools || budget_follows(core, states);
 }
 
 HOOK void hook_lane_runs(u32 cpu, u32 state, u32 pid)

@@ -120,7 +120,7 @@ struct lane_ctx {
 	u64 held_until_ns;
 	u64 nap_until_ns; /* so long at most it is held for the nap of a task */
 	u32 nap_pid; /* which; 0: none (nap.bpf.h) */
-	u32 steps_aside; /* 1: what runs is batch that naps by itself */
+	u32 steps_aside; /* of batch that runs: 1: it naps by itself */
 	u32 fills; /* 1: what runs there makes room for I/O-bound work (pair.bpf.h) */
 	u32 came; /* pair.came of its core when it made room by itself last */
 	u32 profile; /* miss share of the task that runs, + 1; 0: not known (profile.bpf.h) */

@@ -17,7 +17,7 @@ enum job_board_limits {
 /* One thread. Nothing here is trusted: it spoils the program's own jobs only. */
 struct job_slot {
 	u32 tid; /* as the thread sees itself; 0: the slot is free */
-	u32 naps; /* 1: it naps (budget/nap.bpf.h) */
+	u32 naps; /* 1: it naps (see/nap.bpf.h) */
 	u64 began_ns; /* when the job began that it works on, CLOCK_MONOTONIC; 0: on none */
 	u64 ended; /* jobs so far */
 	u64 unused;

@@ -60,6 +60,9 @@ static __always_inline void lane_idles(struct lane_ctx *lane, struct core_ctx *c
 	if (lane->state == idle || (lane->state == LANE_OTHER && outranked(rq)))
 		return;
 	lane_set_state(lane, core, idle, now_ns);
+	if (idle == LANE_HELD &&
+	    !hook_lane_is_held(lane, now_ns)) /* for which it was is over since */
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	hook_lane_runs(cpu, LANE_IDLE, 0);
 	if (lane->was_critical) {
 		lane->was_critical = 0;

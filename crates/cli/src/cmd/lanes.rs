@@ -47,6 +47,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         LanesEvent::Restored => eprintln!("sidelane: restored what an earlier run had found"),
         LanesEvent::Serving { critical, batch } => {
             eprintln!("sidelane: serving: critical work on CPUs {critical}, batch on CPUs {batch}");
+            eprintln!(
+                "sidelane: other work may run on CPUs {batch} while batch naps there: cpusets keep it away, \
+                 'sidelane run' does so by itself"
+            );
         }
     })?;
     eprintln!("sidelane: cpusets restored");

@@ -259,7 +259,10 @@ fn idles_beside_critical(config: &str) -> [f64; 3] {
     };
     set_cpus(batch.id(), &[second]).unwrap();
     let _normal = [(); 3].map(|()| Load::spin(&Traits::default()));
-    std::thread::sleep(Duration::from_millis(500));
+    eventually("the batch program has begun", || {
+        let text = fs::read_to_string(format!("/proc/{}/schedstat", batch.id())).unwrap();
+        text.split(' ').next().unwrap().parse::<u64>().unwrap() > 500_000_000
+    });
     let critical = Load::spin(&Traits {
         cgroup: Some("critical"),
         cpus: vec![first],
@@ -290,7 +293,7 @@ fn a_program_that_naps_keeps_its_lane_and_not_for_ever() {
     );
     let [others, ..] = idles_beside_critical("hold_naps = false");
     println!("{others:.2} s where lanes are not held for them");
-    assert!(naps > 0.7 && held > 0.0, "{naps} {held}");
+    assert!(naps > 0.5 && held > 0.0, "{naps} {held}");
     assert!(stopped < 0.4 && others < 0.4, "{stopped} {others}");
 }
 

@@ -245,15 +245,6 @@ static __always_inline void lane_state_write(struct lane_ctx *lane, struct core_
 	lane_state_put(lane, core, state);
 }
 
-/* @lane is held for nobody any more; false: it is not idle either. */
-static __always_inline bool lane_released(struct lane_ctx *lane)
-{
-	if (lane_state_take(lane, core_ctx(lane->core), LANE_HELD, LANE_IDLE) != LANE_HELD)
-		return false;
-	core_update(lane->core, UPDATE_JOINS);
-	return true;
-}
-
 /* Before anything runs: counts the lanes of @core_id by the states that the loader gave them, and looks which cores are near. */
 VERIFIED_ONCE int core_begin(u32 core_id)
 {

@@ -28,19 +28,25 @@ static __always_inline bool lane_bears_batch(const struct lane_ctx *lane)
 	       hook_may_run(lane->core, CLASS_BATCH);
 }
 
+/* Does a lane in @state have nothing to do that would keep it from @class? One that is held is idle to critical work. */
+static __always_inline bool idles_for(u32 state, u32 class)
+{
+	return state == LANE_IDLE || (state == LANE_HELD && class == CLASS_CRITICAL);
+}
+
 /* Wakes the idle lanes of @core_id that may run @class, but @self, so that they dispatch again. */
 VERIFIED_ONCE int core_kick_idle(u32 core_id, u32 class, s32 self)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u32 i;
 
-	if (!core || !STATE_COUNT(states_of(core), LANE_IDLE))
+	if (!core || states_busy(core, states_of(core)) == core->nr_lanes)
 		return 0;
 	bpf_for(i, class == CLASS_BATCH ? first_for_batch(core) : 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(cpu);
 
-		if (lane && cpu != self && lane->state == LANE_IDLE)
+		if (lane && cpu != self && idles_for(lane->state, class))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}
 	return 0;
@@ -48,14 +54,16 @@ VERIFIED_ONCE int core_kick_idle(u32 core_id, u32 class, s32 self)
 
 /*
  * The lane @cpu went from critical work to something else. If that was the last
- * critical work of the core, batch may come back.
+ * critical work of the core, batch may come back, and lanes that were held beside it look whether they still are.
  */
 VERIFIED_ONCE int core_reopen(u32 core_id, s32 cpu)
 {
 	if (core_critical(core_id))
 		return 0;
 	count(openings);
-	if (vector_waits(CLASS_BATCH))
+	if (lanes_in_state(core_id, LANE_HELD))
+		core_kick_idle(core_id, CLASS_CRITICAL, cpu);
+	else if (vector_waits(CLASS_BATCH))
 		core_kick_idle(core_id, CLASS_BATCH, cpu);
 	return 0;
 }
@@ -118,6 +126,7 @@ static __always_inline bool waits_for(const struct lane_ctx *lane)
 static __always_inline void idle_check(struct lane_ctx *lane, s32 cpu)
 {
 	struct core_ctx *core;
+	u32 class;
 
 	if (lane->rechecked || !waits_for(lane))
 		return;
@@ -125,10 +134,11 @@ static __always_inline void idle_check(struct lane_ctx *lane, s32 cpu)
 	if (!core)
 		return;
 	lane->rechecked = 1;
-	if (lane->state != LANE_HELD)
+	class = vector_waits(CLASS_CRITICAL) ? CLASS_CRITICAL : CLASS_NORMAL;
+	if (idles_for(lane->state, class))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	if (core->nr_lanes > live.smt_level)
-		core_kick_idle(lane->core, CLASS_NORMAL, cpu);
+		core_kick_idle(lane->core, class, cpu);
 }
 
 #endif /* SIDELANE_KICK_BPF_H */

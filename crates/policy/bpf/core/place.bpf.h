@@ -301,7 +301,7 @@ static __always_inline void kick_for(struct task_struct *p, const struct task_ct
 		return;
 	/* an idle sibling is woken, and may come sooner; without one the waker has to leave */
 	stays = yields && lanes_in_state(lane->core, LANE_IDLE);
-	if (state == LANE_IDLE || hook_shares_hold(tctx, lane, cpu))
+	if (idles_for(state, tctx->class) || hook_shares_hold(tctx, lane, cpu))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	else if (!stays && hook_makes_room(tctx, lane)) {
 		count(hand_backs);
@@ -328,7 +328,7 @@ static __always_inline bool lane_take_over(struct lane_ctx *lane, struct core_ct
 					   u32 class, bool held)
 {
 	u32 state = lane->state;
-	bool idle = state == LANE_IDLE || (state == LANE_HELD && (held || class == CLASS_CRITICAL));
+	bool idle = idles_for(state, class) || (state == LANE_HELD && held);
 
 	if (class == CLASS_BATCH)
 		return false; /* whether batch may run is decided when a lane is free */

@@ -353,7 +353,8 @@ VERIFIED_ONCE s32 pair_lane(struct task_struct *p __arg_trusted, u32 home, s32 p
 		if (!lane || cpu < 0 || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			return -1;
 		return lane->state == LANE_IDLE ||
-				       (lane->state == LANE_HELD && lane->held_pid && !fixed.retain_exclusive) ||
+				       (lane->state == LANE_HELD && lane->held_pid &&
+					!fixed.retain_exclusive) ||
 				       lane->state == LANE_BATCH || pair_makes_room(tctx, lane)
 			       ? cpu
 			       : -1;

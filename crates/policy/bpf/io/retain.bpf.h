@@ -172,18 +172,27 @@ static __always_inline void retain_runs(struct task_struct *p, struct lane_ctx *
 	lane->woke = 0;
 }
 
+/* The lane is nobody's any more; false: it is not idle either. */
+static __always_inline bool retain_free(struct lane_ctx *lane)
+{
+	if (lane_state_take(lane, core_ctx(lane->core), LANE_HELD, LANE_IDLE) != LANE_HELD)
+		return false;
+	core_update(lane->core, UPDATE_JOINS);
+	return true;
+}
+
 /* Its task is back, but not at once on the lane. */
 static __always_inline void retain_back(struct lane_ctx *lane, u64 now_ns)
 {
 	retain_end(lane, true, now_ns);
-	lane_released(lane);
+	retain_free(lane);
 }
 
 /* Nobody came back to the lane @cpu. */
 static __always_inline void retain_release(struct lane_ctx *lane, s32 cpu, u64 now_ns)
 {
 	retain_end(lane, false, now_ns);
-	if (lane_released(lane) && waits_for(lane))
+	if (retain_free(lane) && waits_for(lane))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 

@@ -133,7 +133,7 @@ VERIFIED_ONCE bool job_slot_find(struct task_struct *p __arg_trusted)
 	return false;
 }
 
-/* Has its thread ever marked a job? It may only nap (budget/nap.bpf.h). */
+/* Has its thread ever marked a job? It may only nap (see/nap.bpf.h). */
 static __always_inline bool job_slot_marks(const struct job_slot *slot)
 {
 	return *(volatile const u64 *)&slot->ended || *(volatile const u64 *)&slot->began_ns;

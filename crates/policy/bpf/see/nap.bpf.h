@@ -5,7 +5,7 @@
  * Problem: a batch program that naps on a futex while critical work runs beside it (crates/runtime, nap.rs) sleeps, and
  * its lane is free for others, which run beside the critical work in its place.
  *
- * Rule (fixed.hold_naps): a batch program with a board (see/jobs.bpf.h) uses the runtime library: where its core closes, it is not
+ * Rule (fixed.hold_naps): a batch program with a board (jobs.bpf.h) uses the runtime library: where its core closes, it is not
  * evicted, for it sees by the lane signal that critical work begins, and is gone sooner than an interrupt would come. What has
  * not stepped aside at its next tick is evicted; if that happens NAP_TRUST times without a nap between, at once from then on.
  * When a batch task sleeps that naps, by what the board says, while critical work runs on its core, its lane is
@@ -25,7 +25,7 @@
 
 #include "../core/types.bpf.h"
 #include "../core/kick.bpf.h"
-#include "../see/jobs.bpf.h"
+#include "jobs.bpf.h"
 
 /* A program that has napped is trusted to do so for so many times that it does not. */
 #define NAP_TRUST 4
@@ -34,7 +34,7 @@
 static __always_inline bool nap_holds(const struct lane_ctx *lane, u64 now_ns)
 {
 	return fixed.hold_naps && lane->nap_pid && now_ns < lane->nap_until_ns &&
-	       lanes_in_state(lane->core, LANE_CRITICAL);
+	       core_critical(lane->core);
 }
 
 /* Does @p nap, as its program says? */
@@ -55,7 +55,7 @@ static __always_inline void nap_begins(struct task_struct *p, struct task_ctx *t
 				       struct lane_ctx *lane, u64 now_ns)
 {
 	if (!fixed.hold_naps || tctx->class != CLASS_BATCH || !jobs_marked() ||
-	    !lanes_in_state(lane->core, LANE_CRITICAL) || !naps(p))
+	    !core_critical(lane->core) || !naps(p))
 		return;
 	tctx->steps_aside = 1 + NAP_TRUST;
 	tctx->nap_lane = scx_bpf_task_cpu(p) + 1;
@@ -64,16 +64,8 @@ static __always_inline void nap_begins(struct task_struct *p, struct task_ctx *t
 	count(nap_holds);
 }
 
-/* The lane @cpu is held for nobody's nap any more. */
-static __always_inline void nap_ends(struct lane_ctx *lane, s32 cpu)
-{
-	lane->nap_pid = 0;
-	if (lane_released(lane) && waits_for(lane))
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-}
-
-/* Ends the naps on @core_id that last for too long, or @all. */
-VERIFIED_ONCE int naps_end(u32 core_id, bool all, u64 now_ns)
+/* Wakes the lanes of @core_id that were held for long enough: they look for work. */
+VERIFIED_ONCE int naps_expire(u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u32 i;
@@ -84,25 +76,18 @@ VERIFIED_ONCE int naps_end(u32 core_id, bool all, u64 now_ns)
 		s32 cpu = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(cpu);
 
-		if (lane && lane->nap_pid && (all || now_ns >= lane->nap_until_ns))
-			nap_ends(lane, cpu);
+		if (lane && lane->state == LANE_HELD && lane->nap_pid &&
+		    now_ns >= lane->nap_until_ns)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}
 	return 0;
-}
-
-/* The lanes of a core are in @states: is one held, and no critical work there for which it could be? */
-static __always_inline bool nap_is_over(u64 states)
-{
-	return fixed.hold_naps && STATE_COUNT(states, LANE_HELD) &&
-	       !STATE_COUNT(states, LANE_CRITICAL);
 }
 
 /* The tick of batch @p on @lane: does it step aside by itself, and if it has to, has it? */
 static __always_inline void nap_trusts(struct task_struct *p, struct task_ctx *tctx,
 				       struct lane_ctx *lane)
 {
-	bool fails = tctx->steps_aside > 1 && lanes_in_state(lane->core, LANE_CRITICAL) &&
-		     !naps(p);
+	bool fails = tctx->steps_aside > 1 && lanes_in_state(lane->core, LANE_CRITICAL) && !naps(p);
 
 	if (!jobs_marked())
 		tctx->steps_aside = 0;
@@ -122,23 +107,26 @@ static __always_inline void nap_check(struct task_struct *p, struct task_ctx *tc
 	if (tctx->class == CLASS_BATCH)
 		nap_trusts(p, tctx, lane);
 	else if (tctx->class == CLASS_CRITICAL && lanes_in_state(lane->core, LANE_HELD))
-		naps_end(lane->core, false, now_ns);
+		naps_expire(lane->core, now_ns);
 }
 
-/* @p is about to run on @lane. If another is held for its nap, that ends. */
+/* @p is about to run on @lane. If one is held for its nap, that ends. */
 static __always_inline void nap_runs(const struct task_struct *p, struct task_ctx *tctx,
 				     struct lane_ctx *lane)
 {
 	struct lane_ctx *held;
 
-	if (!fixed.hold_naps)
+	if (!fixed.hold_naps || tctx->class != CLASS_BATCH)
 		return;
-	lane->steps_aside = tctx->class == CLASS_BATCH && tctx->steps_aside > 1;
+	lane->steps_aside = tctx->steps_aside > 1;
 	if (!tctx->nap_lane)
 		return;
 	held = lane_ctx(tctx->nap_lane - 1);
-	if (held && held->nap_pid == (u32)p->pid)
-		nap_ends(held, tctx->nap_lane - 1);
+	if (held && held->nap_pid == (u32)p->pid) {
+		held->nap_pid = 0;
+		if (held != lane && held->state == LANE_HELD)
+			scx_bpf_kick_cpu(tctx->nap_lane - 1, SCX_KICK_IDLE);
+	}
 	tctx->nap_lane = 0;
 }
 
