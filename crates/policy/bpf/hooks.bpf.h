@@ -41,6 +41,8 @@ HOOK bool hook_closes_at_once(const struct task_ctx *tctx);
 HOOK bool hook_stays(const struct task_struct *p, const struct task_ctx *tctx, u32 core_id);
 /* Is @lane, which idles, kept for somebody? */
 HOOK bool hook_lane_is_held(const struct lane_ctx *lane, u64 now_ns);
+/* @lane has nothing to run: is it kept for somebody? */
+HOOK bool hook_idles(struct lane_ctx *lane, u64 now_ns);
 /* May @tctx use @lane, which is kept for somebody else? */
 HOOK bool hook_shares_hold(const struct task_ctx *tctx, const struct lane_ctx *lane, s32 cpu);
 /* Does what runs on @lane make room at once for @tctx, which is of the same class? */
@@ -93,6 +95,8 @@ HOOK void hook_critical_wakes(struct core_ctx *core, u64 now_ns);
 HOOK void hook_critical_sent(u32 core_id, u32 budget, bool timers, u64 now_ns);
 /* A critical job of @budget took @latency_ns. */
 HOOK void hook_job_ended(u32 budget, u64 latency_ns);
+/* A marked job of @budget has @allowed_ns until its deadline: how much such jobs usually have. */
+HOOK u64 hook_job_allowed_ns(u32 budget, u64 allowed_ns);
 /* @core_id may have fallen free of critical and normal work. */
 HOOK void hook_core_falls_free(u32 core_id);
 
@@ -115,6 +119,9 @@ HOOK void hook_begins(struct task_struct *p, struct task_ctx *tctx, struct lane_
 		      u64 now_ns);
 HOOK void hook_began(struct task_struct *p, struct task_ctx *tctx, struct lane_ctx *lane, s32 cpu,
 		     u64 now_ns);
+/* @p, which is batch, is about to run on @lane. */
+HOOK void hook_batch_begins(const struct task_struct *p, struct task_ctx *tctx,
+			    struct lane_ctx *lane);
 /* The tick of @p, which was charged. */
 HOOK void hook_ticks(struct task_struct *p, struct task_ctx *tctx, struct lane_ctx *lane, s32 cpu,
 		     u64 now_ns);
@@ -229,6 +236,11 @@ HOOK bool hook_stays(const struct task_struct *p, const struct task_ctx *tctx, u
 HOOK bool hook_lane_is_held(const struct lane_ctx *lane, u64 now_ns)
 {
 	return lane_held(lane, now_ns) || nap_holds(lane, now_ns);
+}
+
+HOOK bool hook_idles(struct lane_ctx *lane, u64 now_ns)
+{
+	return nap_lasts(lane, now_ns) || lane_held(lane, now_ns);
 }
 
 HOOK bool hook_shares_hold(const struct task_ctx *tctx, const struct lane_ctx *lane, s32 cpu)
@@ -352,6 +364,11 @@ HOOK void hook_job_ended(u32 budget, u64 latency_ns)
 	objective_job(budget, latency_ns);
 }
 
+HOOK u64 hook_job_allowed_ns(u32 budget, u64 allowed_ns)
+{
+	return objective_allowed(budget, allowed_ns);
+}
+
 HOOK void hook_core_falls_free(u32 core_id)
 {
 	promote_offer(core_id);
@@ -399,11 +416,16 @@ HOOK void hook_begins(struct task_struct *p, struct task_ctx *tctx, struct lane_
 	promote_runs(p, tctx);
 	retain_runs(p, lane, pair_uses_held(tctx, lane, cpu), now_ns);
 	overdue_begins(p, tctx, lane);
-	nap_runs(p, tctx, lane);
 	pair_waited(tctx, now_ns);
 	pair_runs(tctx, lane, cpu);
 	profile_begins(tctx, lane);
 	count_begins(cpu, tctx->budget);
+}
+
+HOOK void hook_batch_begins(const struct task_struct *p, struct task_ctx *tctx,
+			    struct lane_ctx *lane)
+{
+	nap_runs(p, tctx, lane);
 }
 
 HOOK void hook_began(struct task_struct *p, struct task_ctx *tctx, struct lane_ctx *lane, s32 cpu,
@@ -427,6 +449,7 @@ HOOK void hook_ticks(struct task_struct *p, struct task_ctx *tctx, struct lane_c
 	if (tctx->class == CLASS_CRITICAL) {
 		jobs_take(p, tctx);
 		lane->marks = tctx->job_tid > 0;
+		job_yields(p, tctx, lane, now_ns);
 	}
 	promote_check(p, lane);
 	nap_check(p, tctx, lane, now_ns);

@@ -239,6 +239,7 @@ struct task_ctx {
 	u64 weight_group; /* cgroup in which its weight counts; 0: none (weight.bpf.h) */
 	u64 weight; /* as what; 0: it sleeps */
 	u64 job_ns; /* critical: when its job began: it woke; else 0 */
+	u64 deadline_ns; /* of its marked job at the last look; 0: none */
 	u64 jobs_seen; /* marked jobs of its slot that had ended at the last look */
 	u64 queued_ns; /* when it began to wait in a vector; 0 once it runs */
 	u64 due_ns; /* when it is to run at the latest; 0: it has run since, or sleeps */
@@ -371,6 +372,7 @@ struct objective {
 	u64 missed;
 	u64 since_ns; /* when this window began */
 	u64 evictions; /* batch had to leave in this window */
+	u64 allowed_ns; /* that marked jobs have until their deadlines: moving average; 0: not known (jobs.bpf.h) */
 	u32 jobs[LATENCY_BUCKETS]; /* of this window, by latency */
 };
 
@@ -419,6 +421,7 @@ struct fixed_settings {
 	u32 nr_rules;
 	u32 has_cgroup_rules;
 	u32 wakes_preempt; /* 1: what wakes takes the lane from work of its class that has come further (fair.bpf.h) */
+	u32 by_deadline; /* 1: marked jobs that have a deadline are ordered by that (jobs.bpf.h) */
 	u32 keep_slice; /* 1: a task that sleeps for a moment goes on with its slice (vector.bpf.h) */
 	u32 retain; /* 1: lanes are held for normal tasks that are soon back (retain.bpf.h) */
 	u32 retain_exclusive; /* 1: lanes are held from other I/O-bound tasks, too (pair.bpf.h) */

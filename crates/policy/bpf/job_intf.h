@@ -20,7 +20,7 @@ struct job_slot {
 	u32 naps; /* 1: it naps (see/nap.bpf.h) */
 	u64 began_ns; /* when the job began that it works on, CLOCK_MONOTONIC; 0: on none */
 	u64 ended; /* jobs so far */
-	u64 unused;
+	u64 deadline_ns; /* of that job, CLOCK_MONOTONIC; 0: it has none */
 	u32 latencies[JOB_RING]; /* of the last jobs: of the nth at n % JOB_RING, from 0 on */
 } __attribute__((aligned(64)));
 

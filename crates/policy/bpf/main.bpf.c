@@ -54,7 +54,7 @@ void BPF_STRUCT_OPS(sidelane_enqueue, struct task_struct *p, u64 enq_flags)
 static __always_inline void lane_idles(struct lane_ctx *lane, struct core_ctx *core, s32 cpu,
 				       const struct rq *rq, u64 now_ns)
 {
-	u32 idle = hook_lane_is_held(lane, now_ns) ? LANE_HELD : LANE_IDLE;
+	u32 idle = hook_idles(lane, now_ns) ? LANE_HELD : LANE_IDLE;
 
 	/* some kernels ask us before they ask the higher class that outranked what ran */
 	if (lane->state == idle || (lane->state == LANE_OTHER && outranked(rq)))
@@ -126,6 +126,8 @@ void BPF_STRUCT_OPS(sidelane_running, struct task_struct *p)
 	vector_left(tctx);
 	if (class == CLASS_CRITICAL)
 		critical_arrived(tctx, core, lane->core, now_ns);
+	else if (class == CLASS_BATCH)
+		hook_batch_begins(p, tctx, lane);
 	account_begins(p, tctx, lane, core, now_ns);
 	was_critical = lane->was_critical;
 	lane->was_critical = class == CLASS_CRITICAL;

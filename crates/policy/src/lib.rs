@@ -16,8 +16,8 @@ mod words;
 pub use objective::Objective;
 pub use pool::Charge;
 pub use settings::{
-    Borrow, Budget, Dispatching, Pairing, Polarization, Retention, Scope, Settings, StealBarriers,
-    Symbiosis, UseCounters,
+    Borrow, Budget, Dispatching, JobOrder, Pairing, Polarization, Retention, Scope, Settings,
+    StealBarriers, Symbiosis, UseCounters,
 };
 
 use words::words;

@@ -49,9 +49,10 @@ pub fn is_to_be_asked_for() -> bool {
     SHOWN.load(Ordering::Acquire) == 0 && !WANTED.swap(true, Ordering::SeqCst)
 }
 
-/// This thread begins to work on a job that began then.
-pub fn begin(began_ns: u64) {
+/// This thread begins to work on a job that began then, with that deadline; 0: with none.
+pub fn begin(began_ns: u64, deadline_ns: u64) {
     if let Some(slot) = own_slot(SHOWN.load(Ordering::Acquire)) {
+        slot.deadline_ns.store(deadline_ns, Ordering::Relaxed);
         slot.began_ns.store(began_ns, Ordering::Relaxed);
     }
 }

@@ -39,7 +39,8 @@ impl Job {
                 attach::ask_for_board();
             });
         }
-        board::begin(begin_ns);
+        let told_ns = if budget_ns == 0 { 0 } else { deadline_ns };
+        board::begin(begin_ns, told_ns);
         Job {
             begin_ns,
             deadline_ns,

@@ -70,7 +70,8 @@ pub struct JobSlot {
     pub began_ns: AtomicU64,
     /// Jobs that it has ended.
     pub ended: AtomicU64,
-    unused: u64,
+    /// The deadline of that job, CLOCK_MONOTONIC; 0: it has none.
+    pub deadline_ns: AtomicU64,
     /// Latencies of the last ones, in units of [`JOB_LATENCY_NS`]: of the nth at `n % JOB_RING`, from
     /// 0 on.
     pub latencies: [AtomicU32; JOB_RING],

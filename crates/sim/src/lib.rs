@@ -44,8 +44,8 @@ pub use scenario::{Configuration, Mistake, Run, Scenario};
 pub use sched_ext::{Sidelane, TimeoutSearch};
 pub use scheduler::{Counted, Counters, ObjectiveState, Pool, PoolState};
 pub use sidelane_policy::{
-    Borrow, Budget, Charge, Dispatching, Objective, Pairing, Polarization, Retention, Scope,
-    Settings, StealBarriers, Symbiosis, UseCounters,
+    Borrow, Budget, Charge, Dispatching, JobOrder, Objective, Pairing, Polarization, Retention,
+    Scope, Settings, StealBarriers, Symbiosis, UseCounters,
 };
 pub use simulation::{Kind, Occurrence, Simulation};
 pub use statistics::Estimate;

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::engine::Engine;
-use crate::task::TaskId;
+use crate::task::{Mark, TaskId};
 use sidelane_policy::Charge;
 
 /// Decides which task runs where. Each operation may start and stop tasks on lanes, and asks lanes
@@ -10,6 +10,9 @@ use sidelane_policy::Charge;
 pub(crate) trait Scheduler {
     /// A task was created; it sleeps.
     fn create(&mut self, engine: &mut Engine, id: TaskId);
+
+    /// The program of a task marks a job.
+    fn mark(&mut self, _id: TaskId, _mark: Mark) {}
 
     /// A task has work now and is waiting; `engine.this_lane` is its waker's lane. `sync`: the
     /// waker is about to sleep.

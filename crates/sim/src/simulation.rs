@@ -4,7 +4,7 @@ use crate::classes::Classes;
 use crate::engine::{CoreTotals, Engine, Event, EventCounts, LaneTotals};
 use crate::record::{Record, Step};
 use crate::scheduler::{Counters, Scheduler};
-use crate::task::{Class, Collected, State, TaskId, TaskSpec, TaskTotals, cpu_bits};
+use crate::task::{Class, Collected, Mark, State, TaskId, TaskSpec, TaskTotals, cpu_bits};
 use crate::{Baseline, Counted, Error, Machine, ObjectiveState, Pool, PoolState, Result, Sidelane};
 use crate::{baseline, sched_ext};
 use sidelane_policy::Settings;
@@ -106,6 +106,11 @@ impl Simulation {
         })?;
         self.scheduler.create(&mut self.engine, id);
         self.checked().map(|()| id)
+    }
+
+    /// The program of a task marks a job.
+    pub(crate) fn mark(&mut self, id: TaskId, mark: Mark) {
+        self.scheduler.mark(id, mark);
     }
 
     /// Gives a task work, in ns of an unshared lane of the fastest core, and wakes it if it sleeps.

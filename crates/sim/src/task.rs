@@ -74,6 +74,15 @@ impl TaskSpec {
     }
 }
 
+/// What a program tells of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// The task works on it from now on; it began then, and has a deadline (0: none), ns.
+    Begins { began_ns: u64, deadline_ns: u64 },
+    /// It is done, and took so long.
+    Ends { latency_ns: u64 },
+}
+
 /// Where a task is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {

@@ -37,6 +37,7 @@ fn responses(machine: &Machine, arrivals: Arrivals, demand: &Distribution) -> Ve
             }],
             deadline_ns: None,
             quality: Quality::AllOrNothing,
+            marks: false,
         },
     };
     let configuration = |name: &str, scheduler| Configuration {

@@ -54,6 +54,7 @@ fn server(rate_per_ms: f64, workers: usize) -> Behaviour {
         ],
         deadline_ns: Some(5 * MS),
         quality: Quality::Proportional,
+        marks: false,
     }
 }
 

@@ -9,6 +9,7 @@ mod budget;
 mod capacity;
 mod control;
 mod costs;
+mod deadlines;
 mod determinism;
 mod experiments;
 mod jobs;

@@ -161,6 +161,7 @@ fn scenario(load: f64, scheduler: Kind, with_batch: bool) -> Scenario {
         stages: vec![stage],
         deadline_ns: None,
         quality: Quality::Proportional,
+        marks: false,
     };
     let task = |class: Class| TaskSpec::new(class.name(), class);
     let mut workloads = vec![Workload {

@@ -126,6 +126,7 @@ impl Point {
                 stages: vec![stage],
                 deadline_ns: None,
                 quality: Quality::AllOrNothing,
+                marks: false,
             };
             workloads.push(workload("disturbance", disturbance));
         }

@@ -51,6 +51,22 @@
 
 GLOBAL u32 window_armed; /* 1: the timer of the windows is set */
 
+#define ALLOWED_WEIGHT 16 /* earlier jobs together weigh 15 of 16 */
+
+/* A marked job of budget @index has @allowed_ns until its deadline: how much such jobs usually have. */
+static __always_inline u64 objective_allowed(u32 index, u64 allowed_ns)
+{
+	struct objective *objective = objective_of(index);
+	u64 usual_ns;
+
+	if (!objective)
+		return allowed_ns;
+	usual_ns = objective->allowed_ns ?: allowed_ns;
+	usual_ns = (usual_ns * (ALLOWED_WEIGHT - 1) + allowed_ns) / ALLOWED_WEIGHT;
+	objective->allowed_ns = usual_ns;
+	return usual_ns;
+}
+
 /* Counts a job by budget @index, which is not none. */
 VERIFIED_ONCE int objective_count(u32 index, u64 latency_ns)
 {

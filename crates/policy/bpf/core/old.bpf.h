@@ -9,6 +9,7 @@
  * (jobs.bpf.h). A lane takes the oldest job that waits on any core and may use the lane; from beyond its last-level cache only
  * what is older by a part of a slice (OLD_MOVE_PARTS) than all that waits nearer, for a move there costs caches; and as far as the
  * steal barriers (vector.bpf.h) allow. What runs goes on after its slice while none of these is older.
+ * A marked job may have a deadline, by which it may be ordered instead; beyond it, it is the youngest (jobs.bpf.h).
  * Nobody goes on so for ever: what has not slept for OLD_SLICES of its own, or whose marked job is older than the starvation bound,
  * takes turns: its place is by the end of its last slice. For a thread that takes its next job without sleeping, and does not mark
  * it, looks like an old one.

@@ -10,7 +10,11 @@
  * with the scheduler: for each thread when its job began, and the latencies of its last jobs.
  * The age of a critical job, for promotion, is that of the mark. Between two jobs a thread
  * has none, and is as young as can be. The latencies, for objectives, are those of the marks;
- * its sleep ends no job then. So it is for threads that have ended a job; one that only begins
+ * its sleep ends no job then. A job may have a deadline. Once that has passed, what would have been worth most is lost: the job is
+ * as young as can be from then on, so that it yields to those that can still meet theirs; what runs beyond its deadline is looked at
+ * at the next tick, by which a program that stops there has answered. With fixed.by_deadline what has a deadline is ordered by that,
+ * not by age: its place is where one of the same rule would be that began then with as much time as jobs of the rule usually
+ * have, so that jobs of different rules compare by age. So it is for threads that have ended a job; one that only begins
  * them counts from its wake-up, or from the mark if that is later. All others as ever.
  *
  * What a board says is not believed: a job that begins in the future, or is older than any
@@ -23,7 +27,7 @@
  *
  * Cost: a look into a hash table at each tick and stop of a critical task, once some program has a board.
  *
- * Source: FOF ("fast first, old fast"): jobs are requests. Does not: see deadlines; follow jobs that a
+ * Source: FOF ("fast first, old fast"): jobs are requests, with deadlines and partial results. Does not: follow jobs that a
  * thread works on in turns: the last one begun tells the age, and all that end are counted.
  */
 #ifndef SIDELANE_JOBS_BPF_H
@@ -139,6 +143,25 @@ static __always_inline bool job_slot_marks(const struct job_slot *slot)
 	return *(volatile const u64 *)&slot->ended || *(volatile const u64 *)&slot->began_ns;
 }
 
+/* A moment of CLOCK_MONOTONIC that a board says, on the scheduler's clock; 0: it cannot be, or is too far off. */
+static __always_inline u64 job_clock_ns(u64 at_ns, u64 now_ns)
+{
+	s64 ahead_ns = at_ns - bpf_ktime_get_ns();
+
+	return ahead_ns > -(s64)JOB_AGE_MAX_NS && ahead_ns < (s64)JOB_AGE_MAX_NS &&
+			       ahead_ns + (s64)now_ns > 0
+		       ? now_ns + ahead_ns
+		       : 0;
+}
+
+/* The deadline of the job in @slot, on the scheduler's clock; 0: it has none. */
+static __always_inline u64 job_deadline_ns(const struct job_slot *slot, u64 now_ns)
+{
+	u64 deadline_ns = *(volatile const u64 *)&slot->deadline_ns;
+
+	return deadline_ns ? job_clock_ns(deadline_ns, now_ns) : 0;
+}
+
 /* How many of the jobs that the slot says have ended are new, at most as many as it holds. */
 static __always_inline u32 jobs_new(struct task_ctx *tctx, u64 ended)
 {
@@ -170,11 +193,13 @@ VERIFIED_ONCE bool jobs_count(struct task_struct *p __arg_trusted)
 	if (!slot && job_slot_find(p))
 		slot = job_slot_of(p, tctx);
 	if (!slot || !job_slot_marks(slot)) {
+		tctx->deadline_ns = 0;
 		tctx->job_tid = 0;
 		return false;
 	}
 	ended = *(volatile u64 *)&slot->ended;
 	jobs = jobs_new(tctx, ended);
+	tctx->deadline_ns = slot->began_ns ? job_deadline_ns(slot, scx_bpf_now()) : 0;
 	bpf_for(i, 0, jobs) {
 		u32 at = (ended - 1 - i) % JOB_RING;
 
@@ -189,15 +214,27 @@ static __always_inline bool jobs_take(struct task_struct *p, struct task_ctx *tc
 {
 	if (jobs_marked())
 		return jobs_count(p);
+	tctx->deadline_ns = 0;
 	tctx->job_tid = 0;
 	return false;
 }
 
-/* When the job of @p began, on the scheduler's clock. */
+/* The place of a job that began then and has this deadline, among others that count from their beginning. */
+static __always_inline u64 job_place_ns(u32 budget, u64 began_ns, u64 deadline_ns)
+{
+	u64 usual_ns;
+
+	if (deadline_ns <= began_ns)
+		return began_ns;
+	usual_ns = hook_job_allowed_ns(budget, deadline_ns - began_ns);
+	return deadline_ns > usual_ns ? deadline_ns - usual_ns : 1;
+}
+
+/* When the job of @p counts to have begun, on the scheduler's clock. */
 VERIFIED_ONCE u64 job_began_ns(struct task_struct *p __arg_trusted)
 {
 	struct task_ctx *tctx = task_ctx(p);
-	u64 now_ns = scx_bpf_now(), began_ns, age_ns;
+	u64 now_ns = scx_bpf_now(), began_ns, deadline_ns;
 	struct job_slot *slot;
 
 	if (!tctx)
@@ -208,11 +245,26 @@ VERIFIED_ONCE u64 job_began_ns(struct task_struct *p __arg_trusted)
 	began_ns = *(volatile u64 *)&slot->began_ns;
 	if (!began_ns)
 		return tctx->jobs_seen ? now_ns : tctx->job_ns;
-	age_ns = bpf_ktime_get_ns() - began_ns; /* huge if that is to come */
-	if (age_ns > JOB_AGE_MAX_NS || age_ns > now_ns)
+	began_ns = job_clock_ns(began_ns, now_ns);
+	if (!began_ns || began_ns > now_ns)
 		return tctx->job_ns;
-	began_ns = now_ns - age_ns;
-	return tctx->jobs_seen || began_ns > tctx->job_ns ? began_ns : tctx->job_ns;
+	if (!tctx->jobs_seen && began_ns < tctx->job_ns)
+		return tctx->job_ns;
+	deadline_ns = job_deadline_ns(slot, now_ns);
+	if (!deadline_ns)
+		return began_ns;
+	if (now_ns >= deadline_ns)
+		return now_ns;
+	return fixed.by_deadline ? job_place_ns(tctx->budget, began_ns, deadline_ns) : began_ns;
+}
+
+/* The tick of critical @p, whose jobs were just looked at: a job that became late in this run yields to those that wait. */
+static __always_inline void job_yields(struct task_struct *p, const struct task_ctx *tctx,
+				       const struct lane_ctx *lane, u64 now_ns)
+{
+	if (tctx->deadline_ns && now_ns >= tctx->deadline_ns &&
+	    lane->since_ns < tctx->deadline_ns && vector_waits(CLASS_CRITICAL))
+		scx_bpf_task_set_slice(p, 0);
 }
 
 #endif /* SIDELANE_JOBS_BPF_H */

@@ -37,6 +37,20 @@ static __always_inline bool nap_holds(const struct lane_ctx *lane, u64 now_ns)
 	       core_critical(lane->core);
 }
 
+/*
+ * @lane has nothing to run: is it held for a nap? One that is over is forgotten: where critical work is expected and stays
+ * away by turns, lanes would be held and looked at by turns.
+ */
+static __always_inline bool nap_lasts(struct lane_ctx *lane, u64 now_ns)
+{
+	if (!fixed.hold_naps || !lane->nap_pid)
+		return false;
+	if (nap_holds(lane, now_ns))
+		return true;
+	lane->nap_pid = 0;
+	return false;
+}
+
 /* Does @p nap, as its program says? */
 VERIFIED_ONCE bool naps(struct task_struct *p __arg_trusted)
 {
@@ -110,13 +124,13 @@ static __always_inline void nap_check(struct task_struct *p, struct task_ctx *tc
 		naps_expire(lane->core, now_ns);
 }
 
-/* @p is about to run on @lane. If one is held for its nap, that ends. */
+/* Batch @p is about to run on @lane. If one is held for its nap, that ends. */
 static __always_inline void nap_runs(const struct task_struct *p, struct task_ctx *tctx,
 				     struct lane_ctx *lane)
 {
 	struct lane_ctx *held;
 
-	if (!fixed.hold_naps || tctx->class != CLASS_BATCH)
+	if (!fixed.hold_naps)
 		return;
 	lane->steps_aside = tctx->steps_aside > 1;
 	if (!tctx->nap_lane)

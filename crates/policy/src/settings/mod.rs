@@ -18,7 +18,7 @@ mod symbiosis;
 
 pub use budget::{Borrow, Budget, UseCounters};
 pub use native::speeds;
-pub use order::Dispatching;
+pub use order::{Dispatching, JobOrder};
 pub use polarization::Polarization;
 pub use read::{BUDGET_KEYS, NEEDS_SPEEDS, SHAPE, budget_of, keys, read};
 pub use retention::{Pairing, Retention};
@@ -47,6 +47,8 @@ pub struct Settings {
     pub overdue_slice_ns: u64,
     /// A task that sleeps for less than a slice, of which it has used less than half, goes on with it.
     pub keep_slice: bool,
+    /// Which of the critical jobs that wait comes first.
+    pub job_order: JobOrder,
     /// Critical jobs move to better cores that fall free.
     pub promote: bool,
     /// Younger jobs do not, ns: the move would cost more than it gains.
@@ -105,6 +107,7 @@ impl Default for Settings {
             starvation_bound_ns: 1000 * MS,
             overdue_slice_ns: MS,
             keep_slice: false,
+            job_order: JobOrder::default(),
             promote: true,
             promote_after_ns: MS / 2,
             smt_level: 0,

@@ -19,6 +19,18 @@ words! {
     }
 }
 
+words! {
+    /// Which of the critical jobs that wait comes first, `job_order` in the `[scheduler]` table.
+    #[derive(Default)]
+    pub enum JobOrder {
+        /// The oldest.
+        Age = "age",
+        /// Of those that programs mark with deadlines, the one whose deadline comes first.
+        #[default]
+        Deadline = "deadline",
+    }
+}
+
 pub(super) const ROWS: &[Row] = &[
     Row {
         name: "slice_ms",
@@ -107,6 +119,21 @@ pub(super) const ROWS: &[Row] = &[
         says: "a task that sleeps for less than a slice, of which it has used less than half, wakes with the rest of it",
         more: "one that has used half or more wakes with a whole slice (z/VM's time slice early). `false`: each wake-up \
                brings a whole slice",
+    },
+    Row {
+        name: "job_order",
+        kind: Kind::Word(
+            &JobOrder::WORDS,
+            |settings| settings.job_order as usize,
+            |settings, word| settings.job_order = JobOrder::ALL[word],
+        ),
+        change: Change::Fixed(|settings, to| {
+            to.by_deadline = (settings.job_order == JobOrder::Deadline).into();
+        }),
+        needs: None,
+        says: "which of the critical jobs that wait comes first: of those that programs mark with deadlines the one whose deadline \
+               comes first, or with `\"age\"` the oldest, as of all others",
+        more: "jobs beyond their deadline yield in either case; [runtime.md](runtime.md)",
     },
     Row {
         name: "promote",

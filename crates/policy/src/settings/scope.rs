@@ -18,11 +18,12 @@ words! {
 }
 
 /// Settings, and tables of them, that concern critical or normal work only: with `scope = "batch"` nothing asks for them.
-const OF_OTHERS: [&str; 20] = [
+const OF_OTHERS: [&str; 21] = [
     "slice_ms",
     "normal_bound_ms",
     "dispatching",
     "follow_waker_ms",
+    "job_order",
     "promote",
     "promote_after_ms",
     "smt_level",

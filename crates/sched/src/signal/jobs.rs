@@ -28,6 +28,7 @@ const _: () = {
     assert!(offset_of!(written, naps) == offset_of!(read, naps));
     assert!(offset_of!(written, began_ns) == offset_of!(read, began_ns));
     assert!(offset_of!(written, ended) == offset_of!(read, ended));
+    assert!(offset_of!(written, deadline_ns) == offset_of!(read, deadline_ns));
     assert!(offset_of!(written, latencies) == offset_of!(read, latencies));
     assert!(wire::JOB_SLOTS == intf::job_board_limits_JOB_SLOTS as usize);
     assert!(wire::JOB_PROBES == intf::job_board_limits_JOB_PROBES as usize);

@@ -12,7 +12,14 @@ use sidelane_policy::file::{
 /// The behaviours; a workload has one of them.
 const BEHAVIOURS: &[&str] = &["open", "closed", "trace", "batch", "serve", "io"];
 /// What says how requests are served.
-const REQUEST_KEYS: &[&str] = &["stages", "workers", "demand_ms", "deadline_ms", "quality"];
+const REQUEST_KEYS: &[&str] = &[
+    "stages",
+    "workers",
+    "demand_ms",
+    "deadline_ms",
+    "quality",
+    "marks",
+];
 
 const OPEN_KEYS: &[&str] = &["rate_per_s", "load", "interarrival_ms"];
 const OPEN: Shape = Shape {
@@ -168,6 +175,9 @@ fn requests(
         stages,
         deadline_ns,
         quality,
+        marks: section
+            .get("marks")
+            .map_or(Ok(false), |value| value.boolean())?,
     })
 }
 

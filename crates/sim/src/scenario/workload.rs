@@ -34,6 +34,7 @@ pub(super) const WORKLOAD: Shape = Shape {
         "demand_ms",
         "stages",
         "deadline_ms",
+        "marks",
         "quality",
     ],
     elsewhere: &[

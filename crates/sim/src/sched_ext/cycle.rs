@@ -9,7 +9,7 @@ use super::{
 use crate::engine::Engine;
 use crate::record::Step;
 use crate::scheduler::{Counted, Counters, ObjectiveState, Pool, PoolState, Scheduler};
-use crate::task::{State, TaskId};
+use crate::task::{Mark, State, TaskId};
 use crate::{Error, Result};
 use sidelane_policy::Borrow;
 use std::ptr::null_mut;
@@ -18,8 +18,12 @@ impl Scheduler for SchedExt {
     fn create(&mut self, engine: &mut Engine, id: TaskId) {
         let entity = Entity::new(id, engine.task(id), self.beside.partial);
         self.entities.push(entity);
-        self.naps.tell(id, engine.task(id));
+        self.boards.appears(id, engine.task(id));
         self.adopt(engine, id);
+    }
+
+    fn mark(&mut self, id: TaskId, mark: Mark) {
+        self.boards.mark(id, mark);
     }
 
     fn wake(&mut self, engine: &mut Engine, id: TaskId, sync: bool) {

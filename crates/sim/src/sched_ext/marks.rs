@@ -234,3 +234,48 @@ fn a_program_that_does_not_nap_is_evicted_at_its_tick_and_soon_at_once() {
     );
     assert_eq!(rest, [0.0; 4], "{left_ms:?}");
 }
+
+/// Two lanes, and on each a job of 100 ms that began at 0, with that deadline; one of 5 ms comes at 15 ms. When that is done, ms.
+fn done_ms(deadline_ms: u64) -> f64 {
+    let board = Board::new();
+    let topology = Topology::regular(&Regular::one_package(2, 1)).unwrap();
+    let machine = Machine::new(
+        &topology,
+        Interference::ThreadPerf(vec![1.0]),
+        Costs::none(),
+    );
+    let mut sim = Simulation::new(machine.unwrap(), &Settings::default().into()).unwrap();
+    let ids = [(); 3].map(|()| critical(&mut sim));
+    for id in &ids[..2] {
+        board.end(*id, MS);
+        board.write(*id, |slot| {
+            (slot.began_ns, slot.deadline_ns) = (1, deadline_ms * MS);
+        });
+        sim.give(*id, 100e6).unwrap();
+    }
+    sim.set_timer(15 * MS, 0);
+    let mut done = None;
+    while let Some(occurrence) = sim.next(400 * MS).unwrap() {
+        match occurrence {
+            Occurrence::Timer(_) => {
+                board.end(ids[2], MS);
+                let now_ns = sim.now_ns();
+                board.write(ids[2], |slot| {
+                    (slot.began_ns, slot.deadline_ns) = (now_ns, now_ns + 200 * MS);
+                });
+                sim.give(ids[2], 5e6).unwrap();
+            }
+            Occurrence::Done(id) if id == ids[2] => done = Some(sim.now_ns() as f64 / MS as f64),
+            Occurrence::Done(_) => {}
+        }
+    }
+    done.unwrap()
+}
+
+#[test]
+fn a_job_beyond_its_deadline_yields_to_those_that_can_meet_theirs() {
+    assert_eq!(done_ms(150), 105.0, "it is on time");
+    // a tick ends it
+    let late_ms = done_ms(30);
+    assert!((35.0..=39.0).contains(&late_ms), "{late_ms}");
+}

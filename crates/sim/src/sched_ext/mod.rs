@@ -7,13 +7,13 @@
 //! scheduling classes, and the moments in which the kernel's default scheduler rules between two attachments. With
 //! `scope = "batch"` it is one of two ([`crate::classes`]): partial.rs.
 
+mod boards;
 mod calls;
 mod check;
 mod cycle;
 mod entity;
 #[cfg(test)]
 mod marks;
-mod naps;
 mod native;
 mod partial;
 mod queues;
@@ -29,9 +29,9 @@ use crate::record::Step;
 use crate::scheduler::Counters;
 use crate::task::TaskId;
 use crate::{Error, Result};
+use boards::Boards;
 use calls::operate;
 use entity::{Entity, Queue};
-use naps::Naps;
 use partial::Beside;
 use queues::{Dsq, Queues};
 use std::cell::Cell;
@@ -90,13 +90,13 @@ pub(crate) struct SchedExt {
     /// What stands for the idle task of any lane.
     idle_task: Box<native::task_struct>,
     beside: Beside,
-    /// Where the programs of tasks that nap tell that.
-    naps: Naps,
+    /// Where programs tell of their threads.
+    boards: Boards,
 }
 
 impl Drop for SchedExt {
     fn drop(&mut self) {
-        self.naps.take_back();
+        self.boards.take_back();
         ATTACHED.set(false);
     }
 }
@@ -122,7 +122,7 @@ impl SchedExt {
             earlier: Counters::default(),
             idle_task: Box::default(),
             beside: Beside::new(engine, sidelane.settings.only_batch()),
-            naps: Naps::default(),
+            boards: Boards::default(),
         };
         scheduler.start(engine);
         scheduler.violation.take().map_or(Ok(scheduler), Err)

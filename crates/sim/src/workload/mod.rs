@@ -69,6 +69,8 @@ pub enum Behaviour {
         deadline_ns: Option<u64>,
         /// What a request is worth that ends before it is complete.
         quality: Quality,
+        /// Its program marks requests as jobs, with their deadlines.
+        marks: bool,
     },
     /// Tasks that always have work.
     Batch {
@@ -196,6 +198,20 @@ pub enum Quality {
         /// Demand from which on quality is 1, ns.
         full_ns: f64,
     },
+}
+
+impl Behaviour {
+    /// Of requests that their program marks as jobs: how long each may take, ns, if that is said.
+    pub(crate) fn marks(&self) -> Option<Option<u64>> {
+        match self {
+            Behaviour::Requests {
+                marks: true,
+                deadline_ns,
+                ..
+            } => Some(*deadline_ns),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

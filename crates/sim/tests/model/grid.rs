@@ -152,6 +152,7 @@ impl Grid {
                 }],
                 deadline_ns: None,
                 quality: Quality::AllOrNothing,
+                marks: false,
             },
         }
     }

@@ -4,7 +4,7 @@ use super::timer::Timer;
 use super::{Driver, rounded};
 use crate::Result;
 use crate::simulation::Simulation;
-use crate::task::TaskId;
+use crate::task::{Mark, TaskId};
 use crate::workload::Behaviour;
 
 impl Driver {
@@ -22,7 +22,17 @@ impl Driver {
             }
             request.worker = Some(worker);
             role.request = Some(slot);
-            return sim.give(worker, request.demands_ns[request.stage]);
+            let (began_ns, demand_ns) = (request.arrived_ns, request.demands_ns[request.stage]);
+            let behaviour = &self.groups[request.group].spec.behaviour;
+            if let Some(allowed_ns) = behaviour.marks() {
+                let deadline_ns = allowed_ns.map_or(0, |ns| began_ns.saturating_add(ns));
+                let mark = Mark::Begins {
+                    began_ns,
+                    deadline_ns,
+                };
+                sim.mark(worker, mark);
+            }
+            return sim.give(worker, demand_ns);
         }
         state.idle.push_back(worker);
         Ok(())
@@ -45,6 +55,10 @@ impl Driver {
         self.roles[worker.index()].request = None;
         if let Some(request) = self.requests.get(slot) {
             request.worker = None;
+            if self.groups[request.group].spec.behaviour.marks().is_some() {
+                let latency_ns = sim.now_ns() - request.arrived_ns;
+                sim.mark(worker, Mark::Ends { latency_ns });
+            }
             request.served_ns += request.demands_ns[request.stage];
             self.leave(sim, slot)?;
         }
