@@ -223,12 +223,12 @@ fn gets_ahead(nice: i32, ran_ms: u64) -> Verdict {
 
 #[test]
 fn neither_of_two_tasks_of_a_lane_gets_more_than_its_share() {
-    // four turns of each, of a slice of 10 ms and two ticks of 4 ms, and two slices
-    gets_ahead(0, 4 * 2 * 18 + 20).unwrap();
-    assert_eq!(broken(gets_ahead(0, 4 * 2 * 18 + 21)), Rule::Shares);
+    // two turns of each, of a slice of 10 ms and two ticks of 4 ms, and a slice
+    gets_ahead(0, 2 * 2 * 18 + 10).unwrap();
+    assert_eq!(broken(gets_ahead(0, 2 * 2 * 18 + 11)), Rule::Shares);
     // of weight 9548 / 1024
-    gets_ahead(-10, 929).unwrap();
-    assert_eq!(broken(gets_ahead(-10, 931)), Rule::Shares);
+    gets_ahead(-10, 464).unwrap();
+    assert_eq!(broken(gets_ahead(-10, 466)), Rule::Shares);
 }
 
 #[test]
