@@ -41,8 +41,6 @@ HOOK bool hook_closes_at_once(const struct task_ctx *tctx);
 HOOK bool hook_stays(const struct task_struct *p, const struct task_ctx *tctx, u32 core_id);
 /* Is @lane, which idles, kept for somebody? */
 HOOK bool hook_lane_is_held(const struct lane_ctx *lane, u64 now_ns);
-/* @lane has nothing to run: is it kept for somebody? */
-HOOK bool hook_idles(struct lane_ctx *lane, u64 now_ns);
 /* May @tctx use @lane, which is kept for somebody else? */
 HOOK bool hook_shares_hold(const struct task_ctx *tctx, const struct lane_ctx *lane, s32 cpu);
 /* Does what runs on @lane make room at once for @tctx, which is of the same class? */
@@ -235,12 +233,7 @@ HOOK bool hook_stays(const struct task_struct *p, const struct task_ctx *tctx, u
 
 HOOK bool hook_lane_is_held(const struct lane_ctx *lane, u64 now_ns)
 {
-	return lane_held(lane, now_ns) || nap_holds(lane, now_ns);
-}
-
-HOOK bool hook_idles(struct lane_ctx *lane, u64 now_ns)
-{
-	return nap_lasts(lane, now_ns) || lane_held(lane, now_ns);
+	return nap_holds(lane, now_ns) || lane_held(lane, now_ns);
 }
 
 HOOK bool hook_shares_hold(const struct task_ctx *tctx, const struct lane_ctx *lane, s32 cpu)

@@ -118,8 +118,9 @@ struct lane_ctx {
 	u32 held_waited; /* 1: somebody waited when that began */
 	u64 held_ns; /* since when */
 	u64 held_until_ns;
-	u64 nap_until_ns; /* so long at most it is held for the nap of a task */
+	u64 nap_until_ns; /* so long at most it is held for the nap of a task; 0: it never was */
 	u32 nap_pid; /* which; 0: none (nap.bpf.h) */
+	u32 nap_opened; /* core's number of openings when the first nap began since it opened */
 	u32 steps_aside; /* of batch that runs: 1: it naps by itself */
 	u32 fills; /* 1: what runs there makes room for I/O-bound work (pair.bpf.h) */
 	u32 came; /* pair.came of its core when it made room by itself last */
@@ -266,6 +267,7 @@ struct core_ctx {
 	u32 node; /* index of (package, NUMA node) */
 	u32 near; /* the first core on that cache; kept by the scheduler */
 	u32 kinds; /* sets of cores in which it is for sure: bit n, set n of enum core_set; kept by the scheduler */
+	u32 opened; /* how often it has lost its last critical work */
 	u32 unfit; /* batch in its vector that may use none of its lanes for batch */
 
 	u64 states; /* how many of its lanes are in each state: eight bits for each (types.bpf.h) */

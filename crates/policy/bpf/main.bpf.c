@@ -54,14 +54,13 @@ void BPF_STRUCT_OPS(sidelane_enqueue, struct task_struct *p, u64 enq_flags)
 static __always_inline void lane_idles(struct lane_ctx *lane, struct core_ctx *core, s32 cpu,
 				       const struct rq *rq, u64 now_ns)
 {
-	u32 idle = hook_idles(lane, now_ns) ? LANE_HELD : LANE_IDLE;
+	u32 idle = hook_lane_is_held(lane, now_ns) ? LANE_HELD : LANE_IDLE;
 
 	/* some kernels ask us before they ask the higher class that outranked what ran */
 	if (lane->state == idle || (lane->state == LANE_OTHER && outranked(rq)))
 		return;
 	lane_set_state(lane, core, idle, now_ns);
-	if (idle == LANE_HELD &&
-	    !hook_lane_is_held(lane, now_ns)) /* for which it was is over since */
+	if (idle == LANE_HELD && !hook_lane_is_held(lane, now_ns)) /* it is over since */
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	hook_lane_runs(cpu, LANE_IDLE, 0);
 	if (lane->was_critical) {
@@ -161,6 +160,7 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 	if (!outranked(rq)) /* running, dispatch or update_idle says what the lane does */
 		return;
 	lane_state_put(lane, core, LANE_OTHER);
+	held_look(lane->core);
 	/* with a rest of its slice it would wait in the lane's own queue */
 	if (fixed.only_batch && runnable)
 		scx_bpf_task_set_slice(p, 0);
@@ -251,8 +251,10 @@ void BPF_STRUCT_OPS(sidelane_disable, struct task_struct *p)
 	if (!tctx)
 		return;
 	if (core && lane->pid == (u32)p->pid &&
-	    lane->state < LANE_IDLE) /* it goes on, as another class */
+	    lane->state < LANE_IDLE) { /* it goes on, as another class */
 		lane_state_put(lane, core, LANE_OTHER);
+		held_look(lane->core);
+	}
 	hook_task_goes(p, tctx);
 	critical_leaves(tctx);
 	vector_left(tctx);

@@ -46,7 +46,9 @@ thread_local! {
 
 /// Whether a board is wanted from now on, and was not before: it is to be asked for.
 pub fn is_to_be_asked_for() -> bool {
-    SHOWN.load(Ordering::Acquire) == 0 && !WANTED.swap(true, Ordering::SeqCst)
+    SHOWN.load(Ordering::Acquire) == 0
+        && !WANTED.load(Ordering::Relaxed)
+        && !WANTED.swap(true, Ordering::SeqCst)
 }
 
 /// This thread begins to work on a job that began then, with that deadline; 0: with none.

@@ -5,8 +5,8 @@ use sidelane_topology::{Regular, Topology};
 
 const MS: u64 = 1_000_000;
 
-/// One core: critical work on lane 0 from 10 to `until_ms`, batch on lane 1 that works for 20 ms and then naps, and normal
-/// work from 50 ms on. When that began, and when batch was evicted, ms.
+/// One core: critical work on lane 0 from 18 to `until_ms`, batch on lane 1 that works for 19 ms and then naps, and normal
+/// work from 50 ms on. When that began, ms.
 fn normal_begins_ms(hold_naps: bool, until_ms: u64, starvation_bound_ms: u64) -> f64 {
     let topology = Topology::regular(&Regular::one_package(1, 2)).unwrap();
     let interference = Interference::ThreadPerf(vec![1.0, 1.0]);
@@ -31,8 +31,8 @@ fn normal_begins_ms(hold_naps: bool, until_ms: u64, starvation_bound_ms: u64) ->
     let batch = create(&mut sim, Class::Batch, 1, true);
     let normal = create(&mut sim, Class::Normal, 1, false);
     let work = [
-        (batch, 0, 20),
-        (critical, 10, until_ms - 10),
+        (batch, 0, 19),
+        (critical, 18, until_ms - 18),
         (normal, 50, 1),
     ];
     for (token, (_, at_ms, _)) in work.iter().enumerate() {
@@ -67,7 +67,7 @@ fn a_lane_is_kept_for_a_nap_until_the_core_opens() {
 
 #[test]
 fn a_lane_is_kept_for_no_longer_than_the_starvation_bound() {
-    // it naps from 20 ms on; the tick of the critical work comes later
+    // it naps from 19 ms on; the tick of the critical work comes later
     let began_ms = normal_begins_ms(true, 2_000, 500);
-    assert!((520.0..525.0).contains(&began_ms), "{began_ms}");
+    assert!((519.0..524.0).contains(&began_ms), "{began_ms}");
 }

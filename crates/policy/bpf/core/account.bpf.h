@@ -90,8 +90,8 @@ static __always_inline u32 core_kinds(const struct core_ctx *core, u32 core_id, 
 {
 	u32 kinds = core_kinds_by_lanes(core, states);
 
-	if (!STATE_COUNT(states, LANE_IDLE) || core_parked(core_id) ||
-	    (STATE_COUNT(states, LANE_CRITICAL) && !hook_bears_batch(core)))
+	if (!(STATE_COUNT(states, LANE_IDLE) + STATE_COUNT(states, LANE_HELD)) ||
+	    core_parked(core_id) || (STATE_COUNT(states, LANE_CRITICAL) && !hook_bears_batch(core)))
 		return kinds;
 	kinds |= IN_SET(CORES_WITH_ROOM, 1);
 	if (!first_for_batch(core) || idles_for_batch(core_id))
@@ -315,6 +315,8 @@ static __always_inline void account_begins(struct task_struct *p, struct task_ct
 	if (fair) {
 		lane->fair = 0;
 		vtime_carries(tctx, lane->core, core);
+		if (time_before(lane->reached, core->vtime))
+			lane->reached = core->vtime;
 	}
 	vtime_moves(tctx, lane->core);
 	tctx->running_ns = now_ns;

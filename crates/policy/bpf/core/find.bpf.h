@@ -28,6 +28,7 @@
 #define OVER_BATCH STATE(NR_LANE_STATES + 1) /* see pick_lane() */
 #define OF_SET(set) ((set) << (NR_LANE_STATES + 2)) /* see core_worth() */
 #define SET_OF(states) ((states) >> (NR_LANE_STATES + 2))
+#define IDLE_STATES(critical) (STATE(LANE_IDLE) | ((critical) ? STATE(LANE_HELD) : 0))
 #define HELD_STATES (FREE_STATES | STATE(LANE_HELD)) /* free for critical work */
 
 /* Do as many lanes of @core_id run as batch may use of it (fixed.batch_lanes), of fewer than all? */
@@ -212,9 +213,12 @@ VERIFIED_ONCE s32 find_roomier(struct task_struct *p __arg_trusted, u32 home, u3
 	return id >= 0 && roomier_pays(core, busy, id) ? id : -1;
 }
 
+#define FOR_NORMAL -1
+#define FOR_CRITICAL -2
+
 /*
  * The fastest idle lane with what its core runs (lane_speed()), of the first @end cores, own core
- * first: for batch of the cores in @set; -1: for others, of any.
+ * first: for batch of the cores in @set; FOR_NORMAL, FOR_CRITICAL: for such work, of any.
  */
 VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u32 home, s32 prev,
 				 u32 end)
@@ -239,7 +243,9 @@ VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u
 		if (!core)
 			continue;
 		cpu = set < 0 || hook_may_run(id, CLASS_BATCH)
-			      ? pick_lane(p, id, STATE(LANE_IDLE) | (set >= 0 ? FOR_BATCH : 0),
+			      ? pick_lane(p, id,
+					  IDLE_STATES(set == FOR_CRITICAL) |
+						  (set >= 0 ? FOR_BATCH : 0),
 					  prev)
 			      : -1;
 		if (cpu < 0)
@@ -303,7 +309,7 @@ VERIFIED_ONCE s32 find_shared_lane(struct task_struct *p __arg_trusted, u64 leas
 		speed = lane_speed(core, critical + 1);
 		if (!critical || speed <= least)
 			continue;
-		cpu = pick_lane(p, id, STATE(LANE_IDLE), prev);
+		cpu = pick_lane(p, id, IDLE_STATES(true), prev);
 		if (cpu < 0 || !level_allows(core, id, cpu))
 			continue;
 		best = cpu;

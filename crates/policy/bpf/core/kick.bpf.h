@@ -52,14 +52,24 @@ VERIFIED_ONCE int core_kick_idle(u32 core_id, u32 class, s32 self)
 	return 0;
 }
 
+/* The lanes of @core_id that are held look whether they still are: critical work may have gone for which they were. */
+static __always_inline void held_look(u32 core_id)
+{
+	if (lanes_in_state(core_id, LANE_HELD))
+		core_kick_idle(core_id, CLASS_CRITICAL, -1);
+}
+
 /*
  * The lane @cpu went from critical work to something else. If that was the last
  * critical work of the core, batch may come back, and lanes that were held beside it look whether they still are.
  */
 VERIFIED_ONCE int core_reopen(u32 core_id, s32 cpu)
 {
-	if (core_critical(core_id))
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (!core || core_critical(core_id))
 		return 0;
+	__sync_fetch_and_add(&core->opened, 1);
 	count(openings);
 	if (lanes_in_state(core_id, LANE_HELD))
 		core_kick_idle(core_id, CLASS_CRITICAL, cpu);

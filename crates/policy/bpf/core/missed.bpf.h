@@ -42,7 +42,8 @@ VERIFIED_ONCE s32 missed_lane(struct task_struct *p __arg_trusted, u32 core_id, 
 
 	if (!core || !hook_may_run(core_id, class))
 		return -1;
-	cpu = pick_lane(p, core_id, STATE(LANE_IDLE) | (batch ? FOR_BATCH : 0), -1);
+	cpu = pick_lane(p, core_id, IDLE_STATES(class == CLASS_CRITICAL) | (batch ? FOR_BATCH : 0),
+			-1);
 	return cpu >= 0 && (batch || level_allows(core, core_id, cpu)) ? cpu : -1;
 }
 

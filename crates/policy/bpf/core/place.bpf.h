@@ -143,7 +143,7 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 			return cpu;
 		}
 	}
-	cpu = find_idle_lane(p, -1, home, prev, nr_cores);
+	cpu = find_idle_lane(p, FOR_CRITICAL, home, prev, nr_cores);
 	if (cpu >= 0) {
 		count(critical_shared_core);
 		return cpu;
@@ -199,7 +199,7 @@ VERIFIED_ONCE s32 place_normal(struct task_struct *p __arg_trusted, u32 home, s3
 		cpu = prev;
 	if (cpu >= 0)
 		return cpu;
-	cpu = find_idle_lane(p, -1, home, prev, end);
+	cpu = find_idle_lane(p, FOR_NORMAL, home, prev, end);
 	return cpu >= 0 ? cpu : fallback_lane(p, home, prev, end);
 }
 
@@ -312,7 +312,8 @@ static __always_inline void kick_for(struct task_struct *p, const struct task_ct
 	else if (!is_bound(p) && hook_may_run(lane->core, tctx->class)) {
 		/* one may have fallen idle meanwhile */
 		cpu = pick_lane(p, lane->core,
-				STATE(LANE_IDLE) | (tctx->class == CLASS_BATCH ? FOR_BATCH : 0),
+				IDLE_STATES(tctx->class == CLASS_CRITICAL) |
+					(tctx->class == CLASS_BATCH ? FOR_BATCH : 0),
 				-1);
 		if (cpu >= 0)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);

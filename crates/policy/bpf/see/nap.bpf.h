@@ -7,18 +7,19 @@
  *
  * Rule (fixed.hold_naps): a batch program with a board (jobs.bpf.h) uses the runtime library: where its core closes, it is not
  * evicted, for it sees by the lane signal that critical work begins, and is gone sooner than an interrupt would come. What has
- * not stepped aside at its next tick is evicted; if that happens NAP_TRUST times without a nap between, at once from then on.
- * When a batch task sleeps that naps, by what the board says, while critical work runs on its core, its lane is
- * held: no normal or batch task is switched in or sent there. The hold ends when the core has no critical work any more, when
- * the task runs again, here or elsewhere, and at the first tick of the critical work after the starvation bound of batch, by which
- * the task is due, too. Critical work takes a held lane like an idle one, and what waits beyond its starvation bound does.
+ * not stepped aside at its next tick beside critical work is evicted; after NAP_TRUST times more than it has napped, at once.
+ * When a batch task sleeps that naps, by what the board says, while its core is closed, its lane is held: no normal or batch task is
+ * switched in or sent there. The hold ends when the core has no critical work any more, when the task runs again, here or
+ * elsewhere, and at the first tick of the critical work after the starvation bound of batch, by which the task is due, too; the lane
+ * is held for no other nap then until the core has opened. Critical work takes a held lane like an idle one, and what waits
+ * beyond its starvation bound does.
  *
- * Cost: for batch that sleeps, and for its ticks beside critical work, a look at the board; while a lane is held, a look at the core's lanes at each tick of critical work.
+ * Cost: for batch that sleeps, a look at the board; while a lane is held, a look at the core's lanes at each tick of critical work.
  * Where no program has a board, a load for each sleep and tick of batch.
  *
  * Source: Elfen (USENIX ATC 2016): batch watches the sibling lane itself; nanonap: the operating system cannot schedule the
- * hardware context of a thread that naps. There the thread stays on it; with umwait and mwaitx here, too, but normal work takes
- * that lane from it as from other batch.
+ * hardware context of a thread that naps. There the thread stays on it; here it sleeps on a futex. Not here: naps by umwait and
+ * mwaitx, which last on the lane until a tick evicts them.
  */
 #ifndef SIDELANE_NAP_BPF_H
 #define SIDELANE_NAP_BPF_H
@@ -27,28 +28,19 @@
 #include "../core/kick.bpf.h"
 #include "jobs.bpf.h"
 
-/* A program that has napped is trusted to do so for so many times that it does not. */
+/* So often more than it has napped a program is trusted to do so. */
 #define NAP_TRUST 4
 
-/* Is @lane held for a task that naps? */
+/* Is @lane held for a task that naps? Not once its core has been opened since that began. */
 static __always_inline bool nap_holds(const struct lane_ctx *lane, u64 now_ns)
 {
-	return fixed.hold_naps && lane->nap_pid && now_ns < lane->nap_until_ns &&
-	       core_critical(lane->core);
-}
+	const struct core_ctx *core;
 
-/*
- * @lane has nothing to run: is it held for a nap? One that is over is forgotten: where critical work is expected and stays
- * away by turns, lanes would be held and looked at by turns.
- */
-static __always_inline bool nap_lasts(struct lane_ctx *lane, u64 now_ns)
-{
 	if (!fixed.hold_naps || !lane->nap_pid)
 		return false;
-	if (nap_holds(lane, now_ns))
-		return true;
-	lane->nap_pid = 0;
-	return false;
+	core = core_ctx(lane->core);
+	return core && now_ns < lane->nap_until_ns && lane->nap_opened == core->opened &&
+	       core_critical(lane->core);
 }
 
 /* Does @p nap, as its program says? */
@@ -68,12 +60,21 @@ VERIFIED_ONCE bool naps(struct task_struct *p __arg_trusted)
 static __always_inline void nap_begins(struct task_struct *p, struct task_ctx *tctx,
 				       struct lane_ctx *lane, u64 now_ns)
 {
+	const struct core_ctx *core;
+
 	if (!fixed.hold_naps || tctx->class != CLASS_BATCH || !jobs_marked() ||
-	    !core_critical(lane->core) || !naps(p))
+	    hook_may_run(lane->core, CLASS_BATCH) || !naps(p))
 		return;
-	tctx->steps_aside = 1 + NAP_TRUST;
+	if (tctx->steps_aside < 1 + NAP_TRUST)
+		tctx->steps_aside++;
+	core = core_ctx(lane->core);
+	if (!core)
+		return;
+	if (!lane->nap_until_ns || lane->nap_opened != core->opened) {
+		lane->nap_opened = core->opened;
+		lane->nap_until_ns = now_ns + fixed.starvation_bound_ns[CLASS_BATCH];
+	}
 	tctx->nap_lane = scx_bpf_task_cpu(p) + 1;
-	lane->nap_until_ns = now_ns + fixed.starvation_bound_ns[CLASS_BATCH];
 	lane->nap_pid = p->pid;
 	count(nap_holds);
 }
@@ -97,11 +98,11 @@ VERIFIED_ONCE int naps_expire(u32 core_id, u64 now_ns)
 	return 0;
 }
 
-/* The tick of batch @p on @lane: does it step aside by itself, and if it has to, has it? */
+/* The tick of batch @p on @lane: does it step aside by itself? It has not, if it had to. */
 static __always_inline void nap_trusts(struct task_struct *p, struct task_ctx *tctx,
 				       struct lane_ctx *lane)
 {
-	bool fails = tctx->steps_aside > 1 && lanes_in_state(lane->core, LANE_CRITICAL) && !naps(p);
+	bool fails = tctx->steps_aside > 1 && lanes_in_state(lane->core, LANE_CRITICAL);
 
 	if (!jobs_marked())
 		tctx->steps_aside = 0;

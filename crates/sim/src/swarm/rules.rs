@@ -55,11 +55,12 @@ impl Watch {
         let (core, task) = (&self.cores[lane.core], self.task(id));
         let tick_ns = self.machine.costs.tick_ns;
         let closed_ns = self.batch_until_ns(lane.core);
-        // what steps aside by itself is not made to
-        let leaves = task.known == Class::Batch && !(task.spec.naps && self.holds_naps());
-        if let Some(closed_ns) = closed_ns.filter(|_| leaves) {
+        if let Some(closed_ns) = closed_ns.filter(|_| task.known == Class::Batch) {
             let from_ns = task.since_ns.max(task.came_ns).max(closed_ns);
             let mut until_ns = from_ns + self.machine.costs.kick_ns;
+            if task.spec.naps && self.holds_naps() {
+                until_ns += tick_ns; // it may step aside by itself
+            }
             if task.overdue {
                 until_ns = until_ns.max(task.since_ns + self.settings.overdue_slice_ns + tick_ns);
             }
@@ -186,8 +187,8 @@ impl Watch {
     fn nap_until_ns(&self, lane: &Lane) -> u64 {
         let bound_ns = self.settings.starvation_bound_ns + self.machine.costs.tick_ns;
         match (lane.nap_ns, self.cores[lane.core].closed_ns) {
-            (Some(nap_ns), Some(_)) => nap_ns + bound_ns,
-            (Some(_), None) => self.cores[lane.core].open_ns,
+            (Some(nap_ns), Some(closed_ns)) if closed_ns <= nap_ns => nap_ns + bound_ns,
+            (Some(_), _) => self.cores[lane.core].open_ns,
             (None, _) => 0,
         }
     }
@@ -211,7 +212,10 @@ impl Watch {
                 continue;
             };
             let from_ns = could_ns.max(waits_ns).max(lane.idle_ns);
-            let from_ns = from_ns.max(self.nap_until_ns(lane));
+            let from_ns = match task.known {
+                Class::Critical => from_ns,
+                _ => from_ns.max(self.nap_until_ns(lane)),
+            };
             let until_ns = (from_ns + self.patience_ns())
                 .min(rests_ns.max(from_ns + 2 * self.reach_ns() + 1 + self.held_ns()));
             if self.now_ns > until_ns {
