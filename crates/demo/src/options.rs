@@ -195,7 +195,14 @@ impl Experiment for OptionsPlan {
         let units_per_core_s = site.speed()?;
         let (critical, batch) = (rig.cgroups.path("critical"), rig.cgroups.path("batch"));
         let scheduler = match turn.setup {
-            Setup::Sidelane => Some(Scheduler::attach(site.sidelane, &critical, &batch)?),
+            Setup::Sidelane => {
+                // the load generator stands for machines that wait for answers
+                let own = format!("cgroup:{}", rig.cgroups.path("normal"));
+                let flags = ["--critical", &own];
+                let attached =
+                    Scheduler::attach_calibrated(site.sidelane, &critical, &batch, &[], &flags);
+                Some(attached?)
+            }
             Setup::Default => None,
         };
         site.sleep(SETTLE)?;

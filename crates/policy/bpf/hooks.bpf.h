@@ -443,6 +443,7 @@ HOOK void hook_ticks(struct task_struct *p, struct task_ctx *tctx, struct lane_c
 		jobs_take(p, tctx);
 		lane->marks = tctx->job_tid > 0;
 		job_yields(p, tctx, lane, now_ns);
+		old_yields(p, tctx, lane, cpu, now_ns);
 	}
 	promote_check(p, lane);
 	nap_check(p, tctx, lane, now_ns);

@@ -39,6 +39,12 @@ enum limits {
 
 /* Old first (old.bpf.h). What has not slept for so many slices of its own takes turns. */
 #define OLD_SLICES 2
+/* A burst up to this long is brief. It may run beside critical work: no more than batch does that is overdue. */
+#define BRIEF_NS 1000000ULL
+/* A task's mean burst: earlier ones together weigh one less of so many. */
+#define BURST_WEIGHT 8
+/* What is brief counts as so much older (old.bpf.h). */
+#define OLD_BRIEF_NS 100000000ULL
 /* For each step of distance beyond the last-level cache a job has to be older by a slice / so much than those nearer. */
 #define OLD_MOVE_PARTS 4
 /* A lane looks at so many vectors, its own and those that follow: where more have work, the oldest of these will do. */

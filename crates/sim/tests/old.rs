@@ -175,3 +175,33 @@ fn by_load() {
         }
     }
 }
+
+#[test]
+fn what_runs_for_a_moment_does_not_wait_for_the_jobs_of_others() {
+    // one that comes for 0.1 ms every 20 ms; from 400 ms on each other lane has a job of 18 ms then, which is 5 ms old
+    let mut sim = Simulation::new(machine(1, 2), &Settings::default().into()).unwrap();
+    let mut create = || sim.create(&TaskSpec::new("job", Class::Critical)).unwrap();
+    let ids = [(); 3].map(|()| create());
+    let ms = |ms: u64| ms * 1_000_000;
+    (1..40).for_each(|round| sim.set_timer(ms(round * 20 + 1), 0)); // not at a tick
+    (20..40).for_each(|round| sim.set_timer(ms(round * 20 - 4), 1));
+    let (mut came_ns, mut longest_ns) = (0, 0);
+    while let Some(occurrence) = sim.next(ms(820)).unwrap() {
+        match occurrence {
+            Occurrence::Timer(0) => {
+                came_ns = sim.now_ns();
+                sim.give(ids[2], 0.1e6).unwrap();
+            }
+            Occurrence::Timer(_) => ids[..2].iter().for_each(|id| sim.give(*id, 18e6).unwrap()),
+            Occurrence::Done(id) if id == ids[2] => {
+                longest_ns = longest_ns.max(sim.now_ns() - came_ns);
+            }
+            Occurrence::Done(_) => {}
+        }
+    }
+    assert!(longest_ns > ms(1), "it does not wait at all");
+    assert!(
+        longest_ns < ms(4) + 200_000,
+        "a tick ends that: {longest_ns} ns"
+    );
+}

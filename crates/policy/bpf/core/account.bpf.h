@@ -341,17 +341,6 @@ static __always_inline void account_begins(struct task_struct *p, struct task_ct
 	lane->evict_ns = 0;
 }
 
-#define BURST_WEIGHT 8 /* earlier bursts together weigh 7 of 8 */
-
-/* A burst up to this long may run beside critical work: no more than batch does that is overdue. */
-#define BRIEF_NS 1000000ULL
-
-/* Does @tctx run only for a moment each time, and so far in this one? What never slept is not known to. */
-static __always_inline bool is_brief(const struct task_ctx *tctx)
-{
-	return tctx->slept_ns && tctx->burst_mean_ns < BRIEF_NS && tctx->burst_ns < BRIEF_NS;
-}
-
 /* The task sleeps: its burst is over. */
 static __always_inline void account_burst(struct task_ctx *tctx)
 {

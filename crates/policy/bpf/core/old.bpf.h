@@ -10,6 +10,8 @@
  * what is older by a part of a slice (OLD_MOVE_PARTS) than all that waits nearer, for a move there costs caches; and as far as the
  * steal barriers (vector.bpf.h) allow. What runs goes on after its slice while none of these is older.
  * A marked job may have a deadline, by which it may be ordered instead; beyond it, it is the youngest (jobs.bpf.h).
+ * What runs for less than BRIEF_NS each time delays others by a moment, and would itself wait for a job: it counts as older by OLD_BRIEF_NS,
+ * and what runs makes room for it at a tick.
  * Nobody goes on so for ever: what has not slept for OLD_SLICES of its own, or whose marked job is older than the starvation bound,
  * takes turns: its place is by the end of its last slice. For a thread that takes its next job without sleeping, and does not mark
  * it, looks like an old one.
@@ -103,6 +105,32 @@ VERIFIED_ONCE u32 old_core(u32 home, u64 before_ns)
 		before_ns = began_ns;
 	}
 	return best;
+}
+
+/* The place of the first critical task that waits on @core_id, if it is brief and may use the lane of this CPU; else OLD_NOTHING. */
+VERIFIED_ONCE u64 old_brief_ns(u32 core_id)
+{
+	s32 cpu = bpf_get_smp_processor_id();
+	u64 place_ns = OLD_NOTHING;
+	struct task_struct *p;
+	struct task_ctx *tctx;
+
+	bpf_rcu_read_lock();
+	p = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core_id, CLASS_CRITICAL));
+	tctx = p ? task_ctx(p) : NULL;
+	if (tctx && is_brief(tctx) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		place_ns = p->scx.dsq_vtime;
+	bpf_rcu_read_unlock();
+	return place_ns;
+}
+
+/* The tick of critical work on @lane: if it has run for longer than that, brief work on its core that counts as older comes first. */
+static __always_inline void old_yields(struct task_struct *p, const struct task_ctx *tctx,
+				       const struct lane_ctx *lane, s32 cpu, u64 now_ns)
+{
+	if (tctx->burst_ns >= BRIEF_NS && vector_waiting(lane->core, CLASS_CRITICAL) &&
+	    old_brief_ns(lane->core) < old_running_ns(cpu, now_ns))
+		scx_bpf_task_set_slice(p, 0);
 }
 
 /* Of lanes that look at the same time one takes the oldest job. The others look again, so often. */

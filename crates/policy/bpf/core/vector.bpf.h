@@ -318,15 +318,25 @@ static __always_inline void due_soon(const struct task_struct *p, struct task_ct
 		lane->timely_ns[task_class(tctx)] = 0;
 }
 
+/* Does @tctx run only for a moment each time, and so far in this one? What never slept is not known to. */
+static __always_inline bool is_brief(const struct task_ctx *tctx)
+{
+	return tctx->slept_ns && tctx->burst_mean_ns < BRIEF_NS && tctx->burst_ns < BRIEF_NS;
+}
+
 /* The place of @tctx, critical, among what waits in a vector (old.bpf.h): since when its job counts to have begun. */
 static __always_inline u64 old_order_ns(struct task_struct *p, const struct task_ctx *tctx,
 					u64 now_ns)
 {
 	u64 began_ns;
 
-	if (!tctx->job_tid)
-		return tctx->burst_ns < OLD_SLICES * fixed.slice_ns[CLASS_CRITICAL] ? tctx->job_ns
-										    : now_ns;
+	if (!tctx->job_tid) {
+		if (tctx->burst_ns >= OLD_SLICES * fixed.slice_ns[CLASS_CRITICAL])
+			return now_ns;
+		if (!is_brief(tctx))
+			return tctx->job_ns;
+		return tctx->job_ns > OLD_BRIEF_NS ? tctx->job_ns - OLD_BRIEF_NS : 1;
+	}
 	began_ns = hook_job_began_ns(p);
 	return began_ns + fixed.starvation_bound_ns[CLASS_CRITICAL] < now_ns ? now_ns : began_ns;
 }

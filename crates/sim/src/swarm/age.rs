@@ -6,6 +6,7 @@
 //!   may use its lane.
 //!
 //! A job's age counts from where its task woke, or came to be critical; after two slices of its own, from when it was queued last.
+//! What runs for a moment each time counts as older.
 //! Nothing is said of the first one on machines of more cores than a lane looks at, where barriers may come down with time, and of vectors that are too short to be stolen from.
 
 use super::verdict::{Broken, Rule, Verdict};
@@ -15,6 +16,9 @@ use sidelane_policy::intf;
 
 const SLICES: u64 = intf::OLD_SLICES as u64;
 const MOVE_PARTS: u64 = intf::OLD_MOVE_PARTS as u64;
+const BRIEF_NS: u64 = intf::BRIEF_NS as u64;
+const OLD_BRIEF_NS: u64 = intf::OLD_BRIEF_NS as u64;
+const BURST_WEIGHT: u64 = intf::BURST_WEIGHT as u64;
 const LOOKS: usize = intf::OLD_LOOKS as usize;
 
 impl Watch {
@@ -27,10 +31,23 @@ impl Watch {
             task.job_ns = Some(now_ns);
         }
         let burst_ns = task.totals.lane_ns - task.burst_from_ns;
+        let is_brief = task.burst_mean_ns.is_some_and(|mean_ns| mean_ns < BRIEF_NS);
         task.order_ns = match burst_ns < slices_ns {
+            true if is_brief && burst_ns < BRIEF_NS => task
+                .job_ns
+                .map(|job_ns| job_ns.saturating_sub(OLD_BRIEF_NS).max(1)),
             true => task.job_ns,
             false => Some(now_ns),
         };
+    }
+
+    /// The task sleeps.
+    pub(super) fn ends_burst(&mut self, id: TaskId) {
+        let task = self.task_mut(id);
+        let burst_ns = task.totals.lane_ns - task.burst_from_ns;
+        let before_ns = task.burst_mean_ns.filter(|mean_ns| *mean_ns > 0);
+        let before_ns = before_ns.unwrap_or(burst_ns);
+        task.burst_mean_ns = Some((before_ns * (BURST_WEIGHT - 1) + burst_ns) / BURST_WEIGHT);
     }
 
     /// A lane takes the task from a critical vector.

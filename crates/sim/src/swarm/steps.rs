@@ -239,6 +239,9 @@ impl Watch {
                 lane.served_ns[class as usize] = now_ns;
             }
         }
+        if state == State::Sleeping {
+            self.ends_burst(id);
+        }
         let task = self.task_mut(id);
         if state == State::Sleeping || now_ns >= task.since_ns + slice_ns {
             task.due_ns = None;
@@ -278,6 +281,7 @@ impl Watch {
             task.woke = false;
             task.left = None;
             task.burst_from_ns = task.totals.lane_ns;
+            task.burst_mean_ns = None;
             self.followed_ns = self.now_ns;
             self.put(TaskId(index as u32), Place::Nowhere)?;
         }

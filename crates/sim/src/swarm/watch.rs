@@ -200,6 +200,8 @@ pub(super) struct Task {
     pub job_ns: Option<u64>,
     /// Lane time that it had had when it woke, or when the scheduler was attached.
     pub burst_from_ns: u64,
+    /// Moving average of what it ran between sleeps; none: it has not slept since the scheduler was attached. `age.rs` keeps it.
+    pub burst_mean_ns: Option<u64>,
     /// Its place in a critical vector; `age.rs` keeps it current.
     pub order_ns: Option<u64>,
     /// The lane that it has left, able to go on, and not been queued since.
@@ -305,6 +307,7 @@ impl Watch {
             overdue: false,
             job_ns: Some(0),
             burst_from_ns: 0,
+            burst_mean_ns: None,
             order_ns: None,
             left: None,
             closes: None,
