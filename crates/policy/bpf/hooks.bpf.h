@@ -49,6 +49,8 @@ HOOK bool hook_makes_room(const struct task_ctx *tctx, const struct lane_ctx *la
 HOOK u64 hook_vtime(const struct task_struct *p, const struct task_ctx *tctx, u64 ran_ns);
 /* When the job of @p began. */
 HOOK u64 hook_job_began_ns(struct task_struct *p);
+/* The place of the marked job of @tctx, which began then, among critical work that waits. */
+HOOK u64 hook_job_place_ns(const struct task_ctx *tctx, u64 began_ns, u64 now_ns);
 
 /*
  * Where a task goes.
@@ -93,8 +95,9 @@ HOOK void hook_critical_wakes(struct core_ctx *core, u64 now_ns);
 HOOK void hook_critical_sent(u32 core_id, u32 budget, bool timers, u64 now_ns);
 /* A critical job of @budget took @latency_ns. */
 HOOK void hook_job_ended(u32 budget, u64 latency_ns);
-/* A marked job of @budget has @allowed_ns until its deadline: how much such jobs usually have. */
-HOOK u64 hook_job_allowed_ns(u32 budget, u64 allowed_ns);
+/* A marked job of @budget has @allowed_ns until its deadline; how much such jobs usually have. */
+HOOK void hook_job_allows(u32 budget, u64 allowed_ns);
+HOOK u64 hook_job_allowed_ns(u32 budget);
 /* @core_id may have fallen free of critical and normal work. */
 HOOK void hook_core_falls_free(u32 core_id);
 
@@ -256,6 +259,11 @@ HOOK u64 hook_job_began_ns(struct task_struct *p)
 	return job_began_ns(p);
 }
 
+HOOK u64 hook_job_place_ns(const struct task_ctx *tctx, u64 began_ns, u64 now_ns)
+{
+	return job_place_ns(tctx, began_ns, now_ns);
+}
+
 HOOK bool hook_sends(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
 {
 	if (is_pinned_kthread(p) && kthread_send(p, tctx, enq_flags))
@@ -357,9 +365,14 @@ HOOK void hook_job_ended(u32 budget, u64 latency_ns)
 	objective_job(budget, latency_ns);
 }
 
-HOOK u64 hook_job_allowed_ns(u32 budget, u64 allowed_ns)
+HOOK void hook_job_allows(u32 budget, u64 allowed_ns)
 {
-	return objective_allowed(budget, allowed_ns);
+	objective_allows(budget, allowed_ns);
+}
+
+HOOK u64 hook_job_allowed_ns(u32 budget)
+{
+	return objective_allowed(budget);
 }
 
 HOOK void hook_core_falls_free(u32 core_id)
@@ -442,7 +455,7 @@ HOOK void hook_ticks(struct task_struct *p, struct task_ctx *tctx, struct lane_c
 	if (tctx->class == CLASS_CRITICAL) {
 		jobs_take(p, tctx);
 		lane->marks = tctx->job_tid > 0;
-		job_yields(p, tctx, lane, now_ns);
+		job_yields(p, tctx, now_ns);
 		old_yields(p, tctx, lane, cpu, now_ns);
 	}
 	promote_check(p, lane);

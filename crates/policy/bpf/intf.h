@@ -247,6 +247,7 @@ struct task_ctx {
 	u64 weight; /* as what; 0: it sleeps */
 	u64 job_ns; /* critical: when its job began: it woke; else 0 */
 	u64 deadline_ns; /* of its marked job at the last look; 0: none */
+	u64 deadline_of_ns; /* which job that was: when it began, by its mark */
 	u64 jobs_seen; /* marked jobs of its slot that had ended at the last look */
 	u64 queued_ns; /* when it began to wait in a vector; 0 once it runs */
 	u64 due_ns; /* when it is to run at the latest; 0: it has run since, or sleeps */

@@ -39,7 +39,10 @@ impl Job {
                 attach::ask_for_board();
             });
         }
-        let told_ns = if budget_ns == 0 { 0 } else { deadline_ns };
+        let told_ns = match deadline_ns {
+            u64::MAX => 0,
+            _ => deadline_ns,
+        };
         board::begin(begin_ns, told_ns);
         Job {
             begin_ns,

@@ -12,7 +12,7 @@ pub(crate) trait Scheduler {
     fn create(&mut self, engine: &mut Engine, id: TaskId);
 
     /// The program of a task marks a job.
-    fn mark(&mut self, _id: TaskId, _mark: Mark) {}
+    fn mark(&mut self, _engine: &Engine, _id: TaskId, _mark: Mark) {}
 
     /// A task has work now and is waiting; `engine.this_lane` is its waker's lane. `sync`: the
     /// waker is about to sleep.

@@ -110,7 +110,7 @@ impl Simulation {
 
     /// The program of a task marks a job.
     pub(crate) fn mark(&mut self, id: TaskId, mark: Mark) {
-        self.scheduler.mark(id, mark);
+        self.scheduler.mark(&self.engine, id, mark);
     }
 
     /// Gives a task work, in ns of an unshared lane of the fastest core, and wakes it if it sleeps.

@@ -53,18 +53,24 @@ GLOBAL u32 window_armed; /* 1: the timer of the windows is set */
 
 #define ALLOWED_WEIGHT 16 /* earlier jobs together weigh 15 of 16 */
 
-/* A marked job of budget @index has @allowed_ns until its deadline: how much such jobs usually have. */
-static __always_inline u64 objective_allowed(u32 index, u64 allowed_ns)
+/* A marked job of budget @index has @allowed_ns until its deadline. */
+static __always_inline void objective_allows(u32 index, u64 allowed_ns)
 {
 	struct objective *objective = objective_of(index);
 	u64 usual_ns;
 
 	if (!objective)
-		return allowed_ns;
+		return;
 	usual_ns = objective->allowed_ns ?: allowed_ns;
-	usual_ns = (usual_ns * (ALLOWED_WEIGHT - 1) + allowed_ns) / ALLOWED_WEIGHT;
-	objective->allowed_ns = usual_ns;
-	return usual_ns;
+	objective->allowed_ns = (usual_ns * (ALLOWED_WEIGHT - 1) + allowed_ns) / ALLOWED_WEIGHT;
+}
+
+/* So much such jobs usually have; 0: not known. */
+static __always_inline u64 objective_allowed(u32 index)
+{
+	const struct objective *objective = objective_of(index);
+
+	return objective ? objective->allowed_ns : 0;
 }
 
 /* Counts a job by budget @index, which is not none. */

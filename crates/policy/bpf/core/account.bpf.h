@@ -90,11 +90,11 @@ static __always_inline u32 core_kinds(const struct core_ctx *core, u32 core_id, 
 {
 	u32 kinds = core_kinds_by_lanes(core, states);
 
-	if (!(STATE_COUNT(states, LANE_IDLE) + STATE_COUNT(states, LANE_HELD)) ||
-	    core_parked(core_id) || (STATE_COUNT(states, LANE_CRITICAL) && !hook_bears_batch(core)))
+	if (!(states & (STATE_ALL(LANE_IDLE) | STATE_ALL(LANE_HELD))) || core_parked(core_id) ||
+	    (STATE_COUNT(states, LANE_CRITICAL) && !hook_bears_batch(core)))
 		return kinds;
 	kinds |= IN_SET(CORES_WITH_ROOM, 1);
-	if (!first_for_batch(core) || idles_for_batch(core_id))
+	if (STATE_COUNT(states, LANE_IDLE) && (!first_for_batch(core) || idles_for_batch(core_id)))
 		kinds |= IN_SET(CORES_FOR_BATCH, 1);
 	return kinds;
 }
@@ -310,20 +310,21 @@ static __always_inline void account_lane(struct task_struct *p, struct task_ctx 
 static __always_inline void account_begins(struct task_struct *p, struct task_ctx *tctx,
 					   struct lane_ctx *lane, struct core_ctx *core, u64 now_ns)
 {
-	u32 class = task_class(tctx), fair = lane->fair;
+	u32 class = task_class(tctx);
 
-	if (fair) {
+	if (lane->fair) { /* from another core: here normal work has not come so far */
 		lane->fair = 0;
 		vtime_carries(tctx, lane->core, core);
 		if (time_before(lane->reached, core->vtime))
 			lane->reached = core->vtime;
+	} else {
+		vtime_moves(tctx, lane->core);
+		/* out of turn it has not the virtual time that normal work has reached */
+		if (class == CLASS_NORMAL && !lane->overdue)
+			vtime_comes(core, lane, tctx->vtime);
 	}
-	vtime_moves(tctx, lane->core);
 	tctx->running_ns = now_ns;
 	tctx->queued_ns = 0;
-	/* out of turn, or from another core, it has not the virtual time that normal work has reached here */
-	if (class == CLASS_NORMAL && !lane->overdue && !fair)
-		vtime_comes(core, lane, tctx->vtime);
 	count(switches[class]);
 	lane->kthread = 0;
 	lane->leaves_soon = tctx->leaves_soon;

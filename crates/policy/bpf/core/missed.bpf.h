@@ -165,7 +165,8 @@ static __always_inline void missed_check(struct task_struct *p, struct task_ctx 
 	    vector_waiting(lane->core, CLASS_CRITICAL) &&
 	    vector_head_fits(lane->core, CLASS_CRITICAL))
 		scx_bpf_task_set_slice(p, 0);
-	if (core_set_some(CORES_WITH_ROOM) || lanes_in_state(lane->core, LANE_IDLE)) {
+	if (core_set_some(CORES_WITH_ROOM) || lanes_in_state(lane->core, LANE_IDLE) ||
+	    lanes_in_state(lane->core, LANE_HELD)) {
 		missed_look(cpu, CLASS_CRITICAL);
 		missed_look(cpu, CLASS_NORMAL);
 	}

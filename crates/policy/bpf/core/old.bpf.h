@@ -107,10 +107,9 @@ VERIFIED_ONCE u32 old_core(u32 home, u64 before_ns)
 	return best;
 }
 
-/* The place of the first critical task that waits on @core_id, if it is brief and may use the lane of this CPU; else OLD_NOTHING. */
-VERIFIED_ONCE u64 old_brief_ns(u32 core_id)
+/* The place of the first critical task that waits on @core_id, if it is brief and may use the lane @cpu; else OLD_NOTHING. */
+VERIFIED_ONCE u64 old_brief_ns(u32 core_id, s32 cpu)
 {
-	s32 cpu = bpf_get_smp_processor_id();
 	u64 place_ns = OLD_NOTHING;
 	struct task_struct *p;
 	struct task_ctx *tctx;
@@ -129,7 +128,7 @@ static __always_inline void old_yields(struct task_struct *p, const struct task_
 				       const struct lane_ctx *lane, s32 cpu, u64 now_ns)
 {
 	if (tctx->burst_ns >= BRIEF_NS && vector_waiting(lane->core, CLASS_CRITICAL) &&
-	    old_brief_ns(lane->core) < old_running_ns(cpu, now_ns))
+	    old_brief_ns(lane->core, cpu) < old_running_ns(cpu, now_ns))
 		scx_bpf_task_set_slice(p, 0);
 }
 

@@ -338,7 +338,9 @@ static __always_inline u64 old_order_ns(struct task_struct *p, const struct task
 		return tctx->job_ns > OLD_BRIEF_NS ? tctx->job_ns - OLD_BRIEF_NS : 1;
 	}
 	began_ns = hook_job_began_ns(p);
-	return began_ns + fixed.starvation_bound_ns[CLASS_CRITICAL] < now_ns ? now_ns : began_ns;
+	if (began_ns + fixed.starvation_bound_ns[CLASS_CRITICAL] < now_ns)
+		return now_ns;
+	return hook_job_place_ns(tctx, began_ns, now_ns);
 }
 
 /* Puts @p into the vector of @core. The caller kicks whoever should look. */

@@ -13,8 +13,8 @@
  * its sleep ends no job then. A job may have a deadline. Once that has passed, what would have been worth most is lost: the job is
  * as young as can be from then on, so that it yields to those that can still meet theirs; what runs beyond its deadline is looked at
  * at the next tick, by which a program that stops there has answered. With fixed.by_deadline what has a deadline is ordered by that,
- * not by age: its place is where one of the same rule would be that began then with as much time as jobs of the rule usually
- * have, so that jobs of different rules compare by age. So it is for threads that have ended a job; one that only begins
+ * not by age: its place is where one of the same budget would be that began then with as much time as such jobs usually have (a moving
+ * average), so that jobs of different budgets compare by age. It is off from its age by no more than the starvation bound. So it is for threads that have ended a job; one that only begins
  * them counts from its wake-up, or from the mark if that is later. All others as ever.
  *
  * What a board says is not believed: a job that begins in the future, or is older than any
@@ -162,6 +162,19 @@ static __always_inline u64 job_deadline_ns(const struct job_slot *slot, u64 now_
 	return deadline_ns ? job_clock_ns(deadline_ns, now_ns) : 0;
 }
 
+/* Notes the deadline of the job in @slot, and, once a job, how much time it has. */
+static __always_inline void job_deadline_look(struct task_ctx *tctx, const struct job_slot *slot)
+{
+	u64 began_ns = *(volatile const u64 *)&slot->began_ns;
+	u64 deadline_ns = *(volatile const u64 *)&slot->deadline_ns;
+
+	tctx->deadline_ns = began_ns ? job_deadline_ns(slot, scx_bpf_now()) : 0;
+	if (!tctx->deadline_ns || began_ns == tctx->deadline_of_ns || deadline_ns <= began_ns)
+		return;
+	tctx->deadline_of_ns = began_ns;
+	hook_job_allows(tctx->budget, deadline_ns - began_ns);
+}
+
 /* How many of the jobs that the slot says have ended are new, at most as many as it holds. */
 static __always_inline u32 jobs_new(struct task_ctx *tctx, u64 ended)
 {
@@ -199,7 +212,7 @@ VERIFIED_ONCE bool jobs_count(struct task_struct *p __arg_trusted)
 	}
 	ended = *(volatile u64 *)&slot->ended;
 	jobs = jobs_new(tctx, ended);
-	tctx->deadline_ns = slot->began_ns ? job_deadline_ns(slot, scx_bpf_now()) : 0;
+	job_deadline_look(tctx, slot);
 	bpf_for(i, 0, jobs) {
 		u32 at = (ended - 1 - i) % JOB_RING;
 
@@ -219,22 +232,11 @@ static __always_inline bool jobs_take(struct task_struct *p, struct task_ctx *tc
 	return false;
 }
 
-/* The place of a job that began then and has this deadline, among others that count from their beginning. */
-static __always_inline u64 job_place_ns(u32 budget, u64 began_ns, u64 deadline_ns)
-{
-	u64 usual_ns;
-
-	if (deadline_ns <= began_ns)
-		return began_ns;
-	usual_ns = hook_job_allowed_ns(budget, deadline_ns - began_ns);
-	return deadline_ns > usual_ns ? deadline_ns - usual_ns : 1;
-}
-
-/* When the job of @p counts to have begun, on the scheduler's clock. */
+/* When the job of @p began, on the scheduler's clock. */
 VERIFIED_ONCE u64 job_began_ns(struct task_struct *p __arg_trusted)
 {
 	struct task_ctx *tctx = task_ctx(p);
-	u64 now_ns = scx_bpf_now(), began_ns, deadline_ns;
+	u64 now_ns = scx_bpf_now(), began_ns;
 	struct job_slot *slot;
 
 	if (!tctx)
@@ -248,22 +250,38 @@ VERIFIED_ONCE u64 job_began_ns(struct task_struct *p __arg_trusted)
 	began_ns = job_clock_ns(began_ns, now_ns);
 	if (!began_ns || began_ns > now_ns)
 		return tctx->job_ns;
-	if (!tctx->jobs_seen && began_ns < tctx->job_ns)
-		return tctx->job_ns;
-	deadline_ns = job_deadline_ns(slot, now_ns);
-	if (!deadline_ns)
-		return began_ns;
-	if (now_ns >= deadline_ns)
-		return now_ns;
-	return fixed.by_deadline ? job_place_ns(tctx->budget, began_ns, deadline_ns) : began_ns;
+	return tctx->jobs_seen || began_ns > tctx->job_ns ? began_ns : tctx->job_ns;
 }
 
-/* The tick of critical @p, whose jobs were just looked at: a job that became late in this run yields to those that wait. */
+/*
+ * The place of the marked job of @tctx that began then, among those that wait: by its deadline, but never further from where it
+ * began than the starvation bound.
+ */
+static __always_inline u64 job_place_ns(const struct task_ctx *tctx, u64 began_ns, u64 now_ns)
+{
+	s64 bound_ns = fixed.starvation_bound_ns[CLASS_CRITICAL], later_ns, usual_ns;
+
+	if (!tctx->deadline_ns)
+		return began_ns;
+	if (now_ns >= tctx->deadline_ns)
+		return now_ns;
+	usual_ns = fixed.by_deadline ? hook_job_allowed_ns(tctx->budget) : 0;
+	if (!usual_ns)
+		return began_ns;
+	later_ns = (s64)(tctx->deadline_ns - began_ns) - usual_ns;
+	if (later_ns > bound_ns)
+		later_ns = bound_ns;
+	if (later_ns < -bound_ns)
+		later_ns = -bound_ns;
+	return (s64)began_ns + later_ns > 0 ? began_ns + later_ns : 1;
+}
+
+/* The tick of critical @p, whose jobs were just looked at: a job that has just become late yields to those that wait. */
 static __always_inline void job_yields(struct task_struct *p, const struct task_ctx *tctx,
-				       const struct lane_ctx *lane, u64 now_ns)
+				       u64 now_ns)
 {
 	if (tctx->deadline_ns && now_ns >= tctx->deadline_ns &&
-	    lane->since_ns < tctx->deadline_ns && vector_waits(CLASS_CRITICAL))
+	    now_ns < tctx->deadline_ns + 2 * tick_ns && vector_waits(CLASS_CRITICAL))
 		scx_bpf_task_set_slice(p, 0);
 }
 

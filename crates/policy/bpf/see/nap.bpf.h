@@ -40,7 +40,7 @@ static __always_inline bool nap_holds(const struct lane_ctx *lane, u64 now_ns)
 		return false;
 	core = core_ctx(lane->core);
 	return core && now_ns < lane->nap_until_ns && lane->nap_opened == core->opened &&
-	       core_critical(lane->core);
+	       !hook_may_run(lane->core, CLASS_BATCH);
 }
 
 /* Does @p nap, as its program says? */
@@ -91,8 +91,7 @@ VERIFIED_ONCE int naps_expire(u32 core_id, u64 now_ns)
 		s32 cpu = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(cpu);
 
-		if (lane && lane->state == LANE_HELD && lane->nap_pid &&
-		    now_ns >= lane->nap_until_ns)
+		if (lane && lane->state == LANE_HELD && lane->nap_pid && !nap_holds(lane, now_ns))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}
 	return 0;
@@ -102,7 +101,8 @@ VERIFIED_ONCE int naps_expire(u32 core_id, u64 now_ns)
 static __always_inline void nap_trusts(struct task_struct *p, struct task_ctx *tctx,
 				       struct lane_ctx *lane)
 {
-	bool fails = tctx->steps_aside > 1 && lanes_in_state(lane->core, LANE_CRITICAL);
+	bool fails = tctx->steps_aside > 1 && lanes_in_state(lane->core, LANE_CRITICAL) &&
+		     !hook_may_run(lane->core, CLASS_BATCH);
 
 	if (!jobs_marked())
 		tctx->steps_aside = 0;

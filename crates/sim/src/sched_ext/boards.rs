@@ -2,12 +2,17 @@
 
 use super::native::{self, job_slot};
 use crate::task::{Mark, Task, TaskId};
+use std::collections::BTreeMap;
 
 const SLOTS: usize = native::job_board_limits_JOB_SLOTS as usize;
 
 /// The slots of all tasks that tell anything. Tasks beyond the slots tell nothing.
 #[derive(Default)]
-pub(super) struct Boards(Vec<job_slot>);
+pub(super) struct Boards {
+    slots: Vec<job_slot>,
+    /// What tasks mark as soon as they run.
+    next: BTreeMap<TaskId, Mark>,
+}
 
 impl Boards {
     /// A task appears. One that naps does so all the time, as far as it tells, so that a sleep is a nap.
@@ -17,8 +22,24 @@ impl Boards {
         }
     }
 
-    /// A job is marked.
-    pub fn mark(&mut self, id: TaskId, mark: Mark) {
+    /// A job is marked: now if the task runs, else when it does.
+    pub fn mark(&mut self, id: TaskId, mark: Mark, runs: bool) {
+        match runs {
+            true => self.write(id, mark),
+            false => {
+                self.next.insert(id, mark);
+            }
+        }
+    }
+
+    /// The task begins to run.
+    pub fn runs(&mut self, id: TaskId) {
+        if let Some(mark) = self.next.remove(&id) {
+            self.write(id, mark);
+        }
+    }
+
+    fn write(&mut self, id: TaskId, mark: Mark) {
         self.tell(id, |slot| match mark {
             Mark::Begins {
                 began_ns,
@@ -41,12 +62,12 @@ impl Boards {
         if tid as usize >= SLOTS {
             return;
         }
-        if self.0.is_empty() {
-            self.0.resize(SLOTS, job_slot::default());
+        if self.slots.is_empty() {
+            self.slots.resize(SLOTS, job_slot::default());
             // SAFETY: taken back before they go; they are never more
-            unsafe { lend(self.0.as_mut_ptr(), SLOTS) };
+            unsafe { lend(self.slots.as_mut_ptr(), SLOTS) };
         }
-        if let Some(slot) = self.0.get_mut(tid as usize) {
+        if let Some(slot) = self.slots.get_mut(tid as usize) {
             slot.tid = tid;
             change(slot);
         }
@@ -54,7 +75,7 @@ impl Boards {
 
     /// Nobody may look at them any more.
     pub fn take_back(&mut self) {
-        if !self.0.is_empty() {
+        if !self.slots.is_empty() {
             // SAFETY: none
             unsafe { lend(std::ptr::null_mut(), 0) };
         }

@@ -22,8 +22,9 @@ impl Scheduler for SchedExt {
         self.adopt(engine, id);
     }
 
-    fn mark(&mut self, id: TaskId, mark: Mark) {
-        self.boards.mark(id, mark);
+    fn mark(&mut self, engine: &Engine, id: TaskId, mark: Mark) {
+        let runs = matches!(engine.task(id).state, State::Running(_));
+        self.boards.mark(id, mark, runs);
     }
 
     fn wake(&mut self, engine: &mut Engine, id: TaskId, sync: bool) {
@@ -492,6 +493,7 @@ impl SchedExt {
         let p = self.pointer(id);
         // SAFETY: see `wake`.
         operate(self, engine, || unsafe { native::sidelane_running(p) });
+        self.boards.runs(id);
         self.switched(engine);
     }
 
