@@ -1,7 +1,7 @@
 //! How long batch may run beside critical work (`budget.bpf.h`, `objective.bpf.h`), and whether hardware counters are used
 //! (`counter.bpf.h`, `profile.bpf.h`).
 
-use super::row::{Change, Kind, Needs, Row, live};
+use super::row::{Change, Kind, Needs, Row, live, word};
 use crate::file::{Limits, Result, Section};
 use crate::intf;
 use crate::objective::Objective;
@@ -66,11 +66,7 @@ const SLO: Needs = Needs {
 pub(super) const ROWS: &[Row] = &[
     Row {
         name: "borrow",
-        kind: Kind::Word(
-            &Borrow::WORDS,
-            |settings| settings.budget.borrow as usize,
-            |settings, word| settings.budget.borrow = Borrow::ALL[word],
-        ),
+        kind: word!(Borrow, budget.borrow),
         change: live!(budget, |settings| settings.budget.native()),
         needs: None,
         says: "how long batch may run beside critical work on a core",
@@ -94,11 +90,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "counters",
-        kind: Kind::Word(
-            &UseCounters::WORDS,
-            |settings| settings.counters as usize,
-            |settings, word| settings.counters = UseCounters::ALL[word],
-        ),
+        kind: word!(UseCounters, counters),
         change: Change::Found,
         needs: None,
         says: "whether counters of instructions and cycles say what a `dynamic` budget is charged",

@@ -1,7 +1,7 @@
 //! Slices, bounds, promotion, lanes and cgroups: settings that stand in `[scheduler]` itself.
 
 use super::native::speeds;
-use super::row::{Change, Kind, Row, live};
+use super::row::{Change, Kind, Row, live, word};
 use crate::file::Limits;
 use crate::words::words;
 
@@ -86,11 +86,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "dispatching",
-        kind: Kind::Word(
-            &Dispatching::WORDS,
-            |settings| settings.dispatching as usize,
-            |settings, word| settings.dispatching = Dispatching::ALL[word],
-        ),
+        kind: word!(Dispatching, dispatching),
         change: Change::Fixed(|settings, to| {
             to.wakes_preempt = (settings.dispatching == Dispatching::Fair).into();
         }),
@@ -122,11 +118,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "job_order",
-        kind: Kind::Word(
-            &JobOrder::WORDS,
-            |settings| settings.job_order as usize,
-            |settings, word| settings.job_order = JobOrder::ALL[word],
-        ),
+        kind: word!(JobOrder, job_order),
         change: Change::Fixed(|settings, to| {
             to.by_deadline = (settings.job_order == JobOrder::Deadline).into();
         }),

@@ -1,6 +1,6 @@
 //! How work spreads over cores (`polarize.bpf.h`).
 
-use super::row::{Kind, Row, live};
+use super::row::{Row, live, word};
 use crate::words::words;
 
 words! {
@@ -17,11 +17,7 @@ words! {
 
 pub(super) const ROWS: &[Row] = &[Row {
     name: "polarization",
-    kind: Kind::Word(
-        &Polarization::WORDS,
-        |settings| settings.polarization as usize,
-        |settings, word| settings.polarization = Polarization::ALL[word],
-    ),
+    kind: word!(Polarization, polarization),
     change: live!(vertical, |settings| settings.polarization.native()),
     needs: None,
     says: "which cores normal and batch work uses: all, or with `\"vertical\"` as few as it needs",

@@ -50,6 +50,18 @@ macro_rules! live {
 }
 pub(super) use live;
 
+/// [`Kind::Word`] of the words of this type, kept in this field of [`Settings`].
+macro_rules! word {
+    ($words:ident, $($field:ident).+) => {
+        $crate::settings::row::Kind::Word(
+            &$words::WORDS,
+            |settings| settings.$($field).+ as usize,
+            |settings, word| settings.$($field).+ = $words::ALL[word],
+        )
+    };
+}
+pub(super) use word;
+
 /// Whether a setting can be changed while the scheduler runs, and how the scheduler reads it.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {

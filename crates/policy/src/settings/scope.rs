@@ -1,6 +1,6 @@
 //! Whose tasks are scheduled at all (`core/others.bpf.h`).
 
-use super::row::{Change, Kind, Row};
+use super::row::{Change, Row, word};
 use super::{Borrow, Settings};
 use crate::file::{Result, Section};
 use crate::words::words;
@@ -44,11 +44,7 @@ const OF_OTHERS: [&str; 21] = [
 
 pub(super) const ROWS: &[Row] = &[Row {
     name: "scope",
-    kind: Kind::Word(
-        &Scope::WORDS,
-        |settings| settings.scope as usize,
-        |settings, word| settings.scope = Scope::ALL[word],
-    ),
+    kind: word!(Scope, scope),
     change: Change::Fixed(|settings, to| to.only_batch = settings.only_batch().into()),
     needs: None,
     says: "which tasks Sidelane schedules: all, or with `\"batch\"` those alone that rules call batch, while the kernel's \
