@@ -10,12 +10,14 @@
  * with the scheduler: for each thread when its job began, and the latencies of its last jobs.
  * The age of a critical job, for promotion, is that of the mark. Between two jobs a thread
  * has none, and is as young as can be. The latencies, for objectives, are those of the marks;
- * its sleep ends no job then. A job may have a deadline. Once that has passed, what would have been worth most is lost: the job is
- * as young as can be from then on, so that it yields to those that can still meet theirs; what runs beyond its deadline is looked at
- * at the next tick, by which a program that stops there has answered. With fixed.by_deadline what has a deadline is ordered by that,
- * not by age: its place is where one of the same budget would be that began then with as much time as such jobs usually have (a moving
- * average), so that jobs of different budgets compare by age. It is off from its age by no more than the starvation bound. So it is for threads that have ended a job; one that only begins
+ * its sleep ends no job then. So it is for threads that have ended a job; one that only begins
  * them counts from its wake-up, or from the mark if that is later. All others as ever.
+ *
+ * Deadlines: a job beyond its deadline is as young as can be, so that it yields to those that can still meet theirs; one that runs
+ * then is looked at at the next tick, by which a program that stops there has answered. With fixed.by_deadline a job that waits
+ * is ordered by its deadline, not by its age: its place is where one of the same budget would be that began then with as much time
+ * as such jobs usually have (a moving average), so that jobs of different budgets compare by age. It is off from its age by no more
+ * than the starvation bound.
  *
  * What a board says is not believed: a job that begins in the future, or is older than any
  * objective, is not looked at; of jobs that ended since the last look, as many count as the ring

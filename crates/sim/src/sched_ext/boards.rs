@@ -57,7 +57,8 @@ impl Boards {
         });
     }
 
-    fn tell(&mut self, id: TaskId, change: impl FnOnce(&mut job_slot)) {
+    /// What the task writes into its slot.
+    pub fn tell(&mut self, id: TaskId, change: impl FnOnce(&mut job_slot)) {
         let tid = id.0 + 1;
         if tid as usize >= SLOTS {
             return;
@@ -72,11 +73,12 @@ impl Boards {
             change(slot);
         }
     }
+}
 
-    /// Nobody may look at them any more.
-    pub fn take_back(&mut self) {
+impl Drop for Boards {
+    fn drop(&mut self) {
         if !self.slots.is_empty() {
-            // SAFETY: none
+            // SAFETY: nobody looks at none
             unsafe { lend(std::ptr::null_mut(), 0) };
         }
     }

@@ -1,64 +1,33 @@
 //! Jobs that programs mark, under the scheduler's own source: the board is what a test writes there.
 
+use super::boards::Boards;
 use super::native::{self, job_slot};
+use crate::task::Mark;
 use crate::{
     Budget, Class, Costs, Interference, Machine, Objective, Occurrence, Record, Settings,
     Simulation, Step, TaskId, TaskSpec,
 };
 use sidelane_topology::{Regular, Topology};
+use std::cell::RefCell;
 
 const MS: u64 = 1_000_000;
 const SLOTS: usize = native::job_board_limits_JOB_SLOTS as usize;
-const RING: u64 = native::job_board_limits_JOB_RING as u64;
 
 /// A board, which all programs of this thread's simulation share while this lives.
-struct Board {
-    slots: *mut job_slot,
-}
+#[derive(Default)]
+struct Board(RefCell<Boards>);
 
 impl Board {
-    fn new() -> Board {
-        let slots = Box::leak(vec![job_slot::default(); SLOTS].into_boxed_slice());
-        let board = Board {
-            slots: slots.as_mut_ptr(),
-        };
-        board.lend(SLOTS as u32);
-        board
-    }
-
-    fn lend(&self, slots: u32) {
-        let map = native::native_map_JOB_SLOTS_OF_ALL;
-        let elements = if slots > 0 {
-            self.slots
-        } else {
-            std::ptr::null_mut()
-        };
-        // SAFETY: the slots are there for good
-        unsafe { native::native_set_table(map, elements.cast(), slots) };
-    }
-
     /// What the thread of a task writes into its slot.
     fn write(&self, id: TaskId, change: impl FnOnce(&mut job_slot)) {
-        // SAFETY: one of the slots; nobody looks at it meanwhile
-        let slot = unsafe { &mut *self.slots.add((id.index() + 1) % SLOTS) };
-        slot.tid = id.index() as u32 + 1;
-        change(slot);
+        self.0.borrow_mut().tell(id, change);
     }
 
     /// The task ends a job that took so long.
     fn end(&self, id: TaskId, latency_ns: u64) {
-        self.write(id, |slot| {
-            let unit = u64::from(native::job_board_limits_JOB_LATENCY_NS);
-            slot.latencies[(slot.ended % RING) as usize] = (latency_ns / unit) as u32;
-            slot.ended += 1;
-            slot.began_ns = 0;
-        });
-    }
-}
-
-impl Drop for Board {
-    fn drop(&mut self) {
-        self.lend(0);
+        self.0
+            .borrow_mut()
+            .mark(id, Mark::Ends { latency_ns }, true);
     }
 }
 
@@ -85,7 +54,7 @@ fn run(sim: &mut Simulation, end_ns: u64, mut at: impl FnMut(&mut Simulation, u6
 /// Tasks 0 and 2 share a core; task 1 leaves the other one at 21 ms. Which of the two moves there? The younger one, if it is
 /// not too young for that.
 fn promoted(mark: impl Fn(&Board, [TaskId; 3])) -> usize {
-    let board = Board::new();
+    let board = Board::default();
     let mut sim = simulation(Settings::default());
     sim.keep_records();
     let ids = [(); 3].map(|()| critical(&mut sim));
@@ -137,7 +106,7 @@ fn the_age_of_a_job_is_that_of_its_mark() {
 
 #[test]
 fn the_latencies_of_marked_jobs_count_and_the_wake_up_does_not() {
-    let board = Board::new();
+    let board = Board::default();
     let mut sim = simulation(Settings {
         budget: Budget::slo(Objective {
             latency_ns: 100 * MS,
@@ -170,7 +139,7 @@ fn the_latencies_of_marked_jobs_count_and_the_wake_up_does_not() {
 
 #[test]
 fn more_jobs_than_can_be_are_not_believed() {
-    let board = Board::new();
+    let board = Board::default();
     let mut sim = simulation(Settings {
         budget: Budget::slo(Objective {
             latency_ns: 100 * MS,
@@ -192,7 +161,7 @@ fn more_jobs_than_can_be_are_not_believed() {
 /// When batch left its lane beside critical work that begins at 100, 200, ... ms and lasts for 50 ms, after that began, ms. Its
 /// program has a board, and does not nap.
 fn leaves_after_ms(has_board: bool) -> Vec<f64> {
-    let board = Board::new();
+    let board = Board::default();
     let mut sim = simulation(Settings::default());
     sim.keep_records();
     let spec = TaskSpec {
@@ -237,7 +206,7 @@ fn a_program_that_does_not_nap_is_evicted_at_its_tick_and_soon_at_once() {
 
 /// Two lanes, and on each a job of 100 ms that began at 0, with that deadline; one of 5 ms comes at 15 ms. When that is done, ms.
 fn done_ms(deadline_ms: u64) -> f64 {
-    let board = Board::new();
+    let board = Board::default();
     let topology = Topology::regular(&Regular::one_package(2, 1)).unwrap();
     let machine = Machine::new(
         &topology,

@@ -96,7 +96,6 @@ pub(crate) struct SchedExt {
 
 impl Drop for SchedExt {
     fn drop(&mut self) {
-        self.boards.take_back();
         ATTACHED.set(false);
     }
 }

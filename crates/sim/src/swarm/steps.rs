@@ -227,8 +227,10 @@ impl Watch {
             true => Class::Batch,
             false => task.known,
         };
-        let naps = task.spec.naps && task.known == Class::Batch && state == State::Sleeping;
-        let naps = naps && self.holds_naps();
+        let naps = task.spec.naps
+            && task.known == Class::Batch
+            && state == State::Sleeping
+            && self.holds_naps();
         let lane = &mut self.lanes[cpu as usize];
         (lane.task, lane.idle_ns) = (None, now_ns);
         if naps {
