@@ -1,6 +1,7 @@
 //! The budget policies on hand-made schedules: one core, nothing costs anything. And the dynamic budget by
 //! counters: what critical work loses beside batch is found, whatever the scheduler was told of shared lanes.
 
+use super::{estimate, summarized};
 use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};
 use std::ops::Range;
@@ -358,13 +359,9 @@ fn what_waits_uses_up_the_budget_of_all_cores() {
                 [[workload]]\nname = \"batch\"\nclass = \"batch\"\nbatch = { tasks = 7 }\n\
                 [[configuration]]\nscheduler = \"sidelane\"\n[configuration.settings]\nsmt_level = 1\nslice_ms = 1000\n\
                 borrow = \"dynamic\"\nbudget_ms = 69.3\n";
-    let scenario = Scenario::parse(text, "waits.toml").unwrap();
-    let outcomes = sidelane_sim::run(&scenario, &|| ()).unwrap();
-    let summary = Summary::new(&scenario, &outcomes);
+    let summary = summarized(text);
     let of = |workload: usize, name: &str| {
-        let metrics = &summary.configurations[0].workloads[workload].metrics;
-        let metric = metrics.iter().find(|metric| metric.name == name);
-        metric.unwrap().estimate.mean
+        estimate(&summary.configurations[0].workloads[workload].metrics, name).mean
     };
     let (p99_ms, batch) = (of(0, "p99_ms"), of(1, "work_rate"));
     assert!(p99_ms < 60.0, "{p99_ms}");

@@ -1,6 +1,6 @@
 //! Deadlines that programs mark: what waits is ordered by them.
 
-use sidelane_sim::*;
+use super::{estimate, summarized};
 
 const SCENARIO: &str = include_str!("../../../examples/scenarios/deadlines.toml");
 
@@ -13,16 +13,10 @@ fn qualities(load: f64, replications: u32, seconds: u32) -> [[f64; 2]; 3] {
             &format!("replications = {replications}"),
         )
         .replace("seconds = 30", &format!("seconds = {seconds}"));
-    let scenario = Scenario::parse(&text, "deadlines.toml").unwrap();
-    let outcomes = run(&scenario, &|| ()).unwrap();
-    let summary = Summary::new(&scenario, &outcomes);
+    let summary = summarized(&text);
     [0, 1, 2].map(|configuration| {
         let of = &summary.configurations[configuration].workloads;
-        [0, 1].map(|workload| {
-            let mut metrics = of[workload].metrics.iter();
-            let quality = metrics.find(|metric| metric.name == "quality").unwrap();
-            quality.estimate.mean
-        })
+        [0, 1].map(|workload| estimate(&of[workload].metrics, "quality").mean)
     })
 }
 

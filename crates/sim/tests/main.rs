@@ -60,3 +60,16 @@ pub fn go(sim: &mut Simulation, until_ms: u64) {
     while sim.next(until_ms * 1_000_000).unwrap().is_some() {}
     sim.account();
 }
+
+/// Runs a scenario.
+pub fn summarized(text: &str) -> Summary {
+    let scenario = Scenario::parse(text, "test.toml").unwrap();
+    let outcomes = run(&scenario, &|| ()).unwrap();
+    Summary::new(&scenario, &outcomes)
+}
+
+/// The estimate of that name.
+pub fn estimate(metrics: &[Metric], name: &str) -> Estimate {
+    let metric = metrics.iter().find(|metric| metric.name == name);
+    metric.unwrap().estimate
+}

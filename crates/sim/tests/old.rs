@@ -1,6 +1,7 @@
 //! Old first: critical work that waits runs in the order of age, wherever it waits.
 
 use super::jobs::{Change, Job, Ran, run_jobs};
+use super::{estimate, summarized};
 use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};
 
@@ -126,20 +127,14 @@ fn tails(cores: u32, caches: u32, load: f64, replications: u32, seconds: f64) ->
          [[configuration]]\nname = \"default\"\nscheduler = \"default\"\n",
         50 * cores
     );
-    let scenario = Scenario::parse(&text, "age.toml").unwrap();
-    let outcomes = run(&scenario, &|| ()).unwrap();
-    let summary = Summary::new(&scenario, &outcomes);
-    let find = |metrics: &[Metric], name| {
-        let metric = metrics.iter().find(|metric| metric.name == name);
-        metric.unwrap().estimate
-    };
+    let summary = summarized(&text);
     [0, 1, 2].map(|index| {
         let of = &summary.configurations[index];
-        let p99 = find(&of.workloads[0].metrics, "p99_ms");
+        let p99 = estimate(&of.workloads[0].metrics, "p99_ms");
         Tail {
             p99: p99.mean,
             half: p99.half_width.unwrap(),
-            cache_moves: find(&of.machine, "cache_moves_per_s").mean,
+            cache_moves: estimate(&of.machine, "cache_moves_per_s").mean,
         }
     })
 }

@@ -280,10 +280,7 @@ fn idled_beside_naps(config: &str, rounds: usize) -> Vec<[f64; 2]> {
     let batch = multiply("batch", true, "60");
     set_cpus(batch.id(), &[second]).unwrap();
     let round = || {
-        let ran_ns = || {
-            let text = fs::read_to_string(format!("/proc/{}/schedstat", batch.id())).unwrap();
-            text.split(' ').next().unwrap().parse::<u64>().unwrap()
-        };
+        let ran_ns = || schedstat(batch.id()).0;
         let before_ns = ran_ns();
         eventually("the batch program runs", || {
             ran_ns() > before_ns + 300_000_000

@@ -266,6 +266,13 @@ pub fn busy_lanes(seconds: &str) -> [f64; 3] {
     [0, 1, 2].map(|class| rates["busy_lanes"][class].as_f64().unwrap())
 }
 
+/// Time of a process on lanes and waiting for one, as the kernel counts them, ns.
+pub fn schedstat(pid: u32) -> (u64, u64) {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+    let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap());
+    (numbers.next().unwrap(), numbers.next().unwrap())
+}
+
 /// Time that each CPU idled, in clock ticks.
 pub fn idle_ticks() -> Vec<u64> {
     let stat = fs::read_to_string("/proc/stat").unwrap();
@@ -389,9 +396,7 @@ impl Load {
 
     /// Time on lanes and time waiting for one, as the kernel counts them, ns.
     pub fn schedstat(&self) -> (u64, u64) {
-        let text = fs::read_to_string(format!("/proc/{}/schedstat", self.pid())).unwrap();
-        let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap());
-        (numbers.next().unwrap(), numbers.next().unwrap())
+        schedstat(self.pid())
     }
 
     /// Time on lanes: much finer than ticks.
