@@ -156,9 +156,9 @@ HOOK void hook_promotes(struct task_struct *p, const struct task_ctx *tctx, u32 
 /* The CPU switches from @prev; it ticks while @p runs. */
 HOOK void hook_switches(u32 cpu, struct task_struct *prev, u64 now_ns);
 HOOK void hook_counts(u32 cpu, struct task_struct *p, u64 now_ns);
-/* @cycles were counted, and an interval of @tctx (NULL: of nobody) ends. */
-HOOK void hook_counted(struct task_ctx *tctx, struct lane_count *count, const struct core_ctx *core,
-		       u64 cycles, u64 now_ns);
+/* An interval of @tctx (NULL: of nobody) on @core ends, in which it had so many @instructions; @cycles: what is counted so far. */
+HOOK void hook_counted(struct task_ctx *tctx, struct lane_count *count, struct core_ctx *core,
+		       u64 instructions, u64 cycles, u64 now_ns);
 
 /*
  * Beginnings. 0, or an error of the kernel's.
@@ -549,9 +549,10 @@ HOOK void hook_counts(u32 cpu, struct task_struct *p, u64 now_ns)
 	count_read(cpu, p, now_ns);
 }
 
-HOOK void hook_counted(struct task_ctx *tctx, struct lane_count *count, const struct core_ctx *core,
-		       u64 cycles, u64 now_ns)
+HOOK void hook_counted(struct task_ctx *tctx, struct lane_count *count, struct core_ctx *core,
+		       u64 instructions, u64 cycles, u64 now_ns)
 {
+	retain_counted(tctx, core, instructions);
 	if (fixed.symbiotic)
 		profile_read(tctx, count, core, cycles, now_ns);
 }

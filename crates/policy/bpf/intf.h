@@ -12,6 +12,7 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef int s32;
 typedef unsigned long long u64;
+typedef long long s64;
 #endif
 
 /* Limits; the loader refuses a machine or a configuration beyond them. */
@@ -147,28 +148,42 @@ struct lane_ctx {
 	u64 forgotten_ns; /* until then nothing is, by far, of the class that it serves by itself */
 } __attribute__((aligned(64)));
 
-/* What the next period of Algorithm 1 does (retain.bpf.h). */
-enum retain_trial {
-	RETAIN_MEASURE_UP = 0, /* measures, to compare with a longer time-out */
-	RETAIN_TRY_UP = 1,
-	RETAIN_MEASURE_DOWN = 2,
-	RETAIN_TRY_DOWN = 3,
+/* What tasks did on the cores of a last-level cache, or on one of them: those that are mostly soon back, and the others. */
+struct timeout_done {
+	u64 rounds; /* sleeps of the former */
+	u64 work; /* of the latter */
+	u64 waiting; /* so many they were */
+	u64 working;
 };
 
-/* How long the lanes of a core are held. */
+/* How long the lanes of the cores of a last-level cache are held (timeout.bpf.h): kept by the first of these. */
+struct timeout {
+	u64 best_ns; /* so far; 0: lanes were not held yet */
+	u64 now_ns; /* the one in force */
+	u64 since_ns; /* when this period began */
+	struct timeout_done done; /* in it */
+	struct timeout_done before; /* in the first period of a pair */
+	s64 sum; /* of the gains of all pairs with the other one */
+	u64 squares;
+	u32 periods; /* so far */
+	u32 pairs;
+	u32 second; /* 1: this period is the second of a pair */
+	u32 other; /* 1: the other time-out is in force */
+	u32 down; /* 1: that is the shorter one */
+	u32 step; /* by how much */
+	u32 failures; /* ways that have brought nothing with this step */
+	u32 pad;
+};
+
+/* How the lanes of a core are held (retain.bpf.h). */
 struct retain {
 	u32 attentive; /* 1: the timer rings when holds end, so that there may be some */
 	u32 woken; /* 1: a normal task woke since seen_ns, or is held */
-	u32 trial; /* enum retain_trial */
-	u32 pad;
-	u64 desired_ns; /* time-out; 0: not yet known */
-	u64 now_ns; /* the one in force */
-	u64 since_ns; /* when this period began */
+	u64 timeout_ns; /* of its cache, as it was when the timer rang last */
 	u64 seen_ns; /* when it was looked last whether anybody woke */
-	u64 work; /* of others, in it */
-	u64 returns; /* of tasks to their held lane, in it */
-	u64 work_before;
-	u64 returns_before;
+	struct timeout_done done; /* since the timer rang */
+	u32 period; /* of its cache then */
+	u32 pad;
 };
 
 /* To which lanes of a core a normal task belongs (pair.bpf.h). */
@@ -221,7 +236,9 @@ struct task_ctx {
 	u32 promotable; /* 1: it is critical, and runs (promote.bpf.h) */
 	u32 promote_to; /* core that is reserved for it, + 1; 0: none */
 	u32 promote_lane; /* CPU of the lane there that was taken over for it, + 1; 0: none yet */
-	u32 returns; /* how often it was soon back from sleep (retain.bpf.h) */
+	u32 returns; /* how often it was back from sleep within the time-out (retain.bpf.h) */
+	u32 short_sleeps; /* how often it was within the longest one */
+	u32 timeout_period; /* of its cache, in which it was counted last */
 	u32 pool; /* that it is charged to, + 1; 0: none (pool.bpf.h) */
 	u32 held; /* how it came to its pool's queue (throttle.bpf.h) */
 	u32 pool_pass; /* 1: it may begin to run though its pool is used up */
@@ -300,6 +317,7 @@ struct core_ctx {
 	u32 closed; /* 1: critical work ran when a lane changed last, and batch had to stay away; for the collector */
 	u64 used_ns; /* with vertical polarization: lane time of normal and batch work in this window */
 	u64 critical_ns; /* the same of critical work */
+	struct timeout timeout; /* of its cache, if it is the first core there */
 	struct retain retain;
 	struct pair pair;
 	u64 clock_ns; /* with pools: until when the MT1 clock below is brought */
@@ -420,7 +438,7 @@ struct fixed_settings {
 	u64 retain_min_ns;
 	u64 retain_max_ns;
 	u64 retain_switches_ns; /* what two switches cost, as time of a lane alone on its core */
-	u64 retain_period_ns; /* after so long it may change; 0: it never does */
+	u64 retain_period_ns; /* so long one is tried at a time; 0: it never changes */
 	u64 pair_period_ns; /* so often it is looked which tasks are I/O-bound */
 	u64 follow_waker_ns; /* normal work follows a waker that runs for less each time; 0: none (place.bpf.h) */
 	u64 steal_patience_ns; /* 0: barriers are the same at any load (vector.bpf.h) */
@@ -433,6 +451,7 @@ struct fixed_settings {
 	u32 by_deadline; /* 1: marked jobs that have a deadline are ordered by that (jobs.bpf.h) */
 	u32 keep_slice; /* 1: a task that sleeps for a moment goes on with its slice (vector.bpf.h) */
 	u32 retain; /* 1: lanes are held for normal tasks that are soon back (retain.bpf.h) */
+	u32 retain_counts; /* 1: work is counted in instructions */
 	u32 retain_exclusive; /* 1: lanes are held from other I/O-bound tasks, too (pair.bpf.h) */
 	u32 hold_naps; /* 1: lanes are held for batch tasks that nap (nap.bpf.h) */
 	u32 nr_pools; /* 0: there are none (pool.bpf.h) */

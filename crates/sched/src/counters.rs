@@ -16,7 +16,7 @@ use std::os::fd::AsRawFd;
 /// Why nothing is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoCounters {
-    /// No budget is dynamic, and nothing is symbiotic.
+    /// No budget is dynamic, nothing is symbiotic, and no time-out is searched.
     NotNeeded,
     /// The configuration says so.
     Off,

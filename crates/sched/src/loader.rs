@@ -57,6 +57,8 @@ pub enum Event {
     Dynamic(Result<(), NoCounters>),
     /// Computation is placed by what siblings bear, or by the order of the vector alone, and why.
     Symbiotic(Result<(), NoCounters>),
+    /// How long lanes are held follows computation by counters of instructions, or by lane time, and why.
+    Timeouts(Result<(), NoCounters>),
     /// What happened to the tasks of a scheduler of batch alone.
     Tasks(News),
     /// Something that works less well than it could.
@@ -118,6 +120,15 @@ impl std::fmt::Display for Event {
             ),
             Event::Symbiotic(Err(reason)) => {
                 write!(f, "symbiotic: order of the vector alone: {reason}")
+            }
+            Event::Timeouts(Ok(())) => {
+                write!(f, "retention: what others do is counted in instructions")
+            }
+            Event::Timeouts(Err(reason)) => {
+                write!(
+                    f,
+                    "retention: what others do is lane time by thread_perf: {reason}"
+                )
             }
             Event::Tasks(news) => news.fmt(f),
             Event::Degraded(what) => write!(f, "warning: {what}"),
@@ -187,6 +198,7 @@ impl<'a> Scheduler<'a> {
             nr_pools: pools.len() as u32,
             counters: (counters.is_ok() && config.is_dynamic()).into(),
             symbiotic: misses.is_ok().into(),
+            retain_counts: (counters.is_ok() && config.scheduler.searches_timeouts()).into(),
             ..config.scheduler.fixed(widest)
         };
         let fixed = for_others(fixed, config);
@@ -236,9 +248,12 @@ impl<'a> Scheduler<'a> {
             lanes: layout.core_lanes.len(),
             rules: config.rules.len(),
         });
+        let counted = counters.as_ref().map(|_| ()).map_err(Clone::clone);
         if config.is_dynamic() {
-            let counted = counters.as_ref().map(|_| ()).map_err(Clone::clone);
-            on_event(Event::Dynamic(counted));
+            on_event(Event::Dynamic(counted.clone()));
+        }
+        if config.scheduler.searches_timeouts() {
+            on_event(Event::Timeouts(counted));
         }
         if config.scheduler.symbiotic {
             on_event(Event::Symbiotic(misses));
@@ -365,7 +380,7 @@ impl Found {
 /// Opens counters on all lanes if they are of use.
 fn open_counters(config: &Config, layout: &Layout) -> Result<Counters, NoCounters> {
     let symbiotic = config.scheduler.symbiotic;
-    if !config.is_dynamic() && !symbiotic {
+    if !config.is_dynamic() && !symbiotic && !config.scheduler.searches_timeouts() {
         return Err(NoCounters::NotNeeded);
     }
     if config.scheduler.only_batch() {
@@ -431,7 +446,7 @@ fn load<'a>(
     if let Some(data) = skel.maps.data_sidelane_data.as_mut() {
         copy_bytes(live, &mut data.live);
     }
-    let counted = fixed.counters > 0 || fixed.symbiotic > 0;
+    let counted = fixed.counters > 0 || fixed.symbiotic > 0 || fixed.retain_counts > 0;
     let progs = &mut skel.progs;
     progs.sidelane_count_switch.set_autoload(counted);
     // without it intervals last from switch to switch, and few are of one kind

@@ -10,8 +10,8 @@ void native_reset(u32 cores_wanted, u32 lanes_wanted, u64 tick_wanted,
 		  const struct live_settings *live_wanted);
 void native_set_smt_level(u32 level);
 void native_timer_ring(u32 element);
-void native_retain_step(struct retain *retain, const struct fixed_settings *bounds,
-			const struct live_settings *speeds, u64 work, u64 returns);
+void native_timeout_step(struct timeout *timeout, const struct fixed_settings *bounds,
+			 const struct timeout_done *done);
 bool native_vector_hinted(u32 core, u32 class);
 bool native_others_followed(void);
 

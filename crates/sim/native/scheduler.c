@@ -142,15 +142,12 @@ long native_perf_event_read(const void *map, struct bpf_perf_event_value *value)
 	return 0;
 }
 
-/* Algorithm 1: a period of @retain ends, in which so much was done. */
-void native_retain_step(struct retain *retain, const struct fixed_settings *bounds,
-			const struct live_settings *speeds, u64 work, u64 returns)
+/* A period of @timeout ends, in which so much was done. */
+void native_timeout_step(struct timeout *timeout, const struct fixed_settings *bounds,
+			 const struct timeout_done *done)
 {
 	fixed = *bounds;
-	live = *speeds;
-	retain->work = work;
-	retain->returns = returns;
-	retain_step(retain);
+	timeout_step(timeout, done);
 }
 
 /* A timer rings. */

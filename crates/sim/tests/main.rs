@@ -32,6 +32,7 @@ mod smoke;
 mod spread;
 mod starvation;
 mod swarm;
+mod timeouts;
 mod vectors;
 mod waker;
 

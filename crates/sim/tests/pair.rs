@@ -161,10 +161,19 @@ fn without_io_bound_work_nothing_is_lost() {
     }
 }
 
-/// I/O-bound tasks on the first half of the cores, one a lane, CPU-bound ones on the others.
+/// I/O-bound tasks on the first half of the cores, one a lane, CPU-bound ones on the others. Time-outs stay: while a short one is
+/// tried, idle lanes take tasks, too.
 fn sorted(cores: u32, mode: Mode) -> Mix {
     let tasks = cores as usize;
-    let mut mix = Mix::new(cores, mode, tasks, tasks);
+    let retention = Retention {
+        period_ns: 0,
+        ..Retention::default()
+    };
+    let settings = Settings {
+        retention,
+        ..mode.settings()
+    };
+    let mut mix = Mix::with(cores, &settings, tasks, tasks);
     mix.sim.keep_records();
     let all: Vec<TaskId> = mix.io.iter().chain(&mix.cpu).copied().collect();
     let lanes: Vec<Vec<u32>> = mix

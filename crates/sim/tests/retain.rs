@@ -5,56 +5,6 @@ use sidelane_topology::{Regular, Topology};
 
 const MS: u64 = 1_000_000;
 
-/// How good a time-out is whose best is `best_ns`: 1000000 there, less by the square of the ratio's logarithm.
-fn goodness(timeout_ns: u64, best_ns: u64) -> u64 {
-    let off = (timeout_ns as f64 / best_ns as f64).ln();
-    (1e6 / (1.0 + off * off)) as u64
-}
-
-/// After so many periods of such a response.
-fn settle(search: &mut TimeoutSearch, periods: usize, response: impl Fn(u64) -> (u64, u64)) -> f64 {
-    for _ in 0..periods {
-        let (work, returns) = response(search.now_ns());
-        search.step(work, returns);
-    }
-    search.desired_ns() as f64 / MS as f64
-}
-
-#[test]
-fn the_best_timeout_is_found_within_a_step_and_followed() {
-    let mut search = TimeoutSearch::new(&Retention::default());
-    for best_ms in [5.0, 1.0, 8.0, 0.4] {
-        let best_ns = (best_ms * MS as f64) as u64;
-        let found_ms = settle(&mut search, 200, |ns| {
-            (goodness(ns, best_ns), goodness(ns, best_ns))
-        });
-        println!("best {best_ms} ms, found {found_ms} ms");
-        assert!(
-            (best_ms / 1.11..best_ms * 1.11).contains(&found_ms),
-            "best {best_ms} ms, found {found_ms} ms"
-        );
-    }
-}
-
-#[test]
-fn both_groups_have_to_gain_and_one_that_does_nothing_has_no_say() {
-    let start = Retention::default();
-    let mut search = TimeoutSearch::new(&start);
-    // flat
-    assert_eq!(settle(&mut search, 400, |_| (1000, 1000)), 3.0);
-    // what one gains the other loses
-    let opposed = |ns| (goodness(ns, MS / 2), 2_000_000 - goodness(ns, MS / 2));
-    assert_eq!(settle(&mut search, 400, opposed), 3.0);
-    // nothing at all
-    assert_eq!(settle(&mut search, 400, |_| (0, 0)), 3.0);
-    // only tasks that come back, the sooner the better
-    let found_ms = settle(&mut search, 400, |ns| (0, u64::MAX / 2 - ns));
-    assert_eq!(found_ms, start.min_ns as f64 / MS as f64);
-    // only others
-    let found_ms = settle(&mut search, 400, |ns| (ns, 0));
-    assert_eq!(found_ms, start.max_ns as f64 / MS as f64);
-}
-
 /// A task that computes for 0.2 ms and then waits for a device for so long, beside one without an end.
 struct Pair {
     sim: Simulation,

@@ -47,7 +47,7 @@ setups! {
         Retain = "retain",
         /// With retention and pairing.
         Pair = "pair",
-        /// The same as in the source: lanes are held from other I/O-bound work, too, and as long as Algorithm 1 has it.
+        /// The same as in the source: lanes are held from other I/O-bound work, too, and as long as the search has it.
         Exclusive = "exclusive",
     }
 }

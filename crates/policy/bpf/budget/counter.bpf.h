@@ -280,9 +280,11 @@ static __always_inline void count_read(u32 cpu, struct task_struct *p, u64 now_n
 	struct lane_count *count = lane_count(cpu);
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
+	bool known;
 
 	if (!count || !core)
 		return;
+	known = count->read_ns;
 	count->read_ns = 0;
 	if (bpf_perf_event_read_value(&instruction_events, BPF_F_CURRENT_CPU, &instructions,
 				      sizeof(instructions)) ||
@@ -291,7 +293,9 @@ static __always_inline void count_read(u32 cpu, struct task_struct *p, u64 now_n
 		count->profile_ns = 0;
 		return;
 	}
-	hook_counted(p ? task_ctx(p) : NULL, count, core, cycles.counter, now_ns);
+	hook_counted(p ? task_ctx(p) : NULL, count, core,
+		     known ? instructions.counter - count->instructions : 0, cycles.counter,
+		     now_ns);
 	ipc_interval(cpu, instructions.counter - count->instructions,
 		     cycles.counter - count->cycles);
 	count->span_ns = 0;

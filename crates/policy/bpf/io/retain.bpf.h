@@ -17,19 +17,16 @@
  * two switches and nothing else. While some waits, it ends when what the lane would have added to its core
  * (threadPerf) is worth as much as these (fixed.retain_switches_ns).
  *
- * T follows Algorithm 1, a core at a time: for a period it is a tenth longer; if both the work of other
- * tasks (run time x speed of the lane) and the number of times that a task came back to its held lane are more
- * than in the period before, it stays so; else it is measured anew and a tenth less is tried. A group
- * that did nothing in both periods has no say.
+ * T is found by trying, for all cores of a last-level cache (timeout.bpf.h).
  *
  * Cost: a timer a core that rings at the end of each hold and each fixed.retain_min_ns while normal
  * tasks come and go there, else each RETAIN_REST_NS: operations run under a lock under which it cannot be
  * set. What holding costs others is counted (held_waited_ns).
  *
- * Source: vSMT-IO (USENIX ATC 2020), 4.2: long-term context retention, Algorithm 1. There the guest holds
+ * Source: vSMT-IO (USENIX ATC 2020), 4.2: long-term context retention. There the guest holds
  * the lane by MWAIT, so that the virtual CPU does not even leave; here the host's lane idles, and the
- * hypervisor's thread sleeps. There every halt is retained; here only of tasks that mostly come back in time, and no longer than it pays.
- * Speed-ups there are means over virtual CPUs, from instructions a cycle; here over a core's time.
+ * hypervisor's thread sleeps. There every halt is retained; here only of tasks that mostly come back in time, and no longer than it
+ * pays.
  */
 #ifndef SIDELANE_RETAIN_BPF_H
 #define SIDELANE_RETAIN_BPF_H
@@ -39,6 +36,7 @@
 #include "../core/account.bpf.h"
 #include "../core/kick.bpf.h"
 #include "pair.bpf.h"
+#include "timeout.bpf.h"
 #include "../core/vector.bpf.h"
 
 /* How often a task came back in time: moving average, of RETURNS_ALL. */
@@ -55,16 +53,43 @@ static __always_inline bool lane_held(const struct lane_ctx *lane, u64 now_ns)
 	return fixed.retain && lane->held_pid && now_ns < lane->held_until_ns;
 }
 
+/* An average of how often a sleep was shorter than something, and the next one. */
+static __always_inline u32 retain_average(u32 average, bool shorter)
+{
+	return (average * (RETURNS_WEIGHT - 1) + (shorter ? RETURNS_ALL : 0)) / RETURNS_WEIGHT;
+}
+
+/* Could a hold mostly cover the sleeps of @tctx? Whatever the time-out is now. */
+static __always_inline bool retain_fits(const struct task_ctx *tctx)
+{
+	return tctx->short_sleeps >= RETURNS_ALL / 2;
+}
+
+/* Is @tctx to be counted, for the first time in this period? */
+static __always_inline bool retain_first(struct task_ctx *tctx, const struct retain *r)
+{
+	if (tctx->timeout_period == r->period)
+		return false;
+	tctx->timeout_period = r->period;
+	return true;
+}
+
 /* @p woke: did it come back in time? */
 static __always_inline void retain_woke(struct task_ctx *tctx, u64 now_ns)
 {
 	struct core_ctx *core = fixed.retain ? core_ctx(tctx->core) : NULL;
-	u32 soon;
+	u64 since_ns = tctx->slept_ns;
 
-	if (!core || !tctx->slept_ns)
+	if (!core || !since_ns)
 		return;
-	soon = now_ns < tctx->slept_ns + core->retain.now_ns ? RETURNS_ALL : 0;
-	tctx->returns = (tctx->returns * (RETURNS_WEIGHT - 1) + soon) / RETURNS_WEIGHT;
+	tctx->returns = retain_average(tctx->returns, now_ns < since_ns + core->retain.timeout_ns);
+	tctx->short_sleeps = retain_average(tctx->short_sleeps,
+					    now_ns < since_ns + fixed.retain_max_ns);
+	if (!retain_fits(tctx))
+		return;
+	__sync_fetch_and_add(&core->retain.done.rounds, 1);
+	if (retain_first(tctx, &core->retain))
+		__sync_fetch_and_add(&core->retain.done.waiting, 1);
 }
 
 /*
@@ -123,7 +148,7 @@ static __always_inline void retain_begin(struct task_struct *p, struct task_ctx 
 	    !core->retain.attentive || vector_waits(CLASS_CRITICAL) ||
 	    !pair_may_hold(core, tctx, scx_bpf_task_cpu(p)))
 		return;
-	timeout_ns = core->retain.now_ns;
+	timeout_ns = core->retain.timeout_ns;
 	if (vector_waiting(lane->core, CLASS_NORMAL) && timeout_ns > p->scx.slice &&
 	    !pair_may_extend(core, scx_bpf_task_cpu(p)))
 		timeout_ns = p->scx.slice;
@@ -144,7 +169,6 @@ static __always_inline void retain_begin(struct task_struct *p, struct task_ctx 
 /* The hold of @lane ends: somebody else runs there, its task runs (@back), or nobody. */
 VERIFIED_ONCE int retain_end(struct lane_ctx *lane __arg_nonnull, bool back, u64 now_ns)
 {
-	struct core_ctx *core = core_ctx(lane->core);
 	u64 held_ns = now_ns > lane->held_ns ? now_ns - lane->held_ns : 0;
 
 	lane->held_pid = 0;
@@ -156,8 +180,6 @@ VERIFIED_ONCE int retain_end(struct lane_ctx *lane __arg_nonnull, bool back, u64
 		return 0;
 	}
 	count(retentions);
-	if (core)
-		__sync_fetch_and_add(&core->retain.returns, 1);
 	return 0;
 }
 
@@ -219,59 +241,32 @@ static __always_inline s32 retain_lane(struct task_struct *p, struct task_ctx *t
 	return prev;
 }
 
-/* Work of other tasks on @core_id, at the speed of its lanes. */
-static __always_inline void retain_worked(const struct task_ctx *tctx, u64 ran_ns)
+/* @tctx, which is not of those, did some @work on @core. */
+static __always_inline void retain_adds_work(struct task_ctx *tctx, struct core_ctx *core, u64 work)
+{
+	__sync_fetch_and_add(&core->retain.done.work, work);
+	if (retain_first(tctx, &core->retain))
+		__sync_fetch_and_add(&core->retain.done.working, 1);
+}
+
+/* Other tasks work, without counters: at the speed of the core's lanes. */
+static __always_inline void retain_worked(struct task_ctx *tctx, u64 ran_ns)
 {
 	struct core_ctx *core = fixed.retain ? core_ctx(tctx->core) : NULL;
 	u32 busy;
 
-	if (!core || tctx->returns >= RETURNS_ALL / 2)
+	if (!core || fixed.retain_counts || retain_fits(tctx))
 		return;
 	busy = lanes_busy(tctx->core);
-	__sync_fetch_and_add(&core->retain.work, ran_ns / 1024 * lane_speed(core, busy) / 1024);
+	retain_adds_work(tctx, core, ran_ns / 1024 * lane_speed(core, busy) / 1024);
 }
 
-/* Was more done after than before, by each group that did anything? */
-static __always_inline bool retain_gained(const struct retain *r)
+/* With counters: @tctx (NULL: nobody knows) had so many on @core. */
+static __always_inline void retain_counted(struct task_ctx *tctx, struct core_ctx *core,
+					   u64 instructions)
 {
-	bool any_work = r->work || r->work_before, any_io = r->returns || r->returns_before;
-
-	return (any_work || any_io) && (!any_work || r->work > r->work_before) &&
-	       (!any_io || r->returns > r->returns_before);
-}
-
-/* Within the bounds of the settings. */
-static __always_inline u64 retain_bounded_ns(u64 timeout_ns)
-{
-	if (timeout_ns < fixed.retain_min_ns)
-		return fixed.retain_min_ns;
-	return timeout_ns > fixed.retain_max_ns ? fixed.retain_max_ns : timeout_ns;
-}
-
-/* Algorithm 1: a period ends. What was counted in it is the basis of the next, or its test. */
-static __always_inline void retain_step(struct retain *r)
-{
-	bool tested = r->trial != RETAIN_MEASURE_UP && r->trial != RETAIN_MEASURE_DOWN;
-
-	if (tested && retain_gained(r)) {
-		r->desired_ns = r->now_ns;
-		r->trial = RETAIN_MEASURE_UP; /* the algorithm's "continue" */
-	} else if (r->trial == RETAIN_TRY_UP) {
-		r->trial = RETAIN_MEASURE_DOWN;
-	} else if (r->trial == RETAIN_TRY_DOWN) {
-		r->trial = RETAIN_MEASURE_UP;
-	} else {
-		r->work_before = r->work;
-		r->returns_before = r->returns;
-		r->trial = r->trial == RETAIN_MEASURE_UP ? RETAIN_TRY_UP : RETAIN_TRY_DOWN;
-	}
-	r->now_ns = r->desired_ns;
-	if (r->trial == RETAIN_TRY_UP)
-		r->now_ns = retain_bounded_ns(r->desired_ns + r->desired_ns / 10);
-	else if (r->trial == RETAIN_TRY_DOWN)
-		r->now_ns = retain_bounded_ns(r->desired_ns - r->desired_ns / 10);
-	r->work = 0;
-	r->returns = 0;
+	if (fixed.retain_counts && tctx && !retain_fits(tctx))
+		retain_adds_work(tctx, core, instructions);
 }
 
 static __always_inline void retain_arm(u32 core_id, u64 after_ns)
@@ -314,15 +309,41 @@ VERIFIED_ONCE u64 retain_expire(u32 core_id, u64 now_ns)
 	return next_ns;
 }
 
-/* Lanes of @core_id may be held from now on. */
-static __always_inline void retain_wake(struct retain *r, u64 now_ns)
+/* Moves what @from counted to @to. */
+static __always_inline void retain_move(struct timeout_done *from, struct timeout_done *to)
 {
-	if (!r->desired_ns) {
-		r->desired_ns = retain_bounded_ns(fixed.retain_start_ns);
-		r->now_ns = r->desired_ns;
+	if (from->work | from->rounds) {
+		__sync_fetch_and_add(&to->work, __sync_lock_test_and_set(&from->work, 0));
+		__sync_fetch_and_add(&to->rounds, __sync_lock_test_and_set(&from->rounds, 0));
+		__sync_fetch_and_add(&to->working, __sync_lock_test_and_set(&from->working, 0));
+		__sync_fetch_and_add(&to->waiting, __sync_lock_test_and_set(&from->waiting, 0));
 	}
-	r->since_ns = now_ns;
-	r->attentive = 1;
+}
+
+/* What @r counted is added to what its cache did, and a period of that may be over. */
+static __always_inline void retain_tell(struct retain *r, u32 near, u64 now_ns)
+{
+	struct core_ctx *first = core_ctx(near);
+	struct timeout_done done = {};
+	struct timeout *t;
+	u64 since_ns;
+
+	if (!first)
+		return;
+	t = &first->timeout;
+	since_ns = t->since_ns;
+	if (!t->best_ns) {
+		t->best_ns = timeout_bounded_ns(fixed.retain_start_ns);
+		t->now_ns = t->best_ns;
+	}
+	retain_move(&r->done, &t->done);
+	if (fixed.retain_period_ns && now_ns >= since_ns + fixed.retain_period_ns &&
+	    __sync_val_compare_and_swap(&t->since_ns, since_ns, now_ns) == since_ns) {
+		retain_move(&t->done, &done);
+		timeout_step(t, &done);
+	}
+	r->timeout_ns = t->now_ns;
+	r->period = t->periods;
 }
 
 /* Nobody came: lanes are no longer held. */
@@ -346,14 +367,10 @@ static int retain_timer(void *map, u32 *key, struct core_timer *timer)
 	if (!core)
 		return 0;
 	r = &core->retain;
-	if (!r->attentive && r->woken)
-		retain_wake(r, now_ns);
+	retain_tell(r, core->near, now_ns);
+	if (r->woken)
+		r->attentive = 1;
 	next_ns = retain_expire(core_id, now_ns);
-	if (r->attentive && fixed.retain_period_ns &&
-	    now_ns >= r->since_ns + fixed.retain_period_ns) {
-		retain_step(r);
-		r->since_ns = now_ns;
-	}
 	if (now_ns >= r->seen_ns + RETAIN_REST_NS) {
 		if (!r->woken)
 			retain_rest(core_id, r, now_ns);

@@ -6,16 +6,16 @@ use super::native::share;
 use super::row::{Change, Kind, Needs, Row};
 use crate::file::{Limits, MS, Result, Section};
 
-/// The time-out of retention, and how it changes (vSMT-IO, Algorithm 1).
+/// The time-out of retention, and how it is searched (`timeout.bpf.h`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// The time-out of each core to begin with, ns.
+    /// The time-out to begin with, ns.
     pub start_ns: u64,
     /// It is never shorter; at least what two switches take.
     pub min_ns: u64,
     /// Nor longer.
     pub max_ns: u64,
-    /// After so long it may change; 0: it never does.
+    /// For so long one is tried at a time; 0: it never changes.
     pub period_ns: u64,
     /// What switching to another task and back costs, caches that miss included, as time of a lane alone on
     /// its core: beside work that would make room at once, a hold saves no more.
@@ -110,8 +110,9 @@ pub(super) const ROWS: &[Row] = &[
         }),
         change: Change::Fixed(|settings, to| to.retain_period_ns = settings.retention.period_ns),
         needs: Some(RETAIN),
-        says: "after so long a core tries to hold lanes for a tenth longer or shorter; 0: it never does",
-        more: "",
+        says: "so long a time-out is tried at a time, the best one so far and another in turns; 0: that of the start stays",
+        more: "the cores of a last-level cache try together; what computes is judged by instructions where there are counters, \
+               else by lane time and `thread_perf`",
     },
     Row {
         name: "retention.switches_ms",
@@ -166,6 +167,13 @@ pub(super) const ROWS: &[Row] = &[
         more: "",
     },
 ];
+
+impl Settings {
+    /// Are time-outs tried?
+    pub fn searches_timeouts(&self) -> bool {
+        self.retain && self.retention.period_ns > 0
+    }
+}
 
 /// The time-outs are in order.
 pub(super) fn check(section: &Section, settings: &Settings) -> Result<()> {

@@ -73,9 +73,14 @@ impl Sidelane {
         settings.counters != UseCounters::Off && settings.budget.borrow == Borrow::Dynamic
     }
 
+    /// Whether work is counted in instructions where lanes are held.
+    fn retains_by_counters(&self) -> bool {
+        self.settings.searches_timeouts() && self.settings.counters != UseCounters::Off
+    }
+
     /// Whether the programs are there that read counters.
     pub(super) fn reads_counters(&self) -> bool {
-        self.charges_by_counters() || self.settings.symbiotic
+        self.charges_by_counters() || self.settings.symbiotic || self.retains_by_counters()
     }
 
     /// Weights count where pools have some, whether the settings say so or not.
@@ -115,6 +120,7 @@ impl Sidelane {
             nr_pools: self.pools.len() as u32,
             cgroup_weights: self.has_weights().into(),
             counters: self.charges_by_counters().into(),
+            retain_counts: self.retains_by_counters().into(),
             nr_rules: NR_CLASSES as u32,
             ..self.settings.fixed(widest)
         }
@@ -136,11 +142,10 @@ pub(super) fn rules() -> Vec<native::rule> {
     (0..NR_CLASSES as u32).map(rule).collect()
 }
 
-/// The scheduler's search for a core's time-out alone (Algorithm 1 of vSMT-IO), for any response.
+/// The scheduler's search for a time-out alone (`timeout.bpf.h`), for any response.
 pub struct TimeoutSearch {
     fixed: native::fixed_settings,
-    live: native::live_settings,
-    retain: native::retain,
+    timeout: native::timeout,
 }
 
 impl TimeoutSearch {
@@ -153,32 +158,34 @@ impl TimeoutSearch {
         };
         TimeoutSearch {
             fixed: settings.fixed(1),
-            live: settings.live(1),
-            retain: native::retain {
-                desired_ns: retention.start_ns,
+            timeout: native::timeout {
+                best_ns: retention.start_ns,
                 now_ns: retention.start_ns,
-                ..native::retain::default()
+                ..native::timeout::default()
             },
         }
     }
 
     /// The time-out that is in force, ns.
     pub fn now_ns(&self) -> u64 {
-        self.retain.now_ns
+        self.timeout.now_ns
     }
 
     /// The best one so far, ns.
-    pub fn desired_ns(&self) -> u64 {
-        self.retain.desired_ns
+    pub fn best_ns(&self) -> u64 {
+        self.timeout.best_ns
     }
 
-    /// A period ends in which others did so much work and so many tasks came back to a held lane.
-    pub fn step(&mut self, work: u64, returns: u64) {
-        // SAFETY: both are this search's own; besides it writes this thread's settings, which a
+    /// A period ends in which so many tasks that are mostly soon back slept so often, and so many others did so much work.
+    pub fn step(&mut self, [waiting, rounds]: [u64; 2], [working, work]: [u64; 2]) {
+        let done = native::timeout_done {
+            rounds,
+            work,
+            waiting,
+            working,
+        };
+        // SAFETY: all are this search's own; besides it writes this thread's settings, which a
         // simulation sets again when it is made.
-        unsafe {
-            let retain = &mut self.retain;
-            native::native_retain_step(retain, &self.fixed, &self.live, work, returns)
-        }
+        unsafe { native::native_timeout_step(&mut self.timeout, &self.fixed, &done) }
     }
 }
