@@ -159,7 +159,6 @@ struct timeout_done {
 /* How long the lanes of the cores of a last-level cache are held (timeout.bpf.h): kept by the first of these. */
 struct timeout {
 	u64 best_ns; /* so far; 0: lanes were not held yet */
-	u64 now_ns; /* the one in force */
 	u64 since_ns; /* when this period began */
 	struct timeout_done done; /* in it */
 	struct timeout_done before; /* in the first period of a pair */
@@ -172,18 +171,19 @@ struct timeout {
 	u32 down; /* 1: that is the shorter one */
 	u32 step; /* by how much */
 	u32 failures; /* ways that have brought nothing with this step */
-	u32 pad;
+	u32 rest; /* periods for which nothing else is tried */
 };
 
 /* How the lanes of a core are held (retain.bpf.h). */
 struct retain {
 	u32 attentive; /* 1: the timer rings when holds end, so that there may be some */
 	u32 woken; /* 1: a normal task woke since seen_ns, or is held */
-	u64 timeout_ns; /* of its cache, as it was when the timer rang last */
+	u64 timeout_ns
+		[2]; /* of its cache: the best one, and the other; as they were when the timer rang last */
 	u64 seen_ns; /* when it was looked last whether anybody woke */
 	struct timeout_done done; /* since the timer rang */
 	u32 period; /* of its cache then */
-	u32 pad;
+	u32 other; /* 1: the other time-out is in force */
 };
 
 /* To which lanes of a core a normal task belongs (pair.bpf.h). */
@@ -236,7 +236,8 @@ struct task_ctx {
 	u32 promotable; /* 1: it is critical, and runs (promote.bpf.h) */
 	u32 promote_to; /* core that is reserved for it, + 1; 0: none */
 	u32 promote_lane; /* CPU of the lane there that was taken over for it, + 1; 0: none yet */
-	u32 returns; /* how often it was back from sleep within the time-out (retain.bpf.h) */
+	u32 returns
+		[2]; /* how often it was back from sleep within each time-out of its cache (retain.bpf.h) */
 	u32 short_sleeps; /* how often it was within the longest one */
 	u32 timeout_period; /* of its cache, in which it was counted last */
 	u32 pool; /* that it is charged to, + 1; 0: none (pool.bpf.h) */

@@ -22,6 +22,8 @@ pub enum NoCounters {
     Off,
     /// Critical work is the kernel's scheduler's: nobody sees it begin and end.
     OnlyBatch,
+    /// They would be read at switches only.
+    NoTicks,
     /// The machine has none for us.
     Missing(String),
 }
@@ -32,6 +34,7 @@ impl fmt::Display for NoCounters {
             NoCounters::NotNeeded => write!(f, "nothing needed them at the start"),
             NoCounters::Off => write!(f, "counters = \"off\""),
             NoCounters::OnlyBatch => write!(f, "counters need scope = \"all\""),
+            NoCounters::NoTicks => write!(f, "the kernel does not show the ticks of lanes"),
             NoCounters::Missing(reason) => write!(f, "{reason}"),
         }
     }

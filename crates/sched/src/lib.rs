@@ -16,6 +16,7 @@ mod counters;
 pub mod doctor;
 mod error;
 mod exit_reason;
+mod idle;
 mod layout;
 mod loader;
 mod pool;

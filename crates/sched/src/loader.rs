@@ -17,6 +17,7 @@ use crate::cgroups;
 use crate::config::Config;
 use crate::counters::{self, Counters, NoCounters};
 use crate::error::load_error;
+use crate::idle::IdleBound;
 use crate::layout::Layout;
 use crate::pool::PoolTable;
 use crate::printed::Printed;
@@ -168,6 +169,8 @@ struct Scheduler<'a> {
     signal: Option<signal::Service>,
     /// They count as long as they are open.
     _counters: Option<Counters>,
+    /// None without retention, or once it could not be kept.
+    idle: Option<IdleBound>,
 }
 
 impl<'a> Scheduler<'a> {
@@ -192,13 +195,18 @@ impl<'a> Scheduler<'a> {
         pools.set_tuned(carried.pools_ns.clone());
         let counters = open_counters(config, &layout);
         let misses = (counters.as_ref().map_err(Clone::clone)).and_then(Counters::misses);
+        let by_instructions = match counters::ticks_can_be_seen() {
+            true => counters.as_ref().map(|_| ()).map_err(Clone::clone),
+            // who runs alone would be read once it sleeps
+            false => Err(NoCounters::NoTicks),
+        };
         let fixed = intf::fixed_settings {
             nr_rules: rules.len() as u32,
             has_cgroup_rules: cgroups::needed(&config.rules).into(),
             nr_pools: pools.len() as u32,
             counters: (counters.is_ok() && config.is_dynamic()).into(),
             symbiotic: misses.is_ok().into(),
-            retain_counts: (counters.is_ok() && config.scheduler.searches_timeouts()).into(),
+            retain_counts: (by_instructions.is_ok() && config.scheduler.searches_timeouts()).into(),
             ..config.scheduler.fixed(widest)
         };
         let fixed = for_others(fixed, config);
@@ -221,6 +229,7 @@ impl<'a> Scheduler<'a> {
             cgroup_mount: None,
             signal: None,
             _counters: None,
+            idle: IdleBound::of(&config.scheduler),
         };
         scheduler.fill_lanes(&layout)?;
         signal::fill_lines(&scheduler.skel.maps.lane_signals, &topology)?;
@@ -248,12 +257,12 @@ impl<'a> Scheduler<'a> {
             lanes: layout.core_lanes.len(),
             rules: config.rules.len(),
         });
-        let counted = counters.as_ref().map(|_| ()).map_err(Clone::clone);
         if config.is_dynamic() {
-            on_event(Event::Dynamic(counted.clone()));
+            let counted = counters.as_ref().map(|_| ()).map_err(Clone::clone);
+            on_event(Event::Dynamic(counted));
         }
         if config.scheduler.searches_timeouts() {
-            on_event(Event::Timeouts(counted));
+            on_event(Event::Timeouts(by_instructions));
         }
         if config.scheduler.symbiotic {
             on_event(Event::Symbiotic(misses));
@@ -290,6 +299,28 @@ impl<'a> Scheduler<'a> {
 
     fn write_rules(&self) -> Result<(), Error> {
         fill(&self.skel.maps.rules, &self.rules)
+    }
+
+    /// How long lanes were held so far, ns; 0 where that cannot be read.
+    fn held_ns(&self) -> u64 {
+        let stats = &self.skel.maps.sidelane_stats;
+        let lanes = stats.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let lanes = lanes.ok().flatten().unwrap_or_default();
+        let of = |bytes: &Vec<u8>| from_bytes(bytes).map_or(0, |of: intf::counters| of.held_ns);
+        lanes.iter().map(of).sum()
+    }
+
+    /// While lanes are held they do not sleep deeply; where that cannot be had it is said once.
+    fn bound_idle(&mut self, on_event: &mut dyn FnMut(Event)) {
+        let held_ns = self.idle.as_ref().map(|_| self.held_ns());
+        if let (Some(idle), Some(held_ns)) = (&mut self.idle, held_ns)
+            && let Err(error) = idle.look(held_ns)
+        {
+            on_event(Event::Degraded(format!(
+                "lanes that are held may sleep deeply: {error}"
+            )));
+            self.idle = None;
+        }
     }
 
     fn wait(&self) {

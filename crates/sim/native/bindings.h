@@ -12,6 +12,7 @@ void native_set_smt_level(u32 level);
 void native_timer_ring(u32 element);
 void native_timeout_step(struct timeout *timeout, const struct fixed_settings *bounds,
 			 const struct timeout_done *done);
+u64 native_timeout_now_ns(const struct timeout *timeout, const struct fixed_settings *bounds);
 bool native_vector_hinted(u32 core, u32 class);
 bool native_others_followed(void);
 

@@ -150,6 +150,12 @@ void native_timeout_step(struct timeout *timeout, const struct fixed_settings *b
 	timeout_step(timeout, done);
 }
 
+u64 native_timeout_now_ns(const struct timeout *timeout, const struct fixed_settings *bounds)
+{
+	fixed = *bounds;
+	return timeout_now_ns(timeout);
+}
+
 /* A timer rings. */
 void native_timer_ring(u32 element)
 {

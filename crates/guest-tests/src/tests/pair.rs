@@ -2,6 +2,7 @@
 //! sleep for moments.
 
 use super::support::*;
+use std::io::Read;
 
 tests! {
     lanes_are_held_where_that_is_wanted_and_nobody_starves,
@@ -43,8 +44,16 @@ fn known_share(load: &Load) -> Option<f64> {
     task["retention"]["miss_share"].as_f64()
 }
 
+/// The longest that CPUs may take to leave an idle state, µs.
+fn idle_exit_us() -> i32 {
+    let mut bytes = [0; 4];
+    let mut file = std::fs::File::open("/dev/cpu_dma_latency").unwrap();
+    file.read_exact(&mut bytes).unwrap();
+    i32::from_ne_bytes(bytes)
+}
+
 fn computation_makes_room_for_io_bound_work_and_nobody_starves() {
-    let config = "[scheduler]\ndispatching = \"zvm\"\nretain = true\npair = true\n[scheduler.retention]\nstart_ms = 10\n\
+    let config = "[scheduler]\ndispatching = \"zvm\"\nretain = true\npair = true\n[scheduler.retention]\nstart_ms = 10\nperiod_ms = 0\n\
                   [scheduler.pairing]\nperiod_ms = 500\n";
     std::fs::write("/tmp/pair.toml", config).unwrap();
     let scheduler = Scheduler::attach(&["--config", "/tmp/pair.toml"]);
@@ -56,6 +65,7 @@ fn computation_makes_room_for_io_bound_work_and_nobody_starves() {
         .collect();
     let before: Vec<_> = computing.iter().map(Load::ticks).collect();
     let rates = rates("3");
+    eventually("idle states are bounded", || idle_exit_us() == 20);
     println!(
         "room made {} times a second, {} changed places, {} lanes held",
         rates["hand_backs"], rates["swaps"], rates["held_lanes"]
@@ -81,7 +91,9 @@ fn lanes_are_held_where_that_is_wanted_and_nobody_starves() {
     let figure = |rates: &serde_json::Value, name: &str| rates[name].as_f64().unwrap();
     for wanted in [false, true] {
         let config = match wanted {
-            true => "[scheduler]\ndispatching = \"zvm\"\nretain = true\nretention.start_ms = 10\n",
+            true => {
+                "[scheduler]\ndispatching = \"zvm\"\nretain = true\nretention.start_ms = 10\nretention.period_ms = 0\n"
+            }
             false => "[scheduler]\nretain = false\n",
         };
         std::fs::write("/tmp/retain.toml", config).unwrap();

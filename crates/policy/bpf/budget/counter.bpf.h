@@ -23,7 +23,7 @@
  * closed, until its next job.
  *
  * Who: operations of sched_ext may not read counters, programs on tracepoints may. These are
- * loaded only where the loader could open counters for each lane (fixed.counters).
+ * loaded only where somebody wants them and the loader could open counters for each lane.
  * At the tracepoint the lane already does the next thing; so what the interval was is
  * noted when the task stops.
  *

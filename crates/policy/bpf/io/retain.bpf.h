@@ -44,6 +44,8 @@
 #define RETURNS_WEIGHT 8 /* earlier ones together weigh 7 of 8 */
 /* So often it is looked whether any normal task woke; for so long nothing is held after the last one. */
 #define RETAIN_REST_NS 20000000ULL
+/* Who did less at a time is no task that works: housekeeping. Instructions, or ns. */
+#define RETAIN_WORKS_MIN (1ULL << 17)
 /* What a second lane adds to its core where threadPerf is not known: by 1, 0.6. */
 #define RETAIN_ADDS_TYPICAL (SPEED_ONE / 5)
 
@@ -62,7 +64,13 @@ static __always_inline u32 retain_average(u32 average, bool shorter)
 /* Could a hold mostly cover the sleeps of @tctx? Whatever the time-out is now. */
 static __always_inline bool retain_fits(const struct task_ctx *tctx)
 {
-	return tctx->short_sleeps >= RETURNS_ALL / 2;
+	return tctx->class == CLASS_NORMAL && tctx->short_sleeps >= RETURNS_ALL / 2;
+}
+
+/* The time-out in force on the core of @r. */
+static __always_inline u64 retain_timeout_ns(const struct retain *r)
+{
+	return r->timeout_ns[!!r->other];
 }
 
 /* Is @tctx to be counted, for the first time in this period? */
@@ -78,18 +86,21 @@ static __always_inline bool retain_first(struct task_ctx *tctx, const struct ret
 static __always_inline void retain_woke(struct task_ctx *tctx, u64 now_ns)
 {
 	struct core_ctx *core = fixed.retain ? core_ctx(tctx->core) : NULL;
-	u64 since_ns = tctx->slept_ns;
+	struct retain *r;
+	u64 slept_ns;
 
-	if (!core || !since_ns)
+	if (!core || !tctx->slept_ns)
 		return;
-	tctx->returns = retain_average(tctx->returns, now_ns < since_ns + core->retain.timeout_ns);
-	tctx->short_sleeps = retain_average(tctx->short_sleeps,
-					    now_ns < since_ns + fixed.retain_max_ns);
-	if (!retain_fits(tctx))
+	r = &core->retain;
+	slept_ns = now_ns > tctx->slept_ns ? now_ns - tctx->slept_ns : 0;
+	tctx->returns[0] = retain_average(tctx->returns[0], slept_ns < r->timeout_ns[0]);
+	tctx->returns[1] = retain_average(tctx->returns[1], slept_ns < r->timeout_ns[1]);
+	tctx->short_sleeps = retain_average(tctx->short_sleeps, slept_ns < fixed.retain_max_ns);
+	if (!fixed.retain_period_ns || !retain_fits(tctx))
 		return;
-	__sync_fetch_and_add(&core->retain.done.rounds, 1);
-	if (retain_first(tctx, &core->retain))
-		__sync_fetch_and_add(&core->retain.done.waiting, 1);
+	__sync_fetch_and_add(&r->done.rounds, 1);
+	if (retain_first(tctx, r))
+		__sync_fetch_and_add(&r->done.waiting, 1);
 }
 
 /*
@@ -144,11 +155,11 @@ static __always_inline void retain_begin(struct task_struct *p, struct task_ctx 
 	u64 timeout_ns;
 
 	if (!core || tctx->class != CLASS_NORMAL || tctx->misclassified ||
-	    (p->flags & PF_EXITING) || lane->woke || tctx->returns < RETURNS_ALL / 2 ||
-	    !core->retain.attentive || vector_waits(CLASS_CRITICAL) ||
-	    !pair_may_hold(core, tctx, scx_bpf_task_cpu(p)))
+	    (p->flags & PF_EXITING) || lane->woke ||
+	    tctx->returns[!!core->retain.other] < RETURNS_ALL / 2 || !core->retain.attentive ||
+	    vector_waits(CLASS_CRITICAL) || !pair_may_hold(core, tctx, scx_bpf_task_cpu(p)))
 		return;
-	timeout_ns = core->retain.timeout_ns;
+	timeout_ns = retain_timeout_ns(&core->retain);
 	if (vector_waiting(lane->core, CLASS_NORMAL) && timeout_ns > p->scx.slice &&
 	    !pair_may_extend(core, scx_bpf_task_cpu(p)))
 		timeout_ns = p->scx.slice;
@@ -241,11 +252,11 @@ static __always_inline s32 retain_lane(struct task_struct *p, struct task_ctx *t
 	return prev;
 }
 
-/* @tctx, which is not of those, did some @work on @core. */
+/* @tctx, which is not of those, did some @work on @core: for so many ns, or so many instructions. */
 static __always_inline void retain_adds_work(struct task_ctx *tctx, struct core_ctx *core, u64 work)
 {
 	__sync_fetch_and_add(&core->retain.done.work, work);
-	if (retain_first(tctx, &core->retain))
+	if (work >= RETAIN_WORKS_MIN && retain_first(tctx, &core->retain))
 		__sync_fetch_and_add(&core->retain.done.working, 1);
 }
 
@@ -255,10 +266,10 @@ static __always_inline void retain_worked(struct task_ctx *tctx, u64 ran_ns)
 	struct core_ctx *core = fixed.retain ? core_ctx(tctx->core) : NULL;
 	u32 busy;
 
-	if (!core || fixed.retain_counts || retain_fits(tctx))
+	if (!core || fixed.retain_counts || !fixed.retain_period_ns || retain_fits(tctx))
 		return;
 	busy = lanes_busy(tctx->core);
-	retain_adds_work(tctx, core, ran_ns / 1024 * lane_speed(core, busy) / 1024);
+	retain_adds_work(tctx, core, ran_ns * lane_speed(core, busy) / SPEED_ONE);
 }
 
 /* With counters: @tctx (NULL: nobody knows) had so many on @core. */
@@ -331,18 +342,20 @@ static __always_inline void retain_tell(struct retain *r, u32 near, u64 now_ns)
 	if (!first)
 		return;
 	t = &first->timeout;
-	since_ns = t->since_ns;
 	if (!t->best_ns) {
 		t->best_ns = timeout_bounded_ns(fixed.retain_start_ns);
-		t->now_ns = t->best_ns;
+		t->since_ns = now_ns;
 	}
+	since_ns = t->since_ns;
 	retain_move(&r->done, &t->done);
 	if (fixed.retain_period_ns && now_ns >= since_ns + fixed.retain_period_ns &&
 	    __sync_val_compare_and_swap(&t->since_ns, since_ns, now_ns) == since_ns) {
 		retain_move(&t->done, &done);
 		timeout_step(t, &done);
 	}
-	r->timeout_ns = t->now_ns;
+	r->timeout_ns[0] = t->best_ns;
+	r->timeout_ns[1] = timeout_other_ns(t);
+	r->other = t->other;
 	r->period = t->periods;
 }
 

@@ -6,18 +6,20 @@
  * what runs. A core sees some 25 returns a period: by chance alone that number differs by a fifth from one to the next.
  *
  * Rule: the cores of a last-level cache have one time-out. Periods (fixed.retain_period_ns) alternate between the best one so
- * far and another (A B B A ...). Each pair of periods says by how much more was done with the other: the relative gain of
- * the I/O-bound tasks, in sleeps a hold could have covered, plus that of all others, in instructions where there are counters,
- * else in run time x speed of the lane. A group that did nothing in either has no say. The other becomes the best one once the
- * mean gain is positive beyond chance (GAIN_CERTAIN); it is given up once PAIRS_MIN pairs have brought nothing, or PAIRS_MAX
- * too little. Tried are steps up and down, by timeout_percent: a success is followed by another step the same way, a
- * failure by the other way, then by a smaller step; after the smallest comes the largest again, for the load may change.
+ * far and another (A B B A ...). Each pair of periods says by how much the tasks gained with the other on average: normal tasks
+ * whose sleeps a hold could mostly cover, by how often they slept; all others by instructions where there are counters, else
+ * by run time x speed of the lane. A pair in which the former did nothing does not count. The other becomes the best one once the mean of
+ * the pairs is positive by so many standard errors (GAIN_CERTAIN); it is given up once PAIRS_MIN pairs have brought
+ * nothing, or PAIRS_MAX too little. Tried are steps up and down, by timeout_percent: a success is followed by another step the same
+ * way, a failure by the other way, then by a smaller step. When the smallest has failed, the best one stays for TIMEOUT_REST
+ * periods; then the largest is tried again, for the load may change.
  *
- * Cost: each core adds what it counted when its timer rings; who rings first after a period's end decides.
+ * Cost: half of the periods but those go to what is mostly not the best one. Each core adds what it counted when its timer
+ * rings; who rings first after a period's end decides. With counters these are read at each switch and tick.
  *
  * Source: vSMT-IO (USENIX ATC 2020), 4.2, Algorithm 1. There each core has its own, one pair of periods decides, steps are a
- * tenth, and both groups have to gain on average: where what one gains the other loses it stays where it began. Here the sum
- * decides, which is greatest where the product of both groups' throughputs is.
+ * tenth, and both groups have to gain on average: where what one gains the other loses it stays where it began. Here each task
+ * counts the same.
  */
 #ifndef SIDELANE_TIMEOUT_BPF_H
 #define SIDELANE_TIMEOUT_BPF_H
@@ -25,12 +27,15 @@
 #include "../core/types.bpf.h"
 
 #define GAIN_ONE (1 << 16)
-#define GAIN_MOST (GAIN_ONE / 4)
 #define GAIN_SHARES 64
-/* Square of how many standard errors the mean gain is from 0: 2.45, by chance in one of 26 of four pairs. */
+/*
+ * Square of how many standard errors the mean gain is from 0. As it is asked after each pair, one of six trials without any
+ * effect succeeds: where the time-out makes no difference it wanders.
+ */
 #define GAIN_CERTAIN 4
 #define PAIRS_MIN 4
 #define PAIRS_MAX 32
+#define TIMEOUT_REST 64
 /* More is counted in no period: a counter was set anew. */
 #define COUNT_MAX (1ULL << 44)
 
@@ -54,7 +59,7 @@ static __always_inline u64 timeout_other_ns(const struct timeout *t)
 					  : t->best_ns * percent / 100);
 }
 
-/* By how much more @after is than @before, of their mean, in GAIN_ONE; of counts that are 0 or beyond all measure, 0. */
+/* By how much more @after is than @before, of their mean, in GAIN_ONE at most; of counts that are 0 or beyond all measure, 0. */
 static __always_inline s64 timeout_gain(u64 before, u64 after)
 {
 	u64 apart = after > before ? after - before : before - after, gain;
@@ -62,7 +67,7 @@ static __always_inline s64 timeout_gain(u64 before, u64 after)
 	if (before >= COUNT_MAX || after >= COUNT_MAX || !before || !after)
 		return 0;
 	gain = 2 * apart * GAIN_ONE / (before + after);
-	gain = gain < GAIN_MOST ? gain : GAIN_MOST;
+	gain = gain < GAIN_ONE ? gain : GAIN_ONE;
 	return after > before ? (s64)gain : -(s64)gain;
 }
 
@@ -80,7 +85,10 @@ static __always_inline void timeout_choose(struct timeout *t, bool gained)
 	if (++t->failures < 2)
 		return;
 	t->failures = 0;
-	t->step = t->step + 1 < TIMEOUT_STEPS ? t->step + 1 : 0;
+	if (++t->step < TIMEOUT_STEPS)
+		return;
+	t->step = 0;
+	t->rest = TIMEOUT_REST;
 }
 
 /* Is the mean gain so far positive beyond chance? */
@@ -122,21 +130,31 @@ static __always_inline s64 timeout_mean(const struct timeout_done *before,
 /* A period ends, in which so much was done. */
 static __always_inline void timeout_step(struct timeout *t, const struct timeout_done *done)
 {
-	bool other = t->other;
 	s64 gain;
 
+	t->periods++;
+	if (t->rest) {
+		t->rest--;
+		return;
+	}
 	if (t->second) {
 		gain = timeout_mean(&t->before, done);
-		timeout_judge(t, other ? gain : -gain);
+		if (t->before.rounds && done->rounds)
+			timeout_judge(t, t->other ? gain : -gain);
 		/* the next pair begins as this one ended */
 	} else {
 		t->before = *done;
-		other = !other;
+		t->other = !t->other;
 	}
 	t->second = !t->second;
-	t->other = other;
-	t->now_ns = other ? timeout_other_ns(t) : t->best_ns;
-	t->periods++;
+	if (t->rest)
+		t->other = 0;
+}
+
+/* The time-out in force. */
+static __always_inline u64 timeout_now_ns(const struct timeout *t)
+{
+	return t->other ? timeout_other_ns(t) : t->best_ns;
 }
 
 #endif /* SIDELANE_TIMEOUT_BPF_H */

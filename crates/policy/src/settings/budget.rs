@@ -93,7 +93,8 @@ pub(super) const ROWS: &[Row] = &[
         kind: word!(UseCounters, counters),
         change: Change::Found,
         needs: None,
-        says: "whether counters of instructions and cycles say what a `dynamic` budget is charged",
+        says: "whether counters of instructions and cycles say what a `dynamic` budget is charged, and what computes while lanes are \
+               held",
         more: "below; `\"clock\"` is for tests",
     },
 ];

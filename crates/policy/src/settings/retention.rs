@@ -20,6 +20,8 @@ pub struct Retention {
     /// What switching to another task and back costs, caches that miss included, as time of a lane alone on
     /// its core: beside work that would make room at once, a hold saves no more.
     pub switches_ns: u64,
+    /// While lanes are held the machine enters no idle state that takes longer to leave, ns; 0: any.
+    pub idle_exit_ns: u64,
     /// With pairing: the I/O lane is held from other I/O-bound tasks, too, as in the source.
     pub exclusive: bool,
 }
@@ -33,6 +35,7 @@ impl Default for Retention {
             max_ns: 10_000_000,
             period_ns: 40_000_000,
             switches_ns: 50_000,
+            idle_exit_ns: 20_000,
             exclusive: false,
         }
     }
@@ -113,6 +116,16 @@ pub(super) const ROWS: &[Row] = &[
         says: "so long a time-out is tried at a time, the best one so far and another in turns; 0: that of the start stays",
         more: "the cores of a last-level cache try together; what computes is judged by instructions where there are counters, \
                else by lane time and `thread_perf`",
+    },
+    Row {
+        name: "retention.idle_exit_ms",
+        kind: Kind::Time(Limits::from(0.001, 10.0).or_zero(), |settings| {
+            &mut settings.retention.idle_exit_ns
+        }),
+        change: Change::Found,
+        needs: Some(RETAIN),
+        says: "while lanes are held, the machine enters no idle state that takes longer to leave; 0: any",
+        more: "the kernel's PM QoS, for all lanes; where it has none that is said. The simulator has no idle states",
     },
     Row {
         name: "retention.switches_ms",

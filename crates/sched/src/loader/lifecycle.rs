@@ -180,6 +180,7 @@ impl Scheduler<'_> {
         while !requests.stop() && !self.exited() {
             self.wait();
             storage.let_go();
+            self.bound_idle(on_event);
             self.take_cgroup_events(on_event)?;
             self.adopt(adopter, on_event)?;
             if resolved.elapsed() >= RESOLVE_AGAIN {

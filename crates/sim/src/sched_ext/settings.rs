@@ -160,7 +160,6 @@ impl TimeoutSearch {
             fixed: settings.fixed(1),
             timeout: native::timeout {
                 best_ns: retention.start_ns,
-                now_ns: retention.start_ns,
                 ..native::timeout::default()
             },
         }
@@ -168,7 +167,9 @@ impl TimeoutSearch {
 
     /// The time-out that is in force, ns.
     pub fn now_ns(&self) -> u64 {
-        self.timeout.now_ns
+        // SAFETY: both are this search's own; besides it writes this thread's settings, which a
+        // simulation sets again when it is made.
+        unsafe { native::native_timeout_now_ns(&self.timeout, &self.fixed) }
     }
 
     /// The best one so far, ns.

@@ -1,0 +1,91 @@
+//! Idle states while lanes are held: a lane that sleeps deeply takes longer to wake than a hold saves.
+
+use sidelane_policy::Settings;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// The kernel's PM QoS for all CPUs: what is written there holds as long as the file is open, also if this program is killed.
+const LATENCY: &str = "/dev/cpu_dma_latency";
+
+/// So many looks without any the bound stays in force.
+const QUIET_LOOKS: u32 = 4;
+
+/// Keeps CPUs out of idle states that take long to leave, while lanes are held.
+pub(crate) struct IdleBound {
+    exit_us: i32,
+    path: PathBuf,
+    held_ns: u64,
+    quiet_looks: u32,
+    bound: Option<File>,
+}
+
+impl IdleBound {
+    /// As the settings want it, if they do.
+    pub(crate) fn of(settings: &Settings) -> Option<IdleBound> {
+        let exit_ns = settings.retention.idle_exit_ns;
+        (settings.retain && exit_ns > 0).then(|| IdleBound {
+            exit_us: (exit_ns / 1000) as i32,
+            path: LATENCY.into(),
+            held_ns: 0,
+            quiet_looks: 0,
+            bound: None,
+        })
+    }
+
+    /// So long lanes were held by now, in all: the bound is in force if they were since one of the last looks.
+    ///
+    /// # Errors
+    /// Those of the file; the bound is not in force then.
+    pub(crate) fn look(&mut self, held_ns: u64) -> io::Result<()> {
+        if held_ns == self.held_ns {
+            self.quiet_looks += 1;
+            if self.quiet_looks >= QUIET_LOOKS {
+                self.bound = None;
+            }
+            return Ok(());
+        }
+        self.held_ns = held_ns;
+        self.quiet_looks = 0;
+        if self.bound.is_none() {
+            let mut file = OpenOptions::new().write(true).open(&self.path)?;
+            file.write_all(&self.exit_us.to_ne_bytes())?;
+            self.bound = Some(file);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn it_is_in_force_while_lanes_are_held() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cpu_dma_latency");
+        fs::write(&path, "").unwrap();
+        let mut settings = Settings::default();
+        assert!(IdleBound::of(&settings).is_none());
+        settings.retain = true;
+        let mut bound = IdleBound {
+            path: path.clone(),
+            ..IdleBound::of(&settings).unwrap()
+        };
+        bound.look(0).unwrap();
+        assert!(bound.bound.is_none() && fs::read(&path).unwrap().is_empty());
+        bound.look(5).unwrap();
+        bound.look(7).unwrap();
+        assert!(bound.bound.is_some());
+        assert_eq!(fs::read(&path).unwrap(), 20i32.to_ne_bytes());
+        for _ in 1..QUIET_LOOKS {
+            bound.look(7).unwrap();
+            assert!(bound.bound.is_some());
+        }
+        bound.look(7).unwrap();
+        assert!(bound.bound.is_none());
+        fs::remove_file(&path).unwrap();
+        assert!(bound.look(8).is_err() && bound.bound.is_none());
+    }
+}
