@@ -554,7 +554,7 @@ HOOK void hook_counted(struct task_ctx *tctx, struct lane_count *count, struct c
 {
 	retain_counted(tctx, core, instructions);
 	if (fixed.symbiotic)
-		profile_read(tctx, count, core, cycles, now_ns);
+		profile_read(tctx, count, core, instructions, cycles, now_ns);
 }
 
 HOOK s32 hook_scheduler_begins(void)

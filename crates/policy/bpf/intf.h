@@ -25,6 +25,7 @@ enum limits {
 	COMM_LEN = 16,
 	EXE_NAME_LEN = 64,
 	PAIR_BUCKETS = 32, /* of retention rates */
+	PROFILE_BITS = 21, /* of each component in a profile: base, waiting, miss */
 	PROFILE_MIN = 8, /* after so many intervals a task's profile is known (profile.bpf.h) */
 };
 
@@ -131,7 +132,8 @@ struct lane_ctx {
 	u32 steps_aside; /* of batch that runs: 1: it naps by itself */
 	u32 fills; /* 1: what runs there makes room for I/O-bound work (pair.bpf.h) */
 	u32 came; /* pair.came of its core when it made room by itself last */
-	u32 profile; /* miss share of the task that runs, + 1; 0: not known (profile.bpf.h) */
+
+	u64 profile; /* of the task that runs; 0: not known (profile.bpf.h) */
 	u32 kthread; /* 1: a kernel thread of this lane was sent there and does not run yet */
 	u32 next; /* enum next of the task that waits in this lane's own queue */
 	u32 leaves_soon; /* of the task that runs */
@@ -250,14 +252,14 @@ struct task_ctx {
 	u32 overdue; /* enum overdue, once a lane has taken it for that */
 	u32 spread_lane; /* CPU + 1 of the lane to which it goes (spread.bpf.h); 0: it stays */
 	u32 holds; /* sleeps since then that a lane is held for */
-	u32 miss_share; /* of its cycles alone it waits for memory: moving average, of SPEED_ONE */
-	u32 profiled; /* in so many intervals, up to PROFILE_MIN (profile.bpf.h) */
+	u32 profiled; /* intervals in its profile, up to PROFILE_MIN */
 	u32 holds_per_s; /* such sleeps a second before that: retention frequency */
 	u32 adoption; /* enum adoption */
 	u32 steps_aside; /* batch: 1 + how often it may fail to nap by itself; 0: not known whether it does (nap.bpf.h) */
 	u32 nap_lane; /* CPU + 1 of the lane where it napped last, and may be held for it; 0: none */
 	u32 leaves_soon; /* 1: it runs for less than follow_waker_ns each time, so far as its ticks tell */
 	u32 had; /* its policy and nice value before it was adopted: HAD; 0: it never was */
+	u64 profile; /* what its cycles go into, alone: moving average (profile.bpf.h) */
 	u64 mt1; /* core's MT1 clock up to which it is charged */
 	u64 held_ns; /* since when its pool keeps it from running; 0: it does not */
 	u64 vtime; /* virtual time: of normal work on lanes, by weight */
@@ -329,6 +331,16 @@ struct core_ctx {
 	u32 crowded; /* 1: they are */
 } __attribute__((aligned(64)));
 
+/* Coefficients of what a task's instruction takes beside another (symbiosis.bpf.h). */
+enum symbiosis {
+	SYMBIOSIS_BASE = 0, /* its base component */
+	SYMBIOSIS_WAIT = 1, /* its waiting component */
+	SYMBIOSIS_WAIT_WAIT = 2, /* the product of both tasks' */
+	SYMBIOSIS_MISS = 3, /* its miss component */
+	SYMBIOSIS_MISS_MISS = 4, /* the product of both tasks' */
+	NR_SYMBIOSIS = 5,
+};
+
 /* How long batch may run beside critical work (budget.bpf.h). */
 enum budget_policy {
 	BUDGET_NONE = 0, /* not at all: borrow-idle */
@@ -366,7 +378,8 @@ struct lane_count {
 	u64 beside_ns; /* of that, beside batch */
 	u32 budget; /* of the task that ran in it */
 	u32 next_budget; /* of the task that runs */
-	u64 misses; /* profile.bpf.h: cache misses, */
+	u64 misses; /* profile.bpf.h: cycles or misses, */
+	u64 waits; /* cycles that wait for the core's units, */
 	u64 profile_cycles;
 	u64 profile_ns; /* when; 0: they could not be read, */
 	u64 core_crowded_ns; /* and how long the core had had several busy lanes */
@@ -461,13 +474,13 @@ struct fixed_settings {
 	u32 pair_uniform; /* rates of a core that deviate by less are too much alike, of RATE_ALL */
 	u32 counters; /* 1: instructions and cycles of each lane are counted (counter.bpf.h) */
 	u32 symbiotic; /* 1: computation shares cores with what it bears best (symbiosis.bpf.h) */
-	u32 miss_cycles; /* for so many a cache miss is waited for (profile.bpf.h) */
+	u32 miss_cycles; /* for so many a cache miss is waited for; 1: such cycles are counted (profile.bpf.h) */
+	u32 wait_counts; /* 1: cycles that wait for the core's units are counted, too */
 	u32 only_batch; /* 1: the kernel's scheduler keeps all tasks but batch (others.bpf.h) */
 	u32 others; /* enum task_class that those have here which no rule names */
 	u32 others_ruled; /* 1: rules name some of those */
 	u32 trace; /* 1: promotions and evictions write lines into the kernel's trace */
-	u32 symbiosis_waits
-		[4]; /* base beside base and miss, miss beside base and miss; of SPEED_ONE */
+	u32 symbiosis[NR_SYMBIOSIS]; /* the model's coefficients, of SPEED_ONE (symbiosis.bpf.h) */
 };
 
 /* What the loader sets first, and may be changed while the scheduler is attached. */

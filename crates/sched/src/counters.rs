@@ -6,7 +6,7 @@ use crate::error::load_error;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::{MapCore, MapFlags, MapMut};
-use perf_event::events::{Event, Hardware, Software};
+use perf_event::events::{Event, Hardware, Raw, Software};
 use perf_event::{Builder, Counter};
 use sidelane_policy::UseCounters;
 use std::fmt;
@@ -44,8 +44,17 @@ impl fmt::Display for NoCounters {
 pub(crate) struct Counters {
     /// CPU number, instructions, cycles.
     lanes: Vec<(u32, Counter, Counter)>,
-    /// CPU number and cache misses of each, or why there are none.
-    misses: Result<Vec<(u32, Counter)>, NoCounters>,
+    /// What tells for how long memory is waited for, or why there is nothing.
+    misses: Result<Vec<Misses>, NoCounters>,
+}
+
+/// Of a CPU.
+struct Misses {
+    cpu: u32,
+    /// Cycles in which nothing is executed; or cache misses.
+    misses: Counter,
+    /// With the former, cycles in which the core's units are full.
+    waits: Option<Counter>,
 }
 
 impl Counters {
@@ -68,9 +77,19 @@ impl Counters {
             Ok((cpu, instructions, one(cpu, Hardware::CPU_CYCLES)?))
         });
         let lanes = lanes.collect::<Result<_, _>>()?;
-        let misses = cpus.into_iter().map(|cpu| match with_misses {
-            true => Ok((cpu, one(cpu, Hardware::CACHE_MISSES)?)),
-            false => Err(NoCounters::NotNeeded),
+        let stalls = which == UseCounters::Auto && tells_stalls(&cpuinfo());
+        let misses = cpus.into_iter().map(|cpu| match (with_misses, stalls) {
+            (false, _) => Err(NoCounters::NotNeeded),
+            (true, false) => Ok(Misses {
+                cpu,
+                misses: one(cpu, Hardware::CACHE_MISSES)?,
+                waits: None,
+            }),
+            (true, true) => Ok(Misses {
+                cpu,
+                misses: count(cpu, STALLS_TOTAL).map_err(|e| missing(cpu, &e))?,
+                waits: Some(count(cpu, RESOURCE_STALLS).map_err(|e| missing(cpu, &e))?),
+            }),
         });
         let misses = misses.collect();
         Ok(Counters { lanes, misses })
@@ -79,6 +98,12 @@ impl Counters {
     /// Whether cache misses are counted, too.
     pub(crate) fn misses(&self) -> Result<(), NoCounters> {
         self.misses.as_ref().map(|_| ()).map_err(Clone::clone)
+    }
+
+    /// Whether cycles are counted in place of misses.
+    pub(crate) fn stalls(&self) -> bool {
+        let of = |misses: &Vec<Misses>| misses.iter().all(|lane| lane.waits.is_some());
+        self.misses.as_ref().is_ok_and(of)
     }
 
     /// Hands them to the loaded scheduler.
@@ -92,11 +117,43 @@ impl Counters {
             hand(&skel.maps.instruction_events, *cpu, instructions)?;
             hand(&skel.maps.cycle_events, *cpu, cycles)?;
         }
-        for (cpu, misses) in self.misses.iter().flatten() {
-            hand(&skel.maps.miss_events, *cpu, misses)?;
+        for lane in self.misses.iter().flatten() {
+            hand(&skel.maps.miss_events, lane.cpu, &lane.misses)?;
+            if let Some(waits) = &lane.waits {
+                hand(&skel.maps.wait_events, lane.cpu, waits)?;
+            }
         }
         Ok(())
     }
+}
+
+/// CYCLE_ACTIVITY.STALLS_TOTAL: event 0xa3, mask 4, four cycles at least.
+const STALLS_TOTAL: Raw = Raw::new(0x0400_04a3);
+/// RESOURCE_STALLS.ANY: event 0xa2, mask 1.
+const RESOURCE_STALLS: Raw = Raw::new(0x01a2);
+
+/// Intel's models of family 6 that have both events, Sandy Bridge to Cascade Lake (Intel's event tables; later ones have no
+/// RESOURCE_STALLS.ANY).
+const TELL_STALLS: [u32; 17] = [
+    42, 45, 58, 62, 60, 63, 69, 70, 61, 71, 79, 86, 78, 85, 94, 142, 158,
+];
+
+/// Whether the first processor of /proc/cpuinfo tells cycles that wait.
+fn tells_stalls(cpuinfo: &str) -> bool {
+    let value = |key: &str| {
+        let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        let field = fields.find(|(name, _)| name.trim() == key);
+        field.map_or("", |(_, value)| value.trim())
+    };
+    let model = value("model").parse().unwrap_or(0);
+    value("vendor_id") == "GenuineIntel"
+        && value("cpu family") == "6"
+        && TELL_STALLS.contains(&model)
+}
+
+/// Nothing where it cannot be read: then misses are counted.
+fn cpuinfo() -> String {
+    std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default()
 }
 
 /// Counts an event on a CPU, whoever runs there. Pinned: it does not take turns with others,
@@ -131,6 +188,18 @@ pub(crate) fn ticks_can_be_seen() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processors_that_tell_stalls_are_known() {
+        let of = |vendor: &str, model: u32| {
+            let text = format!(
+                "processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: 6\nmodel\t\t: {model}\nmodel name\t: x 85\n"
+            );
+            tells_stalls(&text)
+        };
+        assert!(of("GenuineIntel", 63) && of("GenuineIntel", 85));
+        assert!(!of("GenuineIntel", 106) && !of("AuthenticAMD", 63) && !tells_stalls(""));
+    }
 
     #[test]
     fn counters_are_opened_or_it_is_said_why_not() {

@@ -195,6 +195,7 @@ impl<'a> Scheduler<'a> {
         pools.set_tuned(carried.pools_ns.clone());
         let counters = open_counters(config, &layout);
         let misses = (counters.as_ref().map_err(Clone::clone)).and_then(Counters::misses);
+        let stalls = counters.as_ref().is_ok_and(Counters::stalls);
         let by_instructions = match counters::ticks_can_be_seen() {
             true => counters.as_ref().map(|_| ()).map_err(Clone::clone),
             // who runs alone would be read once it sleeps
@@ -206,8 +207,16 @@ impl<'a> Scheduler<'a> {
             nr_pools: pools.len() as u32,
             counters: (counters.is_ok() && config.is_dynamic()).into(),
             symbiotic: misses.is_ok().into(),
+            wait_counts: stalls.into(),
             retain_counts: (by_instructions.is_ok() && config.scheduler.searches_timeouts()).into(),
             ..config.scheduler.fixed(widest)
+        };
+        let fixed = match stalls {
+            true => intf::fixed_settings {
+                miss_cycles: 1,
+                ..fixed
+            },
+            false => fixed,
         };
         let fixed = for_others(fixed, config);
         let printed = Printed::before();

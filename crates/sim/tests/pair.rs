@@ -343,15 +343,19 @@ fn a_lane_that_is_held_from_other_io_bound_work_too_is_switched_less() {
 const COMPUTES: usize = 0;
 const WAITS: usize = 1;
 
-/// Speeds as the default model has them, with miss shares 0 and 1.
+/// Speeds as the default model has them: one executes an instruction each cycle, the other waits for memory as long.
+fn speeds() -> [[f64; 2]; 2] {
+    let model = Symbiosis::default();
+    let beside_what_waits = model.miss + model.miss_miss;
+    [
+        [1.0 / model.base, 1.0 / model.base],
+        [1.0 / model.miss, 1.0 / beside_what_waits],
+    ]
+}
+
 fn machine(lanes: u32) -> Machine {
     let topology = Topology::regular(&Regular::one_package(1, lanes)).unwrap();
-    let model = Symbiosis::default();
-    let speed = |waits: f64| 1.0 / (1.0 + waits);
-    let table = vec![
-        vec![speed(model.base_base), speed(model.base_miss)],
-        vec![speed(model.miss_base), speed(model.miss_miss)],
-    ];
+    let table = speeds().map(|speeds| speeds.to_vec()).to_vec();
     let mut machine = Machine::new(&topology, Interference::Kinds(table), Costs::none()).unwrap();
     machine.misses = vec![0.0, 1.0];
     machine
@@ -409,8 +413,8 @@ fn who_computes_shares_a_core_with_who_waits_for_memory() {
     for kinds in orders {
         let symbiotic = work(2, Some(Symbiosis::default()), kinds);
         println!("{plain:?}, symbiotic {symbiotic:?} {}", sum(symbiotic));
-        // 2 x 1/1.2 at best
-        assert!(sum(symbiotic) > 0.97 * 2000.0 * 2.0 / 1.2);
+        let best = speeds()[COMPUTES][WAITS] + speeds()[WAITS][COMPUTES];
+        assert!(sum(symbiotic) > 0.97 * 2000.0 * best);
         assert!(sum(symbiotic) > 1.1 * worst);
         // nobody pays for that with turns
         let least = symbiotic.into_iter().fold(f64::INFINITY, f64::min);
@@ -418,11 +422,17 @@ fn who_computes_shares_a_core_with_who_waits_for_memory() {
     }
 }
 
+/// But for rounding: counters are read at moments at which nothing else happens.
+fn alike(one: [f64; 4], other: [f64; 4]) -> bool {
+    let apart = one.iter().zip(other).map(|(one, other)| one - other);
+    apart.into_iter().all(|apart| apart.abs() < 1e-6)
+}
+
 #[test]
 fn tasks_that_are_alike_are_served_as_without() {
     let plain = work(2, None, [COMPUTES; 4]);
     let symbiotic = work(2, Some(Symbiosis::default()), [COMPUTES; 4]);
-    assert_eq!(plain, symbiotic);
+    assert!(alike(plain, symbiotic), "{plain:?} {symbiotic:?}");
 }
 
 #[test]
@@ -443,16 +453,14 @@ fn more_than_two_lanes_and_one_go_too() {
 
 #[test]
 fn another_model_is_another_choice() {
-    // told that like tasks bear each other best, it pairs those
-    let contrary = Symbiosis {
-        base_base: 0.0,
-        base_miss: 1.0,
-        miss_base: 1.0,
+    // told that all bear each other alike, it leaves their order
+    let indifferent = Symbiosis {
         miss_miss: 0.0,
         ..Symbiosis::default()
     };
-    let kinds = [COMPUTES, COMPUTES, WAITS, WAITS];
-    let told = work(2, Some(contrary), kinds);
+    let kinds = [COMPUTES, WAITS, WAITS, COMPUTES];
+    let plain = work(2, None, kinds);
+    assert!(alike(work(2, Some(indifferent), kinds), plain));
     let symbiotic = work(2, Some(Symbiosis::default()), kinds);
-    assert!(told.iter().sum::<f64>() < 0.9 * symbiotic.iter().sum::<f64>());
+    assert!(plain.iter().sum::<f64>() < 0.9 * symbiotic.iter().sum::<f64>());
 }

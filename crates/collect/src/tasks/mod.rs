@@ -140,8 +140,18 @@ fn retention(contexts: &MapHandle, tid: u32) -> Option<Retention> {
         rate: f64::from(context.rate) / RATE_ALL,
         frequency_per_s: context.holds_per_s,
         miss_share: (context.profiled >= intf::limits_PROFILE_MIN)
-            .then(|| f64::from(context.miss_share) / RATE_ALL),
+            .then(|| miss_share(context.profile))
+            .flatten(),
     })
+}
+
+/// Which part of its cycles a profile (`profile.bpf.h`) waits for memory.
+fn miss_share(profile: u64) -> Option<f64> {
+    let part = |n: u32| {
+        (profile >> (n * intf::limits_PROFILE_BITS) & ((1 << intf::limits_PROFILE_BITS) - 1)) as f64
+    };
+    let all = part(0) + part(1) + part(2);
+    (all > 0.0).then(|| part(2) / all)
 }
 
 /// A handle on a thread, by which maps of tasks are read.

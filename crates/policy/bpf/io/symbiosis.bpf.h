@@ -8,17 +8,19 @@
  * Rule (fixed.symbiotic): a lane that looks for CPU-bound normal work, while siblings run normal tasks
  * whose profile is known (profile.bpf.h), takes, of the first SYMBIOSIS_LOOKS of the vector that it may
  * take, the one beside which both are fastest in sum. Who is further behind in virtual time than a slice
- * is not passed over. Of tasks whose profile is not known half of the cycles are taken for base.
+ * is not passed over, and who comes earlier stays unless another is better by a part of SYMBIOSIS_BETTER. Of tasks whose
+ * profile is not known what runs beside is taken to be alike.
  *
- * Model: of a task with base share b and miss share m = 1 - b, beside one with b' and m', each cycle alone
- * takes 1 + w_bb b b' + w_bm b m' + w_mb m b' + w_mm m m' cycles: the waiting component. The four
- * coefficients are settings (fixed.symbiosis_waits). Beside several siblings: of a mean.
+ * Model: of a task with base, waiting and miss components B, W and M beside one with W' and M' an instruction takes
+ * b B + w W + ww W W' + m M + mm M M' cycles. The five coefficients are settings (fixed.symbiosis). Beside several
+ * siblings: of a mean.
  *
  * Cost: a look at the siblings and at a few tasks, each time a lane looks for normal work.
  *
  * Source: vSMT-IO (USENIX ATC 2020), 4.3.2: "Linux CFS select[s] a few vCPUs based on its policies. Then,
- * among these vCPUs, RASS selects a vCPU based on symbiosis." The model is of the form that Feliu, Eyerman,
- * Sahuquillo and Petit fit on POWER8 (HPCA 2016); the source prints no coefficients, the defaults are assumed.
+ * among these vCPUs, RASS selects a vCPU based on symbiosis." The source prints no coefficients; the defaults and the 3 %
+ * are those of its published code (the repository vSMT-IO/linux: "model trained beforehand"), of a processor of 2014. There the task is chosen that loses least; here
+ * what both lose counts.
  */
 #ifndef SIDELANE_SYMBIOSIS_BPF_H
 #define SIDELANE_SYMBIOSIS_BPF_H
@@ -28,47 +30,55 @@
 #include "../core/vector.bpf.h"
 
 #define SYMBIOSIS_LOOKS 8
+#define SYMBIOSIS_BETTER 33
 
-/* Cycles for each of a task with @miss beside one with @other, all of SPEED_ONE. */
-static __always_inline u64 symbiosis_cycles(u64 miss, u64 other)
+/* A coefficient. */
+static __always_inline u64 symbiosis_of(enum symbiosis which)
 {
-	u64 base = SPEED_ONE - miss, base_other = SPEED_ONE - other;
-	u64 waits = fixed.symbiosis_waits[0] * base / SPEED_ONE * base_other +
-		    fixed.symbiosis_waits[1] * base / SPEED_ONE * other +
-		    fixed.symbiosis_waits[2] * miss / SPEED_ONE * base_other +
-		    fixed.symbiosis_waits[3] * miss / SPEED_ONE * other;
-
-	return SPEED_ONE + waits / SPEED_ONE;
+	return fixed.symbiosis[which];
 }
 
-/* The speeds of both, each of SPEED_ONE, in sum. */
-static __always_inline u64 symbiosis_speeds(u64 miss, u64 other)
+/* The speed of @own beside @other, of SPEED_ONE alone. */
+static __always_inline u64 symbiosis_speed(u64 own, u64 other)
 {
-	return (u64)SPEED_ONE * SPEED_ONE / symbiosis_cycles(miss, other) +
-	       (u64)SPEED_ONE * SPEED_ONE / symbiosis_cycles(other, miss);
+	u64 base = PROFILE_BASE(own), wait = PROFILE_WAIT(own), miss = PROFILE_MISS(own);
+	u64 beside = symbiosis_of(SYMBIOSIS_BASE) * base + symbiosis_of(SYMBIOSIS_WAIT) * wait +
+		     symbiosis_of(SYMBIOSIS_WAIT_WAIT) * wait / PROFILE_ONE * PROFILE_WAIT(other) +
+		     symbiosis_of(SYMBIOSIS_MISS) * miss +
+		     symbiosis_of(SYMBIOSIS_MISS_MISS) * miss / PROFILE_ONE * PROFILE_MISS(other);
+
+	beside /= SPEED_ONE;
+	return beside ? (base + wait + miss) * SPEED_ONE / beside : 0;
+}
+
+/* The speeds of both, in sum. */
+static __always_inline u64 symbiosis_speeds(u64 one, u64 other)
+{
+	return symbiosis_speed(one, other) + symbiosis_speed(other, one);
 }
 
 /*
- * The miss share of what runs beside the lane @cpu of @core_id, + 1; 0: of nobody it is known. Of several lanes
+ * The profile of what runs beside the lane @cpu of @core_id; 0: of nobody it is known. Of several lanes
  * a mean in which later ones weigh more: if it counted them, the verifier would follow each number.
  */
-VERIFIED_ONCE u32 symbiosis_beside(u32 core_id, s32 cpu)
+VERIFIED_ONCE u64 symbiosis_beside(u32 core_id, s32 cpu)
 {
 	struct core_ctx *core = core_ctx(core_id);
-	u32 i, beside = 0;
+	u64 beside = 0;
+	u32 i;
 
 	if (!core)
 		return 0;
 	bpf_for(i, 0, core->nr_lanes) {
 		s32 other = core_lane(core, i);
 		struct lane_ctx *lane = lane_ctx(other);
-		u32 profile;
+		u64 profile;
 
 		if (!lane || other == cpu || lane->state != LANE_NORMAL)
 			continue;
 		profile = lane->profile;
 		if (profile)
-			beside = beside ? (beside + profile) / 2 : profile;
+			beside = beside ? profile_mean(beside, profile, 1) : profile;
 	}
 	return beside;
 }
@@ -82,7 +92,7 @@ static __always_inline bool symbiosis_fits(struct task_struct *p, const struct t
 }
 
 /* Which of the first tasks of the vector is best beside @beside; 0: there is none to choose from. */
-VERIFIED_ONCE u32 symbiosis_best(u32 core_id, u32 side, s32 cpu, u32 beside)
+VERIFIED_ONCE u32 symbiosis_best(u32 core_id, u32 side, s32 cpu, u64 beside)
 {
 	u64 latest = 0, most = 0, speeds;
 	struct task_struct *p;
@@ -90,7 +100,7 @@ VERIFIED_ONCE u32 symbiosis_best(u32 core_id, u32 side, s32 cpu, u32 beside)
 
 	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, CLASS_NORMAL), 0) {
 		struct task_ctx *tctx = task_ctx(p);
-		u32 profile;
+		u64 profile;
 
 		if (looks++ >= SYMBIOSIS_LOOKS)
 			break;
@@ -101,8 +111,8 @@ VERIFIED_ONCE u32 symbiosis_best(u32 core_id, u32 side, s32 cpu, u32 beside)
 		if (time_before(latest, p->scx.dsq_vtime))
 			break;
 		profile = profile_of(tctx);
-		speeds = symbiosis_speeds(profile ? profile - 1 : SPEED_ONE / 2, beside);
-		if (speeds <= most)
+		speeds = symbiosis_speeds(profile ? profile : beside, beside);
+		if (speeds <= most + most / SYMBIOSIS_BETTER)
 			continue;
 		most = speeds;
 		pid = p->pid;
@@ -114,13 +124,14 @@ VERIFIED_ONCE u32 symbiosis_best(u32 core_id, u32 side, s32 cpu, u32 beside)
 VERIFIED_ONCE bool symbiosis_take(u32 core_id, u32 side)
 {
 	s32 cpu = bpf_get_smp_processor_id();
-	u32 beside = symbiosis_beside(core_id, cpu), looks = 0, pid;
+	u64 beside = symbiosis_beside(core_id, cpu);
+	u32 looks = 0, pid;
 	struct task_struct *p;
 	bool taken = false;
 
 	if (!beside || !vector_hinted(core_id, CLASS_NORMAL))
 		return false;
-	pid = symbiosis_best(core_id, side, cpu, beside - 1);
+	pid = symbiosis_best(core_id, side, cpu, beside);
 	if (!pid)
 		return false;
 	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, CLASS_NORMAL), 0) {

@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn shares_are_in_parts_of_one() {
         let fixed = Settings::default().fixed(2);
-        assert_eq!(fixed.symbiosis_waits, [1024, 204, 204, 614]);
+        assert_eq!(fixed.symbiosis, [1429, 881, 283, 1470, 931]);
         assert_eq!(fixed.pair_uniform, 102);
     }
 

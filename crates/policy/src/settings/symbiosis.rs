@@ -3,31 +3,34 @@
 use super::native::share;
 use super::row::{Change, Kind, Needs, Row};
 use crate::file::Limits;
+use crate::intf;
 
-/// The interference model: by how much a cycle alone grows beside a sibling, for the
-/// part of a task's cycles that it computes (base) or waits for memory (miss), beside those of the other. The
-/// defaults are assumed: two that only compute halve each other's speed, others less.
+/// The interference model: what a task's instruction takes beside another, by its base, waiting and miss components alone and the
+/// other's. The defaults are those of vSMT-IO's published code, fitted to a processor of 2014.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Symbiosis {
-    /// Computes beside what computes, 0 to 10.
-    pub base_base: f64,
-    /// Computes beside what waits for memory.
-    pub base_miss: f64,
-    /// Waits for memory beside what computes.
-    pub miss_base: f64,
-    /// Waits for memory beside what does so, too.
+    /// Times the base component, 0 to 10.
+    pub base: f64,
+    /// Times the waiting component.
+    pub wait: f64,
+    /// Times the product of both tasks' waiting components.
+    pub wait_wait: f64,
+    /// Times the miss component.
+    pub miss: f64,
+    /// Times the product of both tasks' miss components.
     pub miss_miss: f64,
-    /// For how many cycles a cache miss is waited for, 1 to 10000.
+    /// For how many cycles a cache miss is waited for where such cycles cannot be counted, 1 to 10000.
     pub miss_cycles: u32,
 }
 
 impl Default for Symbiosis {
     fn default() -> Symbiosis {
         Symbiosis {
-            base_base: 1.0,
-            base_miss: 0.2,
-            miss_base: 0.2,
-            miss_miss: 0.6,
+            base: 1.396,
+            wait: 0.861,
+            wait_wait: 0.277,
+            miss: 1.436,
+            miss_miss: 0.910,
             miss_cycles: 200,
         }
     }
@@ -51,43 +54,55 @@ pub(super) const ROWS: &[Row] = &[
         more: "without counters nothing changes, which is said ([scheduler.md](scheduler.md))",
     },
     Row {
-        name: "symbiosis.base_base",
-        kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.base_base),
+        name: "symbiosis.base",
+        kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.base),
         change: Change::Fixed(|settings, to| {
-            to.symbiosis_waits[0] = share(settings.symbiosis.base_base)
+            to.symbiosis[intf::symbiosis_SYMBIOSIS_BASE as usize] = share(settings.symbiosis.base)
         }),
         needs: Some(SYMBIOTIC),
-        says: "by how much a cycle of computation grows beside a task that computes; assumed",
+        says: "what an instruction takes beside another task, times the cycles in which it executes",
+        more: "of vSMT-IO's published code",
+    },
+    Row {
+        name: "symbiosis.wait",
+        kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.wait),
+        change: Change::Fixed(|settings, to| {
+            to.symbiosis[intf::symbiosis_SYMBIOSIS_WAIT as usize] = share(settings.symbiosis.wait)
+        }),
+        needs: Some(SYMBIOTIC),
+        says: "the same, times the cycles in which it waits for units of the core",
         more: "",
     },
     Row {
-        name: "symbiosis.base_miss",
-        kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.base_miss),
+        name: "symbiosis.wait_wait",
+        kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.wait_wait),
         change: Change::Fixed(|settings, to| {
-            to.symbiosis_waits[1] = share(settings.symbiosis.base_miss)
+            to.symbiosis[intf::symbiosis_SYMBIOSIS_WAIT_WAIT as usize] =
+                share(settings.symbiosis.wait_wait)
         }),
         needs: Some(SYMBIOTIC),
-        says: "by how much a cycle of computation grows beside a task that waits for memory; assumed",
+        says: "the same, times the product of these of both tasks",
         more: "",
     },
     Row {
-        name: "symbiosis.miss_base",
-        kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.miss_base),
+        name: "symbiosis.miss",
+        kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.miss),
         change: Change::Fixed(|settings, to| {
-            to.symbiosis_waits[2] = share(settings.symbiosis.miss_base)
+            to.symbiosis[intf::symbiosis_SYMBIOSIS_MISS as usize] = share(settings.symbiosis.miss)
         }),
         needs: Some(SYMBIOTIC),
-        says: "by how much a cycle of waiting for memory grows beside a task that computes; assumed",
+        says: "the same, times the cycles in which it waits for memory",
         more: "",
     },
     Row {
         name: "symbiosis.miss_miss",
         kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.miss_miss),
         change: Change::Fixed(|settings, to| {
-            to.symbiosis_waits[3] = share(settings.symbiosis.miss_miss)
+            to.symbiosis[intf::symbiosis_SYMBIOSIS_MISS_MISS as usize] =
+                share(settings.symbiosis.miss_miss)
         }),
         needs: Some(SYMBIOTIC),
-        says: "by how much a cycle of waiting for memory grows beside a task that waits for memory, too; assumed",
+        says: "the same, times the product of these of both tasks",
         more: "",
     },
     Row {
@@ -95,7 +110,7 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Whole(1, 10_000, |settings| &mut settings.symbiosis.miss_cycles),
         change: Change::Fixed(|settings, to| to.miss_cycles = settings.symbiosis.miss_cycles),
         needs: Some(SYMBIOTIC),
-        says: "for how many cycles a cache miss is waited for",
-        more: "",
+        says: "for how many cycles a cache miss is waited for, where such cycles cannot be counted",
+        more: "counted on Intel processors from Sandy Bridge to Cascade Lake",
     },
 ];
