@@ -156,9 +156,12 @@ HOOK void hook_promotes(struct task_struct *p, const struct task_ctx *tctx, u32 
 /* The CPU switches from @prev; it ticks while @p runs. */
 HOOK void hook_switches(u32 cpu, struct task_struct *prev, u64 now_ns);
 HOOK void hook_counts(u32 cpu, struct task_struct *p, u64 now_ns);
-/* An interval of @tctx (NULL: of nobody) on @core ends, in which it had so many @instructions; @cycles: what is counted so far. */
+/*
+ * The interval of @tctx (NULL: of nobody) on @core since then ends, in which it had so many @instructions; 0: nobody knows.
+ * @cycles: what is counted so far.
+ */
 HOOK void hook_counted(struct task_ctx *tctx, struct lane_count *count, struct core_ctx *core,
-		       u64 instructions, u64 cycles, u64 now_ns);
+		       u64 instructions, u64 cycles, u64 since_ns, u64 now_ns);
 
 /*
  * Beginnings. 0, or an error of the kernel's.
@@ -541,6 +544,7 @@ HOOK void hook_promotes(struct task_struct *p, const struct task_ctx *tctx, u32 
 HOOK void hook_switches(u32 cpu, struct task_struct *prev, u64 now_ns)
 {
 	count_read(cpu, prev, now_ns);
+	retain_switches(lane_count(cpu));
 }
 
 HOOK void hook_counts(u32 cpu, struct task_struct *p, u64 now_ns)
@@ -550,9 +554,9 @@ HOOK void hook_counts(u32 cpu, struct task_struct *p, u64 now_ns)
 }
 
 HOOK void hook_counted(struct task_ctx *tctx, struct lane_count *count, struct core_ctx *core,
-		       u64 instructions, u64 cycles, u64 now_ns)
+		       u64 instructions, u64 cycles, u64 since_ns, u64 now_ns)
 {
-	retain_counted(tctx, core, instructions);
+	retain_counted(tctx, count, core, instructions, now_ns - since_ns);
 	if (fixed.symbiotic)
 		profile_read(tctx, count, core, instructions, cycles, now_ns);
 }

@@ -184,6 +184,9 @@ struct retain {
 		[2]; /* of its cache: the best one, and the other; as they were when the timer rang last */
 	u64 seen_ns; /* when it was looked last whether anybody woke */
 	struct timeout_done done; /* since the timer rang */
+	u64 firsts; /* intervals of others that began with a switch, */
+	u64 first_ns; /* how long they were, as time of a lane alone, */
+	u64 first_done_ns; /* and in how much of that their tasks do as much otherwise */
 	u32 period; /* of its cache then */
 	u32 other; /* 1: the other time-out is in force */
 };
@@ -260,6 +263,7 @@ struct task_ctx {
 	u32 leaves_soon; /* 1: it runs for less than follow_waker_ns each time, so far as its ticks tell */
 	u32 had; /* its policy and nice value before it was adopted: HAD; 0: it never was */
 	u64 profile; /* what its cycles go into, alone: moving average (profile.bpf.h) */
+	u64 pace; /* instructions in so many ns, PACE_NS, but for intervals that begin with a switch: moving average (retain.bpf.h) */
 	u64 mt1; /* core's MT1 clock up to which it is charged */
 	u64 held_ns; /* since when its pool keeps it from running; 0: it does not */
 	u64 vtime; /* virtual time: of normal work on lanes, by weight */
@@ -378,6 +382,8 @@ struct lane_count {
 	u64 beside_ns; /* of that, beside batch */
 	u32 budget; /* of the task that ran in it */
 	u32 next_budget; /* of the task that runs */
+	u32 switched; /* 1: the interval began with a switch */
+	u32 pad;
 	u64 misses; /* profile.bpf.h: cycles or misses, */
 	u64 waits; /* cycles that wait for the core's units, */
 	u64 profile_cycles;
@@ -451,7 +457,7 @@ struct fixed_settings {
 	u64 retain_start_ns; /* the time-out, to begin with */
 	u64 retain_min_ns;
 	u64 retain_max_ns;
-	u64 retain_switches_ns; /* what two switches cost, as time of a lane alone on its core */
+	u64 retain_switches_ns; /* what two switches cost, as time of a lane alone on its core; 0: as measured */
 	u64 retain_period_ns; /* so long one is tried at a time; 0: it never changes */
 	u64 pair_period_ns; /* so often it is looked which tasks are I/O-bound */
 	u64 follow_waker_ns; /* normal work follows a waker that runs for less each time; 0: none (place.bpf.h) */

@@ -77,21 +77,20 @@ impl Counters {
             Ok((cpu, instructions, one(cpu, Hardware::CPU_CYCLES)?))
         });
         let lanes = lanes.collect::<Result<_, _>>()?;
-        let stalls = which == UseCounters::Auto && tells_stalls(&cpuinfo());
-        let misses = cpus.into_iter().map(|cpu| match (with_misses, stalls) {
-            (false, _) => Err(NoCounters::NotNeeded),
-            (true, false) => Ok(Misses {
+        let stalls = match with_misses && which == UseCounters::Auto && tells_stalls(&cpuinfo()) {
+            true => cpus.clone().into_iter().map(stalled).collect(),
+            false => Err(NoCounters::NotNeeded),
+        };
+        let misses = cpus.into_iter().map(|cpu| match with_misses {
+            true => Ok(Misses {
                 cpu,
                 misses: one(cpu, Hardware::CACHE_MISSES)?,
                 waits: None,
             }),
-            (true, true) => Ok(Misses {
-                cpu,
-                misses: count(cpu, STALLS_TOTAL).map_err(|e| missing(cpu, &e))?,
-                waits: Some(count(cpu, RESOURCE_STALLS).map_err(|e| missing(cpu, &e))?),
-            }),
+            false => Err(NoCounters::NotNeeded),
         });
-        let misses = misses.collect();
+        // where they do not count, misses do
+        let misses = stalls.or_else(|_| misses.collect());
         Ok(Counters { lanes, misses })
     }
 
@@ -132,11 +131,23 @@ const STALLS_TOTAL: Raw = Raw::new(0x0400_04a3);
 /// RESOURCE_STALLS.ANY: event 0xa2, mask 1.
 const RESOURCE_STALLS: Raw = Raw::new(0x01a2);
 
-/// Intel's models of family 6 that have both events, Sandy Bridge to Cascade Lake (Intel's event tables; later ones have no
+/// Intel's models of family 6 that have both events, Sandy Bridge to Comet Lake (Intel's event tables; Ice Lake and later have no
 /// RESOURCE_STALLS.ANY).
-const TELL_STALLS: [u32; 17] = [
-    42, 45, 58, 62, 60, 63, 69, 70, 61, 71, 79, 86, 78, 85, 94, 142, 158,
+const TELL_STALLS: [u32; 19] = [
+    42, 45, 58, 62, 60, 63, 69, 70, 61, 71, 79, 86, 78, 85, 94, 142, 158, 165, 166,
 ];
+
+/// Cycles of a CPU that wait.
+fn stalled(cpu: u32) -> Result<Misses, NoCounters> {
+    let opened =
+        count(cpu, STALLS_TOTAL).and_then(|misses| Ok((misses, count(cpu, RESOURCE_STALLS)?)));
+    let (misses, waits) = opened.map_err(|error| missing(cpu, &error))?;
+    Ok(Misses {
+        cpu,
+        misses,
+        waits: Some(waits),
+    })
+}
 
 /// Whether the first processor of /proc/cpuinfo tells cycles that wait.
 fn tells_stalls(cpuinfo: &str) -> bool {
@@ -159,13 +170,16 @@ fn cpuinfo() -> String {
 /// Counts an event on a CPU, whoever runs there. Pinned: it does not take turns with others,
 /// so that both counters always count at the same time, or cannot be read.
 fn count<E: Event>(cpu: u32, event: E) -> io::Result<Counter> {
-    Builder::new(event)
+    let mut counter = Builder::new(event)
         .any_pid()
         .one_cpu(cpu as usize)
         .include_kernel()
         .pinned(true)
         .enabled(true)
-        .build()
+        .build()?;
+    // one that found no room opens all the same, and cannot be read
+    counter.read()?;
+    Ok(counter)
 }
 
 fn missing(cpu: u32, error: &io::Error) -> NoCounters {

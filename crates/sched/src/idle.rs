@@ -4,19 +4,20 @@ use sidelane_policy::Settings;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-/// The kernel's PM QoS for all CPUs: what is written there holds as long as the file is open, also if this program is killed.
+/// The kernel's PM QoS for all CPUs: what is written there ends when the file is closed, also if this program is killed.
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
-/// So many looks without any the bound stays in force.
-const QUIET_LOOKS: u32 = 4;
+/// So long after the last hold the bound stays in force.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Keeps CPUs out of idle states that take long to leave, while lanes are held.
 pub(crate) struct IdleBound {
     exit_us: i32,
     path: PathBuf,
     held_ns: u64,
-    quiet_looks: u32,
+    held: Instant,
     bound: Option<File>,
 }
 
@@ -28,25 +29,24 @@ impl IdleBound {
             exit_us: (exit_ns / 1000) as i32,
             path: LATENCY.into(),
             held_ns: 0,
-            quiet_looks: 0,
+            held: Instant::now(),
             bound: None,
         })
     }
 
-    /// So long lanes were held by now, in all: the bound is in force if they were since one of the last looks.
+    /// So long lanes were held by now, in all: the bound is in force if they were within the last second ([`QUIET`]).
     ///
     /// # Errors
     /// Those of the file; the bound is not in force then.
     pub(crate) fn look(&mut self, held_ns: u64) -> io::Result<()> {
         if held_ns == self.held_ns {
-            self.quiet_looks += 1;
-            if self.quiet_looks >= QUIET_LOOKS {
+            if self.held.elapsed() >= QUIET {
                 self.bound = None;
             }
             return Ok(());
         }
         self.held_ns = held_ns;
-        self.quiet_looks = 0;
+        self.held = Instant::now();
         if self.bound.is_none() {
             let mut file = OpenOptions::new().write(true).open(&self.path)?;
             file.write_all(&self.exit_us.to_ne_bytes())?;
@@ -79,10 +79,9 @@ mod tests {
         bound.look(7).unwrap();
         assert!(bound.bound.is_some());
         assert_eq!(fs::read(&path).unwrap(), 20i32.to_ne_bytes());
-        for _ in 1..QUIET_LOOKS {
-            bound.look(7).unwrap();
-            assert!(bound.bound.is_some());
-        }
+        bound.look(7).unwrap();
+        assert!(bound.bound.is_some());
+        bound.held = Instant::now().checked_sub(QUIET).unwrap();
         bound.look(7).unwrap();
         assert!(bound.bound.is_none());
         fs::remove_file(&path).unwrap();

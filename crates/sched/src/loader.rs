@@ -56,8 +56,9 @@ pub enum Event {
     /// Some budgets are dynamic. They are charged by counters once these have shown what is lost,
     /// and by `thread_perf` until then; or always by that, for this reason.
     Dynamic(Result<(), NoCounters>),
-    /// Computation is placed by what siblings bear, or by the order of the vector alone, and why.
-    Symbiotic(Result<(), NoCounters>),
+    /// Computation is placed by what siblings bear, by stalled cycles (true) or cache misses; or by the order of the vector
+    /// alone, and why.
+    Symbiotic(Result<bool, NoCounters>),
     /// How long lanes are held follows computation by counters of instructions, or by lane time, and why.
     Timeouts(Result<(), NoCounters>),
     /// What happened to the tasks of a scheduler of batch alone.
@@ -115,9 +116,10 @@ impl std::fmt::Display for Event {
             Event::Dynamic(Err(reason)) => {
                 write!(f, "dynamic budgets: charged by thread_perf: {reason}")
             }
-            Event::Symbiotic(Ok(())) => write!(
+            Event::Symbiotic(Ok(stalls)) => write!(
                 f,
-                "symbiotic: by counters of cycles and cache misses, while a task's siblings idle"
+                "symbiotic: by counters of cycles and {}, while a task's siblings idle",
+                if *stalls { "stalls" } else { "cache misses" }
             ),
             Event::Symbiotic(Err(reason)) => {
                 write!(f, "symbiotic: order of the vector alone: {reason}")
@@ -208,7 +210,8 @@ impl<'a> Scheduler<'a> {
             counters: (counters.is_ok() && config.is_dynamic()).into(),
             symbiotic: misses.is_ok().into(),
             wait_counts: stalls.into(),
-            retain_counts: (by_instructions.is_ok() && config.scheduler.searches_timeouts()).into(),
+            retain_counts: (by_instructions.is_ok() && config.scheduler.retains_by_counters())
+                .into(),
             ..config.scheduler.fixed(widest)
         };
         let fixed = match stalls {
@@ -270,11 +273,11 @@ impl<'a> Scheduler<'a> {
             let counted = counters.as_ref().map(|_| ()).map_err(Clone::clone);
             on_event(Event::Dynamic(counted));
         }
-        if config.scheduler.searches_timeouts() {
+        if config.scheduler.retains_by_counters() {
             on_event(Event::Timeouts(by_instructions));
         }
         if config.scheduler.symbiotic {
-            on_event(Event::Symbiotic(misses));
+            on_event(Event::Symbiotic(misses.map(|()| stalls)));
         }
         scheduler._counters = counters.ok();
         Ok(scheduler)
@@ -420,7 +423,7 @@ impl Found {
 /// Opens counters on all lanes if they are of use.
 fn open_counters(config: &Config, layout: &Layout) -> Result<Counters, NoCounters> {
     let symbiotic = config.scheduler.symbiotic;
-    if !config.is_dynamic() && !symbiotic && !config.scheduler.searches_timeouts() {
+    if !config.is_dynamic() && !symbiotic && !config.scheduler.retains_by_counters() {
         return Err(NoCounters::NotNeeded);
     }
     if config.scheduler.only_batch() {

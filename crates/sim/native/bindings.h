@@ -13,6 +13,8 @@ void native_timer_ring(u32 element);
 void native_timeout_step(struct timeout *timeout, const struct fixed_settings *bounds,
 			 const struct timeout_done *done);
 u64 native_timeout_now_ns(const struct timeout *timeout, const struct fixed_settings *bounds);
+u64 native_symbiosis_speed(const struct fixed_settings *model, const u64 own[3],
+			   const u64 other[3]);
 bool native_vector_hinted(u32 core, u32 class);
 bool native_others_followed(void);
 

@@ -142,6 +142,14 @@ long native_perf_event_read(const void *map, struct bpf_perf_event_value *value)
 	return 0;
 }
 
+/* The speed of a task with these components beside another, of SPEED_ONE. */
+u64 native_symbiosis_speed(const struct fixed_settings *model, const u64 own[3], const u64 other[3])
+{
+	fixed = *model;
+	return symbiosis_speed(profile_word(own[0], own[1], own[2]),
+			       profile_word(other[0], other[1], other[2]));
+}
+
 /* A period of @timeout ends, in which so much was done. */
 void native_timeout_step(struct timeout *timeout, const struct fixed_settings *bounds,
 			 const struct timeout_done *done)

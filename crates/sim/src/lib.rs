@@ -41,7 +41,7 @@ pub use recording::{RecordError, record, watch};
 pub use results::Replication;
 pub use run::{Outcome, Traced, run, trace};
 pub use scenario::{Configuration, Mistake, Run, Scenario};
-pub use sched_ext::{Sidelane, TimeoutSearch};
+pub use sched_ext::{Sidelane, TimeoutSearch, symbiotic_speed};
 pub use scheduler::{Counted, Counters, ObjectiveState, Pool, PoolState};
 pub use sidelane_policy::{
     Borrow, Budget, Charge, Dispatching, JobOrder, Objective, Pairing, Polarization, Retention,

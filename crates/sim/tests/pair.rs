@@ -400,6 +400,17 @@ fn work(lanes: u32, symbiosis: Option<Symbiosis>, kinds: [usize; 4]) -> [f64; 4]
 }
 
 #[test]
+fn each_component_and_each_product_of_the_model_counts() {
+    let model = Symbiosis::default();
+    let (own, other) = ([0.5, 0.25, 2.0], [1.0, 3.0, 0.5]);
+    // 1.396 B + 0.861 W + 0.277 W W' + 1.436 M + 0.910 M M'
+    let beside = 1.396 * 0.5 + 0.861 * 0.25 + 0.277 * 0.25 * 3.0 + 1.436 * 2.0 + 0.910 * 2.0 * 0.5;
+    let speed = symbiotic_speed(&model, own, other);
+    assert!((speed - 2.75 / beside).abs() < 0.002, "{speed}");
+    assert!((symbiotic_speed(&model, [1.0, 0.0, 0.0], other) - 1.0 / 1.396).abs() < 0.002);
+}
+
+#[test]
 fn who_computes_shares_a_core_with_who_waits_for_memory() {
     let sum = |work: [f64; 4]| work.iter().sum::<f64>();
     // without, it is up to their order who meets whom
@@ -455,6 +466,7 @@ fn more_than_two_lanes_and_one_go_too() {
 fn another_model_is_another_choice() {
     // told that all bear each other alike, it leaves their order
     let indifferent = Symbiosis {
+        miss: Symbiosis::default().base,
         miss_miss: 0.0,
         ..Symbiosis::default()
     };

@@ -103,6 +103,16 @@ struct Host {
 impl Host {
     /// With counters of instructions, or without.
     fn new(cores: u32, retention: Retention, counters: UseCounters, seed: u64) -> Host {
+        Host::with(cores, vec![1.0, 0.5], retention, counters, seed)
+    }
+
+    fn with(
+        cores: u32,
+        thread_perf: Vec<f64>,
+        retention: Retention,
+        counters: UseCounters,
+        seed: u64,
+    ) -> Host {
         let costs = Costs {
             switch_ns: 5_000,
             resume_ns: Some(2_000),
@@ -114,7 +124,7 @@ impl Host {
             polling: 0.73,
         };
         let topology = Topology::regular(&Regular::one_package(cores, 2)).unwrap();
-        let interference = Interference::ThreadPerf(vec![1.0, 0.5]);
+        let interference = Interference::ThreadPerf(thread_perf.clone());
         let mut machine = Machine::new(&topology, interference, costs).unwrap();
         machine.beside = Some(beside);
         let settings = Settings {
@@ -123,7 +133,7 @@ impl Host {
             pair: true,
             retention,
             counters,
-            thread_perf: vec![1.0, 0.5],
+            thread_perf,
             ..Settings::default()
         };
         let mut sim = Simulation::new(machine, &Kind::from(settings)).unwrap();
@@ -245,6 +255,32 @@ fn a_change_of_load_is_followed() {
     let near = spread(&[followed, always]);
     assert!(near.iter().all(|spread| *spread < 1.06));
     assert!(spread(&[fixed, always]).iter().any(|spread| *spread > 1.15));
+}
+
+#[test]
+fn what_a_switch_costs_is_measured_where_there_are_counters() {
+    let run = |switches_ns, counters| {
+        let retention = Retention {
+            switches_ns,
+            exclusive: false,
+            ..retention(3.0, false)
+        };
+        let mut host = Host::with(12, vec![1.0, 0.6], retention, counters, 1);
+        host.until(&GUESTS[2], 3);
+        let before = host.sim.counters().held_ns;
+        host.until(&GUESTS[2], 6);
+        (host.sim.counters().held_ns - before) as f64
+    };
+    let (told, typical) = (
+        run(900_000, UseCounters::Auto),
+        run(50_000, UseCounters::Auto),
+    );
+    let (measured, unknown) = (run(0, UseCounters::Auto), run(0, UseCounters::Off));
+    println!("told {told}, typical {typical}, measured {measured}, unknown {unknown}");
+    // a switch, and up to 440 us to fill caches, twice
+    assert!((0.5 * told..1.5 * told).contains(&measured));
+    assert!(measured > 1.5 * typical);
+    assert_eq!(unknown, typical);
 }
 
 /// `docs/experiments.md` has this table.

@@ -280,11 +280,11 @@ static __always_inline void count_read(u32 cpu, struct task_struct *p, u64 now_n
 	struct lane_count *count = lane_count(cpu);
 	struct lane_ctx *lane = lane_ctx(cpu);
 	struct core_ctx *core = lane ? core_ctx(lane->core) : NULL;
-	bool known;
+	u64 since_ns;
 
 	if (!count || !core)
 		return;
-	known = count->read_ns;
+	since_ns = count->read_ns;
 	count->read_ns = 0;
 	if (bpf_perf_event_read_value(&instruction_events, BPF_F_CURRENT_CPU, &instructions,
 				      sizeof(instructions)) ||
@@ -294,8 +294,8 @@ static __always_inline void count_read(u32 cpu, struct task_struct *p, u64 now_n
 		return;
 	}
 	hook_counted(p ? task_ctx(p) : NULL, count, core,
-		     known ? instructions.counter - count->instructions : 0, cycles.counter,
-		     now_ns);
+		     since_ns ? instructions.counter - count->instructions : 0, cycles.counter,
+		     since_ns, now_ns);
 	ipc_interval(cpu, instructions.counter - count->instructions,
 		     cycles.counter - count->cycles);
 	count->span_ns = 0;

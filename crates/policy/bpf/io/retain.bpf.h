@@ -15,7 +15,8 @@
  *
  * On the I/O lane of a core with sides (pair.bpf.h) computation that waits would make room at once: there a hold saves
  * two switches and nothing else. While some waits, it ends when what the lane would have added to its core
- * (threadPerf) is worth as much as these (fixed.retain_switches_ns).
+ * (threadPerf) is worth as much as these: as the settings say (fixed.retain_switches_ns), or with counters as it shows in the
+ * intervals that begin with a switch, which take longer than others of the same task. What the I/O-bound task loses is taken to be as much.
  *
  * T is found by trying, for all cores of a last-level cache (timeout.bpf.h).
  *
@@ -46,6 +47,14 @@
 #define RETAIN_REST_NS 20000000ULL
 /* Who did less at a time is no task that works: housekeeping. Instructions, or ns. */
 #define RETAIN_WORKS_MIN (1ULL << 17)
+/* What two switches cost where that is not known. */
+#define SWITCHES_TYPICAL_NS 50000
+/* Intervals that tell what a switch costs: so many first, and then the older half of them fades with each so many; from so long to so long. */
+#define FIRSTS_MIN 32
+#define FIRSTS_MOST 512
+#define SPAN_MIN_NS 100000
+#define SPAN_MAX_NS 100000000
+#define PACE_NS 65536
 /* What a second lane adds to its core where threadPerf is not known: by 1, 0.6. */
 #define RETAIN_ADDS_TYPICAL (SPEED_ONE / 5)
 
@@ -117,12 +126,26 @@ static __always_inline u64 retain_adds(u32 busy)
 	return with * (busy + 1) > alone * busy ? with * (busy + 1) - alone * busy : 0;
 }
 
+/* What two switches cost on @core, as time of a lane alone: as the settings say, else as measured, else as is typical. */
+static __always_inline u64 retain_switches_ns(const struct core_ctx *core)
+{
+	const struct retain *r = &core->retain;
+
+	if (fixed.retain_switches_ns)
+		return fixed.retain_switches_ns;
+	if (r->firsts < FIRSTS_MIN)
+		return SWITCHES_TYPICAL_NS;
+	return r->first_ns > r->first_done_ns ? 2 * (r->first_ns - r->first_done_ns) / r->firsts
+					      : 0;
+}
+
 /* So long @lane, beside which the others run, is held at most for what two switches cost. */
-static __always_inline u64 retain_paid_ns(const struct lane_ctx *lane, u64 timeout_ns)
+static __always_inline u64 retain_paid_ns(const struct lane_ctx *lane, const struct core_ctx *core,
+					  u64 timeout_ns)
 {
 	u32 busy = lanes_busy(lane->core);
 	u64 adds = retain_adds(busy ? busy - 1 : 0); /* this lane still counts */
-	u64 paid_ns = fixed.retain_switches_ns * SPEED_ONE / (adds ? adds : 1);
+	u64 paid_ns = retain_switches_ns(core) * SPEED_ONE / (adds ? adds : 1);
 
 	/* as seldom as the timer rings */
 	if (paid_ns < fixed.retain_min_ns)
@@ -165,7 +188,7 @@ static __always_inline void retain_begin(struct task_struct *p, struct task_ctx 
 		timeout_ns = p->scx.slice;
 	lane->held_waited = waits_for(lane);
 	if (lane->held_waited && pair_owns(core, scx_bpf_task_cpu(p)))
-		timeout_ns = retain_paid_ns(lane, timeout_ns);
+		timeout_ns = retain_paid_ns(lane, core, timeout_ns);
 	if (!timeout_ns)
 		return;
 	tctx->held_slice_ns = p->scx.slice;
@@ -255,6 +278,8 @@ static __always_inline s32 retain_lane(struct task_struct *p, struct task_ctx *t
 /* @tctx, which is not of those, did some @work on @core: for so many ns, or so many instructions. */
 static __always_inline void retain_adds_work(struct task_ctx *tctx, struct core_ctx *core, u64 work)
 {
+	if (!fixed.retain_period_ns)
+		return;
 	__sync_fetch_and_add(&core->retain.done.work, work);
 	if (work >= RETAIN_WORKS_MIN && retain_first(tctx, &core->retain))
 		__sync_fetch_and_add(&core->retain.done.working, 1);
@@ -266,18 +291,59 @@ static __always_inline void retain_worked(struct task_ctx *tctx, u64 ran_ns)
 	struct core_ctx *core = fixed.retain ? core_ctx(tctx->core) : NULL;
 	u32 busy;
 
-	if (!core || fixed.retain_counts || !fixed.retain_period_ns || retain_fits(tctx))
+	if (!core || fixed.retain_counts || retain_fits(tctx))
 		return;
 	busy = lanes_busy(tctx->core);
 	retain_adds_work(tctx, core, ran_ns * lane_speed(core, busy) / SPEED_ONE);
 }
 
-/* With counters: @tctx (NULL: nobody knows) had so many on @core. */
-static __always_inline void retain_counted(struct task_ctx *tctx, struct core_ctx *core,
-					   u64 instructions)
+/* The lane of @count switches. */
+static __always_inline void retain_switches(struct lane_count *count)
 {
-	if (fixed.retain_counts && tctx && !retain_fits(tctx))
-		retain_adds_work(tctx, core, instructions);
+	if (fixed.retain_counts && count)
+		count->switched = 1;
+}
+
+/* An interval of a task on @core that began with a switch, so long; without that it would do as much in @done_ns. */
+static __always_inline void retain_first_interval(struct core_ctx *core, u64 span_ns, u64 done_ns)
+{
+	u32 speed = lane_speed(core, states_busy(core, states_of(core)));
+	struct retain *r = &core->retain;
+
+	if (__sync_fetch_and_add(&r->firsts, 1) >= FIRSTS_MOST) {
+		r->firsts /= 2;
+		r->first_ns /= 2;
+		r->first_done_ns /= 2;
+	}
+	__sync_fetch_and_add(&r->first_ns, span_ns * speed / SPEED_ONE);
+	__sync_fetch_and_add(&r->first_done_ns, done_ns * speed / SPEED_ONE);
+}
+
+/*
+ * With counters: @tctx (NULL: nobody knows), whose lane has @count, had so many instructions on @core in an interval
+ * so long. One that began with a switch tells what that has cost: how much longer it took than at the task's pace otherwise.
+ */
+static __always_inline void retain_counted(struct task_ctx *tctx, struct lane_count *count,
+					   struct core_ctx *core, u64 instructions, u64 span_ns)
+{
+	bool switched = count->switched;
+	u64 pace;
+
+	if (!fixed.retain_counts)
+		return;
+	count->switched = 0;
+	if (!tctx || !instructions || instructions >= COUNT_MAX || retain_fits(tctx))
+		return;
+	retain_adds_work(tctx, core, instructions);
+	if (span_ns < SPAN_MIN_NS || span_ns > SPAN_MAX_NS)
+		return;
+	pace = instructions * PACE_NS / span_ns;
+	if (!switched)
+		tctx->pace = tctx->pace
+				     ? (tctx->pace * (RETURNS_WEIGHT - 1) + pace) / RETURNS_WEIGHT
+				     : pace;
+	else if (tctx->pace)
+		retain_first_interval(core, span_ns, instructions * PACE_NS / tctx->pace);
 }
 
 static __always_inline void retain_arm(u32 core_id, u64 after_ns)
@@ -343,8 +409,8 @@ static __always_inline void retain_tell(struct retain *r, u32 near, u64 now_ns)
 		return;
 	t = &first->timeout;
 	if (!t->best_ns) {
+		t->since_ns = now_ns; /* before others see that it has begun */
 		t->best_ns = timeout_bounded_ns(fixed.retain_start_ns);
-		t->since_ns = now_ns;
 	}
 	since_ns = t->since_ns;
 	retain_move(&r->done, &t->done);

@@ -18,9 +18,10 @@
  * Cost: a look at the siblings and at a few tasks, each time a lane looks for normal work.
  *
  * Source: vSMT-IO (USENIX ATC 2020), 4.3.2: "Linux CFS select[s] a few vCPUs based on its policies. Then,
- * among these vCPUs, RASS selects a vCPU based on symbiosis." The source prints no coefficients; the defaults and the 3 %
- * are those of its published code (the repository vSMT-IO/linux: "model trained beforehand"), of a processor of 2014. There the task is chosen that loses least; here
- * what both lose counts.
+ * among these vCPUs, RASS selects a vCPU based on symbiosis." The source prints no coefficients; the defaults are those of its
+ * published code (the repository vSMT-IO/linux: "model trained beforehand"), of a processor of 2014, with the products brought to the scale of
+ * the other terms: there they count a thousand times, which cannot be meant. It takes the task beside which the one that runs
+ * loses least; here what both lose counts, and who comes earlier stays within 3 %.
  */
 #ifndef SIDELANE_SYMBIOSIS_BPF_H
 #define SIDELANE_SYMBIOSIS_BPF_H
@@ -48,7 +49,7 @@ static __always_inline u64 symbiosis_speed(u64 own, u64 other)
 		     symbiosis_of(SYMBIOSIS_MISS_MISS) * miss / PROFILE_ONE * PROFILE_MISS(other);
 
 	beside /= SPEED_ONE;
-	return beside ? (base + wait + miss) * SPEED_ONE / beside : 0;
+	return (base + wait + miss) * SPEED_ONE / (beside ? beside : 1);
 }
 
 /* The speeds of both, in sum. */

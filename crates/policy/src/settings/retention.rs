@@ -18,7 +18,7 @@ pub struct Retention {
     /// For so long one is tried at a time; 0: it never changes.
     pub period_ns: u64,
     /// What switching to another task and back costs, caches that miss included, as time of a lane alone on
-    /// its core: beside work that would make room at once, a hold saves no more.
+    /// its core: beside work that would make room at once, a hold saves no more. 0: as counters show it.
     pub switches_ns: u64,
     /// While lanes are held the machine enters no idle state that takes longer to leave, ns; 0: any.
     pub idle_exit_ns: u64,
@@ -34,7 +34,7 @@ impl Default for Retention {
             min_ns: 200_000,
             max_ns: 10_000_000,
             period_ns: 40_000_000,
-            switches_ns: 50_000,
+            switches_ns: 0,
             idle_exit_ns: 20_000,
             exclusive: false,
         }
@@ -136,8 +136,9 @@ pub(super) const ROWS: &[Row] = &[
             to.retain_switches_ns = settings.retention.switches_ns
         }),
         needs: Some(PAIR),
-        says: "what switching to other work and back costs, as time of a lane alone on its core",
-        more: "a hold that keeps computation waiting lasts no longer than that pays",
+        says: "what switching to other work and back costs, as time of a lane alone on its core; 0: as counters of instructions \
+               show it",
+        more: "a hold that keeps computation waiting lasts no longer than that pays; without counters 0 is taken for 0.05",
     },
     Row {
         name: "retention.exclusive",
@@ -182,9 +183,10 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 impl Settings {
-    /// Are time-outs tried?
-    pub fn searches_timeouts(&self) -> bool {
-        self.retain && self.retention.period_ns > 0
+    /// Is it of use for retention to count what tasks do: to try time-outs, or to see what switches cost?
+    pub fn retains_by_counters(&self) -> bool {
+        let measures = self.pair && self.retention.switches_ns == 0;
+        self.retain && (measures || self.retention.period_ns > 0)
     }
 }
 

@@ -49,8 +49,8 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Switch(|settings| &mut settings.symbiotic),
         change: Change::Fixed(|settings, to| to.symbiotic = settings.symbiotic.into()),
         needs: None,
-        says: "of computation that waits, a lane takes what the tasks beside it bear best, by counters of cycles and \
-               cache misses",
+        says: "of computation that waits, a lane takes what the tasks beside it bear best, by counters of cycles \
+               and of stalls or cache misses",
         more: "without counters nothing changes, which is said ([scheduler.md](scheduler.md))",
     },
     Row {
@@ -111,6 +111,6 @@ pub(super) const ROWS: &[Row] = &[
         change: Change::Fixed(|settings, to| to.miss_cycles = settings.symbiosis.miss_cycles),
         needs: Some(SYMBIOTIC),
         says: "for how many cycles a cache miss is waited for, where such cycles cannot be counted",
-        more: "counted on Intel processors from Sandy Bridge to Cascade Lake",
+        more: "counted on Intel processors from Sandy Bridge to Comet Lake",
     },
 ];

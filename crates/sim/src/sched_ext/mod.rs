@@ -22,7 +22,7 @@ mod tables;
 mod visit;
 
 pub(crate) use partial::Runnable;
-pub use settings::{Sidelane, TimeoutSearch};
+pub use settings::{Sidelane, TimeoutSearch, symbiotic_speed};
 
 use crate::engine::{Engine, Event};
 use crate::record::Step;

@@ -3,7 +3,7 @@
 use super::native;
 use crate::scheduler::{Counted, Pool, PoolState};
 use sidelane_policy::settings::speeds;
-use sidelane_policy::{Borrow, Retention, Settings, UseCounters};
+use sidelane_policy::{Borrow, Retention, Settings, Symbiosis, UseCounters};
 
 const NR_CLASSES: usize = native::task_class_NR_CLASSES as usize;
 
@@ -75,7 +75,7 @@ impl Sidelane {
 
     /// Whether work is counted in instructions where lanes are held.
     fn retains_by_counters(&self) -> bool {
-        self.settings.searches_timeouts() && self.settings.counters != UseCounters::Off
+        self.settings.retains_by_counters() && self.settings.counters != UseCounters::Off
     }
 
     /// Whether the programs are there that read counters.
@@ -189,4 +189,20 @@ impl TimeoutSearch {
         // simulation sets again when it is made.
         unsafe { native::native_timeout_step(&mut self.timeout, &self.fixed, &done) }
     }
+}
+
+/// The scheduler's model of symbiosis alone: the speed of a task beside another, relative to alone, by the cycles that an
+/// instruction of each executes, waits for units and waits for memory.
+pub fn symbiotic_speed(model: &Symbiosis, own: [f64; 3], other: [f64; 3]) -> f64 {
+    let settings = Settings {
+        symbiotic: true,
+        symbiosis: model.clone(),
+        ..Settings::default()
+    };
+    let one = f64::from(native::SPEED_ONE);
+    let [own, other] = [own, other].map(|cycles| cycles.map(|of| (of * one) as u64));
+    // SAFETY: arrays of three; besides it writes this thread's settings, which a simulation sets again when it is made
+    let speed =
+        unsafe { native::native_symbiosis_speed(&settings.fixed(1), own.as_ptr(), other.as_ptr()) };
+    speed as f64 / one
 }
