@@ -158,7 +158,8 @@ pub(crate) fn batch_thread_perf(machine: &Machine, batch: &Batch) -> Result<Vec<
             if count == 1 {
                 alone = speed;
             }
-            ratios.push(speed / alone);
+            // on a busy host a lane may get no time at all
+            ratios.extend(Some(speed / alone).filter(|ratio| ratio.is_finite() && *ratio > 0.0));
         }
     }
     batch.unpin(&machine.lanes())?;
