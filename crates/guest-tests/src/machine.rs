@@ -8,13 +8,19 @@ use sidelane_testbed::LAST_WORDS;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Wall time in which all tests of a shape end, s.
 const TIMEOUT_S: &str = "2400";
 /// Where the kernel was when it died stands on a line with this.
 const PLACE: &str = "RIP:";
+
+/// The host stood still if its programs did for so long.
+const STILL: Duration = Duration::from_secs(5);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// A kernel that changes its code while lanes come and go puts breakpoints there for a moment. Now and then the
 /// emulator shows one to a lane that comes after the kernel has taken it away.
@@ -48,15 +54,17 @@ impl Machines {
         }
     }
 
-    /// Runs a test on a machine of that shape; what it printed, if it fails. A machine that the emulator led
-    /// astray ([`ASTRAY`]) is booted once more.
+    /// Runs a test on a machine of that shape; what it printed, if it fails. It runs once more where the emulator led the
+    /// machine astray ([`ASTRAY`]), and where the host stood still meanwhile: to the machine that is a stall of all tasks.
     pub fn run(&self, shape: &Shape, test: Test) -> Result<(), String> {
         let mut now = self.place(shape, test);
+        let host = Host::watched();
         self.run_once(&mut now, shape, test).or_else(|said| {
-            if !said.contains(ASTRAY) {
+            let stood = host.stood_still();
+            if !said.contains(ASTRAY) && stood < STILL {
                 return Err(said);
             }
-            println!("once more, for the machine ended: {ASTRAY}");
+            println!("once more; the host stood still for {stood:.0?}; the machine said:\n{said}");
             self.run_once(&mut now, shape, test)
         })
     }
@@ -87,7 +95,11 @@ impl Machines {
         let (printed, ended) = machine.printed(self.shows);
         match ended.as_deref() {
             Some(PASSED) => Ok(()),
-            Some(_) => Err(printed),
+            // the next test is not to begin with what this one left, such as lanes that are offline
+            Some(_) => {
+                let ended = shut(now.take());
+                Err(printed + &ended.err().unwrap_or_default())
+            }
             None => Err(died(now.take(), &printed)),
         }
     }
@@ -96,6 +108,40 @@ impl Machines {
     pub fn shut(&self) -> Result<(), String> {
         let mut ended = self.now.iter().map(|now| shut(now.lock().unwrap().take()));
         ended.try_for_each(|ended| ended)
+    }
+}
+
+/// For how long the host stood still at a time, so that nothing ran on it: some are halted to be moved or saved.
+struct Host {
+    longest: Arc<Mutex<Duration>>,
+}
+
+impl Host {
+    /// Is looked at until this goes.
+    fn watched() -> Host {
+        let longest = Arc::new(Mutex::new(Duration::ZERO));
+        let kept = Arc::downgrade(&longest);
+        thread::spawn(move || {
+            let mut before = Instant::now();
+            loop {
+                thread::sleep(LOOK);
+                let Some(longest) = kept.upgrade() else {
+                    return;
+                };
+                let passed = before.elapsed().saturating_sub(LOOK);
+                before = Instant::now();
+                let mut longest = longest.lock().unwrap();
+                *longest = passed.max(*longest);
+            }
+        });
+        Host { longest }
+    }
+
+    /// The longest time.
+    fn stood_still(&self) -> Duration {
+        // the look after a halt may come later than what a machine says
+        thread::sleep(2 * LOOK);
+        *self.longest.lock().unwrap()
     }
 }
 
