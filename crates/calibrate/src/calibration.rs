@@ -5,7 +5,7 @@ use super::kernels::Footprint;
 use serde::{Deserialize, Serialize};
 use sidelane_smt::latency::Spread;
 use sidelane_smt::thread_perf;
-use sidelane_topology::Topology;
+use sidelane_topology::{Topology, cpuinfo_field};
 use std::fs;
 use std::path::Path;
 
@@ -186,24 +186,16 @@ pub(super) fn machine(root: &Path, topology: &Topology) -> Machine {
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     let cpuinfo = read("proc/cpuinfo");
     let tree_model = || read("sys/firmware/devicetree/base/model");
-    let model = field(&cpuinfo, "model name").map_or_else(tree_model, str::to_owned);
+    let model = cpuinfo_field(&cpuinfo, "model name").map_or_else(tree_model, str::to_owned);
     let model = model.trim_matches(['\0', '\n', ' ']);
     Machine {
         model: if model.is_empty() { "unknown" } else { model }.to_owned(),
         kernel: read("proc/sys/kernel/osrelease").trim().to_owned(),
         cores: topology.cores().len(),
         lanes: topology.online().len(),
-        virtual_machine: field(&cpuinfo, "flags")
+        virtual_machine: cpuinfo_field(&cpuinfo, "flags")
             .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
     }
-}
-
-/// The first `name : value` of `/proc/cpuinfo`.
-fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
-    cpuinfo.lines().find_map(|line| {
-        let (key, value) = line.split_once(':')?;
-        (key.trim() == name).then_some(value.trim())
-    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use libbpf_rs::{MapCore, MapFlags, MapMut};
 use perf_event::events::{Event, Hardware, Raw, Software};
 use perf_event::{Builder, Counter};
 use sidelane_policy::UseCounters;
+use sidelane_topology::cpuinfo_field;
 use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -16,7 +17,7 @@ use std::os::fd::AsRawFd;
 /// Why nothing is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoCounters {
-    /// No budget is dynamic, nothing is symbiotic, and no time-out is searched.
+    /// No budget is dynamic, nothing is symbiotic, and retention has no use for them.
     NotNeeded,
     /// The configuration says so.
     Off,
@@ -151,15 +152,11 @@ fn stalled(cpu: u32) -> Result<Misses, NoCounters> {
 
 /// Whether the first processor of /proc/cpuinfo tells cycles that wait.
 fn tells_stalls(cpuinfo: &str) -> bool {
-    let value = |key: &str| {
-        let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
-        let field = fields.find(|(name, _)| name.trim() == key);
-        field.map_or("", |(_, value)| value.trim())
-    };
-    let model = value("model").parse().unwrap_or(0);
-    value("vendor_id") == "GenuineIntel"
-        && value("cpu family") == "6"
-        && TELL_STALLS.contains(&model)
+    let value = |name| cpuinfo_field(cpuinfo, name);
+    let model = value("model").and_then(|model| model.parse().ok());
+    value("vendor_id") == Some("GenuineIntel")
+        && value("cpu family") == Some("6")
+        && model.is_some_and(|model| TELL_STALLS.contains(&model))
 }
 
 /// Nothing where it cannot be read: then misses are counted.

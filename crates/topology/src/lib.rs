@@ -41,3 +41,11 @@ pub use printable::printable;
 pub use regular::{Numbering, Regular};
 pub use smt::{Smt, SmtControl, SmtControlError};
 pub use sysfs::ReadError;
+
+/// The first `name : value` of `/proc/cpuinfo`, which has the text `cpuinfo`.
+pub fn cpuinfo_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
+    cpuinfo.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then_some(value.trim())
+    })
+}
