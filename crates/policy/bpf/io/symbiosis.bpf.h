@@ -33,20 +33,15 @@
 #define SYMBIOSIS_LOOKS 8
 #define SYMBIOSIS_BETTER 33
 
-/* A coefficient. */
-static __always_inline u64 symbiosis_of(enum symbiosis which)
-{
-	return fixed.symbiosis[which];
-}
-
 /* The speed of @own beside @other, of SPEED_ONE alone. */
 static __always_inline u64 symbiosis_speed(u64 own, u64 other)
 {
 	u64 base = PROFILE_BASE(own), wait = PROFILE_WAIT(own), miss = PROFILE_MISS(own);
-	u64 beside = symbiosis_of(SYMBIOSIS_BASE) * base + symbiosis_of(SYMBIOSIS_WAIT) * wait +
-		     symbiosis_of(SYMBIOSIS_WAIT_WAIT) * wait / PROFILE_ONE * PROFILE_WAIT(other) +
-		     symbiosis_of(SYMBIOSIS_MISS) * miss +
-		     symbiosis_of(SYMBIOSIS_MISS_MISS) * miss / PROFILE_ONE * PROFILE_MISS(other);
+	const volatile u32 *w = fixed.symbiosis;
+	u64 beside = w[SYMBIOSIS_BASE] * base + w[SYMBIOSIS_WAIT] * wait +
+		     w[SYMBIOSIS_WAIT_WAIT] * wait / PROFILE_ONE * PROFILE_WAIT(other) +
+		     w[SYMBIOSIS_MISS] * miss +
+		     w[SYMBIOSIS_MISS_MISS] * miss / PROFILE_ONE * PROFILE_MISS(other);
 
 	beside /= SPEED_ONE;
 	return (base + wait + miss) * SPEED_ONE / (beside ? beside : 1);

@@ -41,7 +41,23 @@ const SYMBIOTIC: Needs = Needs {
     is_met: |settings| settings.symbiotic,
 };
 
-const COEFFICIENT: Limits = Limits::from(0.0, 10.0);
+/// The row of a coefficient of the model.
+macro_rules! coefficient {
+    ($name:ident, $which:ident, $says:literal, $more:literal) => {
+        Row {
+            name: concat!("symbiosis.", stringify!($name)),
+            kind: Kind::Number(Limits::from(0.0, 10.0), |settings| {
+                &mut settings.symbiosis.$name
+            }),
+            change: Change::Fixed(|settings, to| {
+                to.symbiosis[intf::$which as usize] = share(settings.symbiosis.$name)
+            }),
+            needs: Some(SYMBIOTIC),
+            says: $says,
+            more: $more,
+        }
+    };
+}
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -53,58 +69,36 @@ pub(super) const ROWS: &[Row] = &[
                and of stalls or cache misses",
         more: "without counters nothing changes, which is said ([scheduler.md](scheduler.md))",
     },
-    Row {
-        name: "symbiosis.base",
-        kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.base),
-        change: Change::Fixed(|settings, to| {
-            to.symbiosis[intf::symbiosis_SYMBIOSIS_BASE as usize] = share(settings.symbiosis.base)
-        }),
-        needs: Some(SYMBIOTIC),
-        says: "what an instruction takes beside another task, times the cycles in which it executes",
-        more: "of vSMT-IO's published code",
-    },
-    Row {
-        name: "symbiosis.wait",
-        kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.wait),
-        change: Change::Fixed(|settings, to| {
-            to.symbiosis[intf::symbiosis_SYMBIOSIS_WAIT as usize] = share(settings.symbiosis.wait)
-        }),
-        needs: Some(SYMBIOTIC),
-        says: "the same, times the cycles in which it waits for units of the core",
-        more: "",
-    },
-    Row {
-        name: "symbiosis.wait_wait",
-        kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.wait_wait),
-        change: Change::Fixed(|settings, to| {
-            to.symbiosis[intf::symbiosis_SYMBIOSIS_WAIT_WAIT as usize] =
-                share(settings.symbiosis.wait_wait)
-        }),
-        needs: Some(SYMBIOTIC),
-        says: "the same, times the product of these of both tasks",
-        more: "",
-    },
-    Row {
-        name: "symbiosis.miss",
-        kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.miss),
-        change: Change::Fixed(|settings, to| {
-            to.symbiosis[intf::symbiosis_SYMBIOSIS_MISS as usize] = share(settings.symbiosis.miss)
-        }),
-        needs: Some(SYMBIOTIC),
-        says: "the same, times the cycles in which it waits for memory",
-        more: "",
-    },
-    Row {
-        name: "symbiosis.miss_miss",
-        kind: Kind::Number(COEFFICIENT, |settings| &mut settings.symbiosis.miss_miss),
-        change: Change::Fixed(|settings, to| {
-            to.symbiosis[intf::symbiosis_SYMBIOSIS_MISS_MISS as usize] =
-                share(settings.symbiosis.miss_miss)
-        }),
-        needs: Some(SYMBIOTIC),
-        says: "the same, times the product of these of both tasks",
-        more: "",
-    },
+    coefficient!(
+        base,
+        symbiosis_SYMBIOSIS_BASE,
+        "what an instruction takes beside another task, times the cycles in which it executes",
+        "of vSMT-IO's published code"
+    ),
+    coefficient!(
+        wait,
+        symbiosis_SYMBIOSIS_WAIT,
+        "the same, times the cycles in which it waits for units of the core",
+        ""
+    ),
+    coefficient!(
+        wait_wait,
+        symbiosis_SYMBIOSIS_WAIT_WAIT,
+        "the same, times the product of these of both tasks",
+        ""
+    ),
+    coefficient!(
+        miss,
+        symbiosis_SYMBIOSIS_MISS,
+        "the same, times the cycles in which it waits for memory",
+        ""
+    ),
+    coefficient!(
+        miss_miss,
+        symbiosis_SYMBIOSIS_MISS_MISS,
+        "the same, times the product of these of both tasks",
+        ""
+    ),
     Row {
         name: "symbiosis.miss_cycles",
         kind: Kind::Whole(1, 10_000, |settings| &mut settings.symbiosis.miss_cycles),
