@@ -544,7 +544,8 @@ HOOK void hook_promotes(struct task_struct *p, const struct task_ctx *tctx, u32 
 HOOK void hook_switches(u32 cpu, struct task_struct *prev, u64 now_ns)
 {
 	count_read(cpu, prev, now_ns);
-	retain_switches(lane_count(cpu));
+	if (fixed.retain_counts)
+		retain_switches(lane_count(cpu));
 }
 
 HOOK void hook_counts(u32 cpu, struct task_struct *p, u64 now_ns)

@@ -132,13 +132,12 @@ struct lane_ctx {
 	u32 steps_aside; /* of batch that runs: 1: it naps by itself */
 	u32 fills; /* 1: what runs there makes room for I/O-bound work (pair.bpf.h) */
 	u32 came; /* pair.came of its core when it made room by itself last */
-
-	u64 profile; /* of the task that runs; 0: not known (profile.bpf.h) */
 	u32 kthread; /* 1: a kernel thread of this lane was sent there and does not run yet */
 	u32 next; /* enum next of the task that waits in this lane's own queue */
 	u32 leaves_soon; /* of the task that runs */
 	u32 missed; /* from which core on its ticks look at vectors next (missed.bpf.h) */
 	u32 side; /* enum side of the task that ran when it was last compared with what waits (dispatch.bpf.h) */
+	u64 profile; /* of the task that runs; 0: not known (profile.bpf.h) */
 	u64 vtime; /* virtual time of the normal task that runs: when it began, at its last tick, or when it was last compared */
 	u64 vtime_began; /* the same when it began */
 	u64 reached; /* virtual time to which normal work has come that began in its turn here */

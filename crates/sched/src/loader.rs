@@ -198,11 +198,8 @@ impl<'a> Scheduler<'a> {
         let counters = open_counters(config, &layout);
         let misses = (counters.as_ref().map_err(Clone::clone)).and_then(Counters::misses);
         let stalls = counters.as_ref().is_ok_and(Counters::stalls);
-        let by_instructions = match counters::ticks_can_be_seen() {
-            true => counters.as_ref().map(|_| ()).map_err(Clone::clone),
-            // who runs alone would be read once it sleeps
-            false => Err(NoCounters::NoTicks),
-        };
+        let by_instructions = counts_work(config, &counters);
+        let settings = config.scheduler.fixed(widest);
         let fixed = intf::fixed_settings {
             nr_rules: rules.len() as u32,
             has_cgroup_rules: cgroups::needed(&config.rules).into(),
@@ -210,16 +207,9 @@ impl<'a> Scheduler<'a> {
             counters: (counters.is_ok() && config.is_dynamic()).into(),
             symbiotic: misses.is_ok().into(),
             wait_counts: stalls.into(),
-            retain_counts: (by_instructions.is_ok() && config.scheduler.retains_by_counters())
-                .into(),
-            ..config.scheduler.fixed(widest)
-        };
-        let fixed = match stalls {
-            true => intf::fixed_settings {
-                miss_cycles: 1,
-                ..fixed
-            },
-            false => fixed,
+            miss_cycles: if stalls { 1 } else { settings.miss_cycles },
+            retain_counts: by_instructions.is_ok().into(),
+            ..settings
         };
         let fixed = for_others(fixed, config);
         let printed = Printed::before();
@@ -431,6 +421,19 @@ fn open_counters(config: &Config, layout: &Layout) -> Result<Counters, NoCounter
     }
     let cpus = layout.core_lanes.iter().copied();
     Counters::open(config.scheduler.counters, symbiotic, cpus)
+}
+
+/// Whether counters say what tasks do while lanes are held.
+fn counts_work(config: &Config, counters: &Result<Counters, NoCounters>) -> Result<(), NoCounters> {
+    if !config.scheduler.retains_by_counters() {
+        return Err(NoCounters::NotNeeded);
+    }
+    counters.as_ref().map_err(Clone::clone)?;
+    match counters::ticks_can_be_seen() {
+        true => Ok(()),
+        // a task that runs alone would be read once it sleeps
+        false => Err(NoCounters::NoTicks),
+    }
 }
 
 /// With what the scheduler takes the tasks for that the kernel's own keeps, where it has batch alone.

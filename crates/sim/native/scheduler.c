@@ -158,10 +158,11 @@ void native_timeout_step(struct timeout *timeout, const struct fixed_settings *b
 	timeout_step(timeout, done);
 }
 
+/* The one in force. */
 u64 native_timeout_now_ns(const struct timeout *timeout, const struct fixed_settings *bounds)
 {
 	fixed = *bounds;
-	return timeout_now_ns(timeout);
+	return timeout->other ? timeout_other_ns(timeout) : timeout->best_ns;
 }
 
 /* A timer rings. */

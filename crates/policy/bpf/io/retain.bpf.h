@@ -209,11 +209,10 @@ VERIFIED_ONCE int retain_end(struct lane_ctx *lane __arg_nonnull, bool back, u64
 	count_add(held_ns, held_ns);
 	if (lane->held_waited || waits_for(lane))
 		count_add(held_waited_ns, held_ns);
-	if (!back) {
+	if (back)
+		count(retentions);
+	else
 		count(retentions_failed);
-		return 0;
-	}
-	count(retentions);
 	return 0;
 }
 
@@ -275,7 +274,7 @@ static __always_inline s32 retain_lane(struct task_struct *p, struct task_ctx *t
 	return prev;
 }
 
-/* @tctx, which is not of those, did some @work on @core: for so many ns, or so many instructions. */
+/* @tctx, whose sleeps no hold could mostly cover, did so much on @core: instructions, or ns of a lane alone. */
 static __always_inline void retain_adds_work(struct task_ctx *tctx, struct core_ctx *core, u64 work)
 {
 	if (!fixed.retain_period_ns)
@@ -285,7 +284,7 @@ static __always_inline void retain_adds_work(struct task_ctx *tctx, struct core_
 		__sync_fetch_and_add(&core->retain.done.working, 1);
 }
 
-/* Other tasks work, without counters: at the speed of the core's lanes. */
+/* @tctx ran for @ran_ns: without counters its work is that at the speed of its core's lanes. */
 static __always_inline void retain_worked(struct task_ctx *tctx, u64 ran_ns)
 {
 	struct core_ctx *core = fixed.retain ? core_ctx(tctx->core) : NULL;
@@ -300,7 +299,7 @@ static __always_inline void retain_worked(struct task_ctx *tctx, u64 ran_ns)
 /* The lane of @count switches. */
 static __always_inline void retain_switches(struct lane_count *count)
 {
-	if (fixed.retain_counts && count)
+	if (count)
 		count->switched = 1;
 }
 

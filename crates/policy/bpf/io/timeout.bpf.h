@@ -151,10 +151,4 @@ static __always_inline void timeout_step(struct timeout *t, const struct timeout
 		t->other = 0;
 }
 
-/* The time-out in force. */
-static __always_inline u64 timeout_now_ns(const struct timeout *t)
-{
-	return t->other ? timeout_other_ns(t) : t->best_ns;
-}
-
 #endif /* SIDELANE_TIMEOUT_BPF_H */
