@@ -62,7 +62,9 @@ impl Machines {
         self.run_once(&mut now, shape, test).or_else(|said| {
             let stood = host.stood_still();
             if !said.contains(ASTRAY) && stood < STILL {
-                return Err(said);
+                return Err(format!(
+                    "{said}meanwhile the host stood still for {stood:.1?} at most\n"
+                ));
             }
             println!("once more; the host stood still for {stood:.0?}; the machine said:\n{said}");
             self.run_once(&mut now, shape, test)
