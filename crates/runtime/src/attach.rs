@@ -8,7 +8,7 @@ use crate::status::{self, Status, set_attached, status};
 use crate::wire::{ASK_BOARD, BoardHello, Hello, SOCKET_VARIABLE, SUBSCRIBE};
 use crate::{board, cpu, nap, region, totals, wire};
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -27,8 +27,77 @@ const STARTED: u32 = 2;
 static STATE: AtomicU32 = AtomicU32::new(NEW);
 /// The connection, for a forked child to close.
 static CONNECTION: AtomicI32 = AtomicI32::new(-1);
-/// A second descriptor of it, to ask for a job board with, once: whoever takes it out owns it.
-static ASKER: AtomicI32 = AtomicI32::new(-1);
+
+/// What a program asks the service for, once a connection, when it first needs it.
+pub struct Wish {
+    byte: u8,
+    wanted: AtomicBool,
+    /// A further descriptor of the connection, to ask with: whoever takes it out owns it.
+    asker: AtomicI32,
+}
+
+/// A job board.
+pub static BOARD: Wish = Wish::of(ASK_BOARD);
+/// That its futex words are woken.
+static WAKES: Wish = Wish::of(SUBSCRIBE);
+
+impl Wish {
+    const fn of(byte: u8) -> Wish {
+        Wish {
+            byte,
+            wanted: AtomicBool::new(false),
+            asker: AtomicI32::new(-1),
+        }
+    }
+
+    /// Whether it is wanted from now on, and was not before: it is to be asked for.
+    pub fn is_new(&self) -> bool {
+        !self.wanted.load(Ordering::Relaxed) && !self.wanted.swap(true, Ordering::SeqCst)
+    }
+
+    /// Asks the service for it, if that was not asked before.
+    pub fn ask(&self) {
+        if let Some(asker) = self.take_asker() {
+            // a service that has just ended takes what it gave with it
+            let _ = send_byte(&asker, self.byte);
+        }
+    }
+
+    /// There is a connection.
+    fn connected(&self, stream: &UnixStream) -> io::Result<()> {
+        let asker = OwnedFd::from(stream.try_clone()?);
+        self.asker.store(asker.into_raw_fd(), Ordering::SeqCst);
+        // who wants it from here on asks for itself
+        if self.wanted.load(Ordering::SeqCst) {
+            self.ask();
+        }
+        Ok(())
+    }
+
+    fn take_asker(&self) -> Option<OwnedFd> {
+        let fd = self.asker.swap(-1, Ordering::SeqCst);
+        // SAFETY: who takes it out of there is its only owner
+        (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+}
+
+/// The connection is gone, or about to go.
+fn stop_asking() {
+    for wish in [&BOARD, &WAKES] {
+        drop(wish.take_asker());
+    }
+}
+
+/// For a program that naps: naps are told to the scheduler, which keeps others off the lane meanwhile, and where they are futex
+/// naps the service is to end them.
+pub fn want_naps() {
+    if BOARD.is_new() {
+        BOARD.ask();
+    }
+    if nap::Method::selected() == nap::Method::Futex && WAKES.is_new() {
+        WAKES.ask();
+    }
+}
 
 /// Begins to watch for the service, once a process; checks do so by themselves. When it returns, a
 /// service that runs is attached to.
@@ -50,7 +119,7 @@ fn begin() {
     let connection = attach().inspect_err(status::refused).ok();
     if watch_from_a_thread(connection).is_err() {
         // nobody would notice the service's end
-        drop(take_asker());
+        stop_asking();
         let _ = region::hide();
         set_attached(false);
     }
@@ -64,11 +133,13 @@ fn after_fork() {
         region::open_fast_path(false);
         // SAFETY: the child's copy of a descriptor that only the watching thread used
         unsafe { libc::close(CONNECTION.swap(-1, Ordering::AcqRel)) };
-        drop(take_asker());
+        stop_asking();
         set_attached(false);
         let _ = region::hide();
         let _ = board::hide();
-        board::forget();
+        for wish in [&BOARD, &WAKES] {
+            wish.wanted.store(false, Ordering::SeqCst);
+        }
         totals::forget();
         STATE.store(NEW, Ordering::Release);
     }
@@ -99,7 +170,7 @@ fn watch(mut connection: Option<UnixStream>) {
         match connection.take() {
             Some(stream) => {
                 until_closed(&stream);
-                drop(take_asker());
+                stop_asking();
                 CONNECTION.store(-1, Ordering::Release);
                 set_attached(false);
                 let _ = board::hide();
@@ -131,20 +202,6 @@ fn until_closed(stream: &UnixStream) {
     }
 }
 
-/// Asks the service for a job board, if it was not asked before.
-pub fn ask_for_board() {
-    if let Some(asker) = take_asker() {
-        // a service that has just ended takes the board with it
-        let _ = send_byte(&asker, ASK_BOARD);
-    }
-}
-
-fn take_asker() -> Option<OwnedFd> {
-    let fd = ASKER.swap(-1, Ordering::SeqCst);
-    // SAFETY: who takes it out of there is its only owner
-    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
 /// Says something of one byte, and gets no signal where nobody listens any more.
 fn send_byte(to: &OwnedFd, byte: u8) -> io::Result<()> {
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
@@ -157,25 +214,18 @@ fn send_byte(to: &OwnedFd, byte: u8) -> io::Result<()> {
 
 /// Connects, and puts the signal in place.
 fn attach() -> io::Result<UnixStream> {
-    let mut stream = UnixStream::connect(socket_path())?;
+    let stream = UnixStream::connect(socket_path())?;
     check_peer(&stream)?;
     stream.set_read_timeout(Some(GREETING))?;
     let (hello, lines, words) = greeting(&stream)?;
     stream.set_read_timeout(None)?;
-    if nap::Method::selected() == nap::Method::Futex {
-        stream.write_all(&[SUBSCRIBE])?;
-    }
     let [lines, words] = [&lines, &words].map(|fd| {
         // SAFETY: borrowed for as long as its owner
         unsafe { BorrowedFd::borrow_raw(fd.as_raw_fd()) }
     });
     region::show(lines, words, hello.lanes)?;
-    let asker = OwnedFd::from(stream.try_clone()?);
-    ASKER.store(asker.into_raw_fd(), Ordering::SeqCst);
-    // a job that begins from here on asks for itself
-    if board::is_wanted() {
-        ask_for_board();
-    }
+    BOARD.connected(&stream)?;
+    WAKES.connected(&stream)?;
     CONNECTION.store(stream.as_raw_fd(), Ordering::Release);
     set_attached(true);
     Ok(stream)

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 const SIZE: usize = JOB_SLOTS * size_of::<JobSlot>();
 /// Stands in a slot while a thread makes it its own.
@@ -22,7 +22,6 @@ static SLOTS: AtomicPtr<JobSlot> = AtomicPtr::new(null_mut());
 static SHOWN: AtomicU32 = AtomicU32::new(0);
 /// How many there have been.
 static BOARDS: AtomicU32 = AtomicU32::new(0);
-static WANTED: AtomicBool = AtomicBool::new(false);
 
 /// What a thread knows of its slot.
 #[derive(Clone, Copy)]
@@ -42,13 +41,6 @@ thread_local! {
             tid: 0,
         })
     };
-}
-
-/// Whether a board is wanted from now on, and was not before: it is to be asked for.
-pub fn is_to_be_asked_for() -> bool {
-    SHOWN.load(Ordering::Acquire) == 0
-        && !WANTED.load(Ordering::Relaxed)
-        && !WANTED.swap(true, Ordering::SeqCst)
 }
 
 /// This thread begins to work on a job that began then, with that deadline; 0: with none.
@@ -79,16 +71,6 @@ pub fn naps(naps: bool) {
     if let Some(slot) = own_slot(SHOWN.load(Ordering::Acquire)) {
         slot.naps.store(naps.into(), Ordering::Release);
     }
-}
-
-/// Does the program mark jobs, or nap?
-pub fn is_wanted() -> bool {
-    WANTED.load(Ordering::SeqCst)
-}
-
-/// In a forked child: its first job asks for a board of its own.
-pub fn forget() {
-    WANTED.store(false, Ordering::SeqCst);
 }
 
 /// Puts the service's memory in place.

@@ -71,10 +71,7 @@ pub fn step_aside() {
     // SAFETY: as above
     let before = unsafe { *errno };
     attach::start();
-    // naps are told to the scheduler, which keeps others off the lane meanwhile
-    if board::is_to_be_asked_for() {
-        attach::ask_for_board();
-    }
+    attach::want_naps();
     nap_while_beside();
     // SAFETY: as above
     unsafe { *errno = before };

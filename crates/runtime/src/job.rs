@@ -33,10 +33,10 @@ impl Job {
             0 => u64::MAX,
             _ => begin_ns.saturating_add(budget_ns),
         };
-        if board::is_to_be_asked_for() {
+        if attach::BOARD.is_new() {
             board::keep_errno(|| {
                 attach::start();
-                attach::ask_for_board();
+                attach::BOARD.ask();
             });
         }
         let told_ns = match deadline_ns {

@@ -3,9 +3,10 @@
 
 mod support;
 
+use sidelane_runtime::wire::SUBSCRIBE;
 use sidelane_runtime::{Job, Status, status};
 use std::time::Duration;
-use support::{FakeService, eventually, slots_in_use};
+use support::{FakeService, eventually, said, slots_in_use};
 
 /// Everything of a process's life in one test: the runtime is one a process.
 #[test]
@@ -61,6 +62,8 @@ fn marks_reach_a_service_that_takes_them() {
         !slots_in_use(&socket).is_empty()
     });
     assert!(job.end() > 0);
+    // what a service would tell of lanes costs it a message each time
+    assert!(!said(&socket).contains(&SUBSCRIBE), "it only marks");
 }
 
 /// A job may end on another thread than where it began: it counts there.

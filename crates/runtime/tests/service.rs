@@ -3,9 +3,10 @@
 
 mod support;
 
+use sidelane_runtime::wire::SUBSCRIBE;
 use sidelane_runtime::{Status, check, critical_beside, siblings, status, totals};
 use std::time::{Duration, Instant};
-use support::{FakeService, eventually};
+use support::{FakeService, eventually, said};
 
 /// Everything of a process's life in one test: the runtime is one a process.
 #[test]
@@ -29,6 +30,9 @@ fn naps_begin_and_end_with_critical_work_and_with_the_service() {
     assert_eq!(siblings(0), [1], "as the service told");
     check();
     assert_eq!(totals::totals().naps, 0);
+    eventually("its words are to be woken", || {
+        said(&socket).contains(&SUBSCRIBE)
+    });
 
     // critical work for a while: one nap of that length, give or take a time-out
     service.critical_for(Duration::from_millis(80));

@@ -88,7 +88,8 @@ pub fn serve() {
             let hello = Hello { lanes: LANES }.to_bytes();
             hand(&program, &hello, &[&shared[0], &shared[1]]);
             let board = board_path(&socket, peer(&program));
-            std::thread::spawn(move || hear(program, is_new.then_some(board)));
+            let said = said_path(&socket, peer(&program));
+            std::thread::spawn(move || hear(program, is_new.then_some(board), said));
         }
     });
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -113,10 +114,16 @@ fn memory(each: u64) -> File {
     file
 }
 
-/// Gives a program a job board if it asks for one.
-fn hear(mut program: UnixStream, board: Option<PathBuf>) {
+/// Notes what a program says, and gives it a job board if it asks for one.
+fn hear(mut program: UnixStream, board: Option<PathBuf>, said: PathBuf) {
     let mut byte = [0];
+    let mut said = File::options()
+        .create(true)
+        .append(true)
+        .open(said)
+        .unwrap();
     while program.read(&mut byte).is_ok_and(|length| length > 0) {
+        said.write_all(&byte).unwrap();
         let Some(path) = board.as_ref().filter(|_| byte[0] == ASK_BOARD) else {
             continue;
         };
@@ -147,6 +154,15 @@ const BOARD_SIZE: usize = JOB_SLOTS * size_of::<JobSlot>();
 /// Where the fake service keeps a process's board: a file, so that the test can read it.
 pub fn board_path(socket: &Path, process: u32) -> PathBuf {
     socket.with_extension(process.to_string())
+}
+
+fn said_path(socket: &Path, process: u32) -> PathBuf {
+    socket.with_extension(format!("{process}.said"))
+}
+
+/// What this process has said to the fake services so far.
+pub fn said(socket: &Path) -> Vec<u8> {
+    std::fs::read(said_path(socket, std::process::id())).unwrap_or_default()
 }
 
 /// A slot that is in use: thread id, begin of its job, jobs ended, and the latencies of the last ones.
