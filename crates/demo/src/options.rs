@@ -11,7 +11,7 @@ use crate::figures::{self, Facts, Runs, ms, spread_of};
 use crate::machine::Cgroups;
 use crate::scheduler::Scheduler;
 use crate::setups::setups;
-use crate::sys::Guarded;
+use crate::sys::{Guarded, in_real_time};
 use crate::table::{Table, range};
 use serde::{Deserialize, Serialize};
 use sidelane_options::load::{self, Load, Outcome};
@@ -195,14 +195,7 @@ impl Experiment for OptionsPlan {
         let units_per_core_s = site.speed()?;
         let (critical, batch) = (rig.cgroups.path("critical"), rig.cgroups.path("batch"));
         let scheduler = match turn.setup {
-            Setup::Sidelane => {
-                // the load generator stands for machines that wait for answers
-                let own = format!("cgroup:{}", rig.cgroups.path("normal"));
-                let flags = ["--critical", &own];
-                let attached =
-                    Scheduler::attach_calibrated(site.sidelane, &critical, &batch, &[], &flags);
-                Some(attached?)
-            }
+            Setup::Sidelane => Some(Scheduler::attach(site.sidelane, &critical, &batch)?),
             Setup::Default => None,
         };
         site.sleep(SETTLE)?;
@@ -216,7 +209,8 @@ impl Experiment for OptionsPlan {
                 deadline_us: (self.deadline_ms * 1000.0) as u64,
                 seed: self.seed + u64::from(turn.repetition),
             };
-            load::run(&rig.client, &load, site.stop).map_err(Error::from)
+            // the load generator stands for other machines
+            in_real_time(|| load::run(&rig.client, &load, site.stop).map_err(Error::from))
         };
         let outcomes = self.loads.iter().map(of).collect::<Result<_>>()?;
         scheduler.map_or(Ok(()), Scheduler::detach)?;

@@ -90,14 +90,33 @@ fn die_with_parent(command: &mut Command) {
 /// Gives a process the policy `SCHED_IDLE`: the kernel's default scheduler runs it when nothing
 /// else wants the lane.
 pub fn make_idle_policy(pid: Pid) -> Result<()> {
-    // SAFETY: a zeroed `sched_param` is a valid one (priority 0), and the pointer is to a live value.
-    let result = unsafe {
-        let parameters: libc::sched_param = std::mem::zeroed();
-        libc::sched_setscheduler(pid.as_raw(), libc::SCHED_IDLE, &parameters)
-    };
-    Errno::result(result)
-        .map(drop)
+    set_policy(pid, libc::SCHED_IDLE, 0)
         .during(|| format!("giving process {pid} the policy SCHED_IDLE"))
+}
+
+/// Runs `action` on a thread that comes before all others (`SCHED_FIFO`), whatever the scheduler: what it measures is not how
+/// that treats the one who measures.
+pub fn in_real_time<T: Send>(action: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let act = || {
+        let own = Pid::from_raw(0);
+        set_policy(own, libc::SCHED_FIFO, 1)
+            .during(|| "giving a thread the policy SCHED_FIFO".into())?;
+        action()
+    };
+    std::thread::scope(|scope| match scope.spawn(act).join() {
+        Ok(done) => done,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+/// Gives a thread (0 is the calling one) a policy.
+fn set_policy(pid: Pid, policy: i32, priority: i32) -> nix::Result<()> {
+    let parameters = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: the pointer is to a live value.
+    let result = unsafe { libc::sched_setscheduler(pid.as_raw(), policy, &parameters) };
+    Errno::result(result).map(drop)
 }
 
 /// Lets a thread (0 is the calling one) run on these CPUs only.
