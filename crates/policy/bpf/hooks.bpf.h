@@ -305,7 +305,9 @@ HOOK s32 hook_lane_held(struct task_struct *p, struct task_ctx *tctx, s32 prev, 
 
 HOOK s32 hook_lane(struct task_struct *p, u32 home, s32 prev)
 {
-	return fixed.pair ? place_paired(p, home, prev) : -1;
+	s32 cpu = fixed.pair ? place_paired(p, home, prev) : -1;
+
+	return cpu < 0 && fixed.gather ? gather_lane(p, prev) : cpu;
 }
 
 HOOK void hook_lane_back(struct lane_ctx *lane, u64 now_ns)
@@ -396,7 +398,9 @@ HOOK u32 hook_takes(u32 core_id, s32 cpu, bool goes_on, const struct lane_ctx *p
 			       : TAKES_NONE;
 	if (fixed.symbiotic && symbiosis_take(core_id, NR_SIDES))
 		return TAKEN;
-	return goes_on && !fair_yields(core_id, prev) ? TAKES_NONE : TAKES_ON;
+	if (goes_on && !fair_yields(core_id, prev))
+		return TAKES_NONE;
+	return fixed.keep_lane && vector_take_own(core_id) ? TAKEN : TAKES_ON;
 }
 
 HOOK bool hook_takes_held(u32 core_id, s32 cpu)
@@ -440,6 +444,8 @@ HOOK void hook_batch_begins(const struct task_struct *p, struct task_ctx *tctx,
 HOOK void hook_began(struct task_struct *p, struct task_ctx *tctx, struct lane_ctx *lane, s32 cpu,
 		     u64 now_ns)
 {
+	if (fixed.gather && tctx->class == CLASS_NORMAL)
+		gather_notes(p);
 	pool_begins(tctx, now_ns);
 	borrow_check(p, lane, cpu, now_ns);
 	pair_recheck(lane, cpu);

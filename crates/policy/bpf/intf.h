@@ -42,6 +42,8 @@ enum limits {
 /* Old first (old.bpf.h). What has not slept for so many slices of its own takes turns. */
 #define OLD_SLICES 2
 /* A burst up to this long is brief. It may run beside critical work: no more than batch does that is overdue. */
+#define GATHER_SETS \
+	8 /* sets of threads of a program that share a core; those of larger programs share sets */
 #define BRIEF_NS 1000000ULL
 /* A task's mean burst: earlier ones together weigh one less of so many. */
 #define BURST_WEIGHT 8
@@ -261,6 +263,10 @@ struct task_ctx {
 	u32 nap_lane; /* CPU + 1 of the lane where it napped last, and may be held for it; 0: none */
 	u32 leaves_soon; /* 1: it runs for less than follow_waker_ns each time, so far as its ticks tell */
 	u32 had; /* its policy and nice value before it was adopted: HAD; 0: it never was */
+	u32 number; /* among the threads of its program, in their order (spread.bpf.h) */
+	u32 threads; /* of the first thread of a program: how many it has had */
+	u32 mates
+		[GATHER_SETS]; /* the same: core + 1 of each set of threads that share one; 0: not known */
 	u64 profile; /* what its cycles go into, alone: moving average (profile.bpf.h) */
 	u64 pace; /* instructions in so many ns, PACE_NS, but for intervals that begin with a switch: moving average (retain.bpf.h) */
 	u64 mt1; /* core's MT1 clock up to which it is charged */
@@ -468,6 +474,8 @@ struct fixed_settings {
 	u32 has_cgroup_rules;
 	u32 wakes_preempt; /* 1: what wakes takes the lane from work of its class that has come further (fair.bpf.h) */
 	u32 by_deadline; /* 1: marked jobs that have a deadline are ordered by that (jobs.bpf.h) */
+	u32 keep_lane; /* 1: normal work that waits goes on on its lane of the core if it can (vector.bpf.h) */
+	u32 gather; /* 1: threads of a program that are normal work share cores (spread.bpf.h) */
 	u32 keep_slice; /* 1: a task that sleeps for a moment goes on with its slice (vector.bpf.h) */
 	u32 retain; /* 1: lanes are held for normal tasks that are soon back (retain.bpf.h) */
 	u32 retain_counts; /* 1: work is counted in instructions */

@@ -29,7 +29,7 @@ impl Mode {
     fn settings(self) -> Settings {
         Settings {
             // where what wakes waits for slices, as in the source
-            dispatching: Dispatching::Zvm,
+            dispatching: Dispatching::Slices,
             retain: self != Mode::Plain,
             pair: self == Mode::Pair,
             pairing: Pairing {

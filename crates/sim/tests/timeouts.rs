@@ -128,7 +128,7 @@ impl Host {
         let mut machine = Machine::new(&topology, interference, costs).unwrap();
         machine.beside = Some(beside);
         let settings = Settings {
-            dispatching: Dispatching::Zvm,
+            dispatching: Dispatching::Slices,
             retain: true,
             pair: true,
             retention,

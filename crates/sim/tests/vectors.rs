@@ -160,3 +160,45 @@ fn work_that_can_use_no_idle_lane_wakes_none() {
         }
     }
 }
+
+/// Which share of runs of five tasks without an end was on another lane than the run before, and how far their times are
+/// apart, slices.
+fn lanes_changed(keep_lane: bool) -> (f64, f64) {
+    let settings = Settings {
+        keep_lane,
+        ..Settings::default()
+    };
+    let slice_ns = settings.slice_ns as f64;
+    let mut sim = simulation(&Regular::one_package(1, 2), settings);
+    let ids: Vec<TaskId> = (0..5)
+        .map(|number| sim.create(&normal(&number.to_string())).unwrap())
+        .collect();
+    for id in &ids {
+        sim.give(*id, f64::INFINITY).unwrap();
+    }
+    while sim.next(4000 * MS).unwrap().is_some() {}
+    let ran_ns = ids.iter().map(|id| sim.task_totals(*id).lane_ns as f64);
+    let (least, most) = ran_ns.fold((f64::INFINITY, 0.0f64), |(least, most), ns| {
+        (least.min(ns), most.max(ns))
+    });
+    let mut last = std::collections::BTreeMap::new();
+    let runs = sim.take_records().into_iter().filter_map(|record| {
+        let Step::Run { task, lane, .. } = record.step else {
+            return None;
+        };
+        Some(last.insert(task, lane)? != lane)
+    });
+    let changes: Vec<bool> = runs.collect();
+    let changed = changes.iter().filter(|changed| **changed).count() as f64;
+    (changed / changes.len() as f64, (most - least) / slice_ns)
+}
+
+#[test]
+fn a_lane_takes_what_ran_there_last_within_a_slice() {
+    let [(usual, _), (kept, apart)] = [false, true].map(lanes_changed);
+    assert!(
+        usual > 0.3 && kept < usual / 2.0,
+        "{usual} of runs on another lane, {kept}"
+    );
+    assert!(apart <= 2.0, "{apart} slices apart");
+}

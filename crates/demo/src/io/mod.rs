@@ -53,7 +53,7 @@ setups! {
 }
 
 /// Lanes are held where what wakes waits for the slices of others, as in the source.
-const WAITS: &str = "dispatching = \"zvm\"\n";
+const WAITS: &str = "dispatching = \"slices\"\n";
 
 impl Setup {
     /// What the scheduler is told, the shortest hold and the speeds of lanes included; none: it is the kernel's own.

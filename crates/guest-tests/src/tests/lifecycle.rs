@@ -129,6 +129,8 @@ polarization = "vertical"
 cgroup_weights = true
 cgroup_quotas = true
 keep_slice = true
+keep_lane = true
+gather = true
 steal_patience_ms = 1
 trace = true
 "#;

@@ -3,18 +3,22 @@
 
 use super::support::*;
 use std::io::Read;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 tests! {
     lanes_are_held_where_that_is_wanted_and_nobody_starves,
     #[untimed]
     computation_is_chosen_by_what_it_needs_where_counters_tell,
     computation_makes_room_for_io_bound_work_and_nobody_starves,
+    threads_of_a_program_share_a_core_as_z_vm_s_guests_do,
 }
 
 fn computation_is_chosen_by_what_it_needs_where_counters_tell() {
     // the emulated machine has none
     let config =
-        "[scheduler]\ndispatching = \"zvm\"\nretain = true\npair = true\nsymbiotic = true\n";
+        "[scheduler]\ndispatching = \"slices\"\nretain = true\npair = true\nsymbiotic = true\n";
     std::fs::write("/tmp/symbiotic.toml", config).unwrap();
     let mut scheduler = Scheduler::attach(&["--config", "/tmp/symbiotic.toml"]);
     scheduler.await_line("symbiotic: order of the vector alone: CPU 0 has no counters");
@@ -53,7 +57,7 @@ fn idle_exit_us() -> i32 {
 }
 
 fn computation_makes_room_for_io_bound_work_and_nobody_starves() {
-    let config = "[scheduler]\ndispatching = \"zvm\"\nretain = true\npair = true\n[scheduler.retention]\nstart_ms = 10\nperiod_ms = 0\n\
+    let config = "[scheduler]\ndispatching = \"slices\"\nretain = true\npair = true\n[scheduler.retention]\nstart_ms = 10\nperiod_ms = 0\n\
                   [scheduler.pairing]\nperiod_ms = 500\n";
     std::fs::write("/tmp/pair.toml", config).unwrap();
     let scheduler = Scheduler::attach(&["--config", "/tmp/pair.toml"]);
@@ -92,7 +96,7 @@ fn lanes_are_held_where_that_is_wanted_and_nobody_starves() {
     for wanted in [false, true] {
         let config = match wanted {
             true => {
-                "[scheduler]\ndispatching = \"zvm\"\nretain = true\nretention.start_ms = 10\nretention.period_ms = 0\n"
+                "[scheduler]\ndispatching = \"slices\"\nretain = true\nretention.start_ms = 10\nretention.period_ms = 0\n"
             }
             false => "[scheduler]\nretain = false\n",
         };
@@ -118,4 +122,53 @@ fn lanes_are_held_where_that_is_wanted_and_nobody_starves() {
         assert!(batch > 1.0, "batch goes on on the other lanes: {rates}");
         assert!(scheduler.stop().success(), "ejected");
     }
+}
+
+fn threads_of_a_program_share_a_core_as_z_vm_s_guests_do() {
+    let config = "[scheduler]\ndispatching = \"zvm\"\npolarization = \"horizontal\"\n";
+    std::fs::write("/tmp/zvm.toml", config).unwrap();
+    let scheduler = Scheduler::attach(&["--config", "/tmp/zvm.toml"]);
+    // two that follow each other are a set, or one of them and the next
+    let first = together_share();
+    std::thread::scope(|scope| {
+        let (stop, stopped) = mpsc::channel::<()>();
+        scope.spawn(move || stopped.recv());
+        let shares = [first, together_share()];
+        drop(stop);
+        assert!(shares.iter().any(|share| *share > 0.8), "{shares:?}");
+    });
+    assert!(scheduler.stop().success(), "ejected");
+}
+
+/// For which part of a second two new threads, which sleep most of the time, were on the same core.
+fn together_share() -> f64 {
+    let (cpus, stop) = (
+        [AtomicI32::new(0), AtomicI32::new(0)],
+        AtomicBool::new(false),
+    );
+    let work = |own: &AtomicI32| {
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(3));
+            // SAFETY: no arguments
+            own.store(unsafe { libc::sched_getcpu() }, Ordering::Relaxed);
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_millis(1) {}
+        }
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        cpus.iter().for_each(|own| {
+            scope.spawn(move || work(own));
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        let looks = 200;
+        let same = (0..looks).filter(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            let [a, b] = [&cpus[0], &cpus[1]].map(|cpu| cpu.load(Ordering::Relaxed) / 2);
+            a == b
+        });
+        let share = same.count() as f64 / f64::from(looks);
+        stop.store(true, Ordering::Relaxed);
+        share
+    })
 }

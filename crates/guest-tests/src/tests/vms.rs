@@ -72,7 +72,7 @@ fn virtual_cpus_are_known(players: &Vm, computing: &[Vm]) {
 fn virtual_machines_come_move_and_go_and_leave_nothing() {
     let path = "/tmp/pair.toml";
     let text =
-        "[scheduler]\ndispatching = \"zvm\"\nretain = true\npair = true\nretention.min_ms = 1\n";
+        "[scheduler]\ndispatching = \"slices\"\nretain = true\npair = true\nretention.min_ms = 1\n";
     fs::write(path, text).unwrap();
     let scheduler = Scheduler::attach(&["--config", path]);
     let computing: Vec<Vm> = (0..nr_cpus())

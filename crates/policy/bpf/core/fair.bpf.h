@@ -9,7 +9,7 @@
  * Rule: what has run for its slice goes on while all normal work on its core has come further: so a task gets the more slices,
  * the more weight it has; but only until that has brought as much as a turn of who is next (turn_is_over()), and what it had while
  * nobody waited does not count. What wakes takes the lane for which it waits from normal work that has come further by a slice /
- * PREEMPT_PARTS (not with dispatching = "zvm", nor what is SCHED_BATCH).
+ * PREEMPT_PARTS (not with dispatching = "slices", nor what is SCHED_BATCH).
  * Between cores: a lane takes a normal task from another core's vector if that is behind what waits on its own core, and behind
  * the task that runs on it, by more than a slice brings. It looks at FAIR_LOOKS vectors each time, in turns. Each core has a virtual
  * time of its own (vector.bpf.h); they compare once what was not held against tasks that ran alone is added. What is taken

@@ -28,12 +28,15 @@
  * slice ends there ("time slice early": what it holds is not torn from it soon after it
  * wakes), and it wakes with a whole one. Else each wake-up brings a whole one.
  *
+ * Lanes (fixed.keep_lane): of normal work that waits on its core a lane takes the first that ran there last, if that is ahead of
+ * the first of all by a slice at most: a lane has a TLB of its own ("thread affinity").
+ *
  * The starvation bound is overdue.bpf.h.
  *
  * Cost: one lock a core and class; a search over the cores that have a waiting
  * vector before a lane goes idle.
  *
- * Source: z/VM SMT-2 performance report: one dispatch vector a core, steal barriers and their
+ * Source: z/VM SMT-2 performance report: one dispatch vector a core, thread affinity, steal barriers and their
  * severity, time slice early. How severe is severe it does not say. Vertical polarization is
  * polarize.bpf.h.
  */
@@ -401,6 +404,34 @@ static __always_inline bool work_hinted(void)
 static __always_inline bool vector_take(u32 core, u32 class)
 {
 	return vector_hinted(core, class) && scx_bpf_dsq_move_to_local(VECTOR_ID(core, class), 0);
+}
+
+/* Among so many tasks of a vector one that ran on the lane is looked for. */
+#define KEEP_LOOKS 8
+
+/* Moves the first normal task that ran on this lane last here, unless it is ahead of the first of all by more than a slice. */
+VERIFIED_ONCE bool vector_take_own(u32 core)
+{
+	s32 cpu = bpf_get_smp_processor_id();
+	u64 latest = 0, looks = 0;
+	struct task_struct *p;
+	bool taken = false;
+
+	if (!vector_hinted(core, CLASS_NORMAL))
+		return false;
+	bpf_for_each(scx_dsq, p, VECTOR_ID(core, CLASS_NORMAL), 0) {
+		if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			continue;
+		if (!looks++)
+			latest = p->scx.dsq_vtime + fair_stride();
+		if (looks > KEEP_LOOKS || time_before(latest, p->scx.dsq_vtime))
+			break;
+		if (scx_bpf_task_cpu(p) != cpu)
+			continue;
+		taken = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0);
+		break;
+	}
+	return taken;
 }
 
 /* How far apart two cores are: enum distance. */

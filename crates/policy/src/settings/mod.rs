@@ -81,6 +81,10 @@ pub struct Settings {
     pub polarization: Polarization,
     /// What a task that wakes does where other work of its class runs.
     pub dispatching: Dispatching,
+    /// Normal work that waits goes on on its lane of the core if it can.
+    pub keep_lane: bool,
+    /// Threads of a program that are normal work share cores.
+    pub gather: bool,
     /// A waker that is about to sleep is followed to its lane if it runs for less than this each time, ns; 0: none is.
     pub follow_waker_ns: u64,
     /// Shortest vector that another core may steal from.
@@ -124,6 +128,8 @@ impl Default for Settings {
             symbiosis: Symbiosis::default(),
             polarization: Polarization::default(),
             dispatching: Dispatching::default(),
+            keep_lane: false,
+            gather: false,
             follow_waker_ns: 15_000,
             steal_min_queued: StealBarriers::default(),
             steal_patience_ns: 0,

@@ -2,8 +2,12 @@
 
 use super::native::speeds;
 use super::row::{Change, Kind, Row, live, word};
+use super::{Polarization, Settings, StealBarriers};
 use crate::file::Limits;
 use crate::words::words;
+
+/// The row that may stand for others.
+pub(super) const DISPATCHING: &str = "dispatching";
 
 const SLICE: Limits = Limits::from(0.1, 1000.0);
 
@@ -14,8 +18,27 @@ words! {
         /// It takes the lane if it is behind in virtual time.
         #[default]
         Fair = "fair",
-        /// It waits, as z/VM's guests do.
+        /// It waits for the end of slices.
+        Slices = "slices",
+        /// The same, with all else that z/VM requires or does with SMT: [`Settings::of_zvm`].
         Zvm = "zvm",
+    }
+}
+
+impl Settings {
+    /// Sets what goes with z/VM's dispatching: thread affinity, reshuffle, time slice early, vertical polarization, steal barriers
+    /// within the chip and their severity. The source gives no values of barriers and severity: these are assumptions.
+    pub(super) fn of_zvm(&mut self) {
+        self.keep_lane = true;
+        self.gather = true;
+        self.keep_slice = true;
+        self.polarization = Polarization::Vertical;
+        self.steal_min_queued = StealBarriers {
+            cache: 1,
+            node: 2,
+            remote: 3,
+        };
+        self.steal_patience_ns = 1_000_000;
     }
 }
 
@@ -38,7 +61,7 @@ pub(super) const ROWS: &[Row] = &[
         change: Change::Fixed(|settings, to| to.slice_ns[..2].fill(settings.slice_ns)),
         needs: None,
         says: "slice of critical and normal work",
-        more: "what wakes beside work that is ahead of it by less than a quarter of a slice (`dispatching = \"zvm\"`: beside any) \
+        more: "what wakes beside work that is ahead of it by less than a quarter of a slice (`dispatching = \"slices\"`: beside any) \
                waits for its end, so a shorter one answers sooner",
     },
     Row {
@@ -85,15 +108,34 @@ pub(super) const ROWS: &[Row] = &[
         more: "",
     },
     Row {
-        name: "dispatching",
+        name: DISPATCHING,
         kind: word!(Dispatching, dispatching),
         change: Change::Fixed(|settings, to| {
             to.wakes_preempt = (settings.dispatching == Dispatching::Fair).into();
         }),
         needs: None,
         says: "normal work that wakes takes the lane from normal work that has come further in virtual time by a quarter of a \
-               slice; with `\"zvm\"` it waits until that sleeps or its slice is over",
-        more: "[scheduler.md](scheduler.md)",
+               slice; with `\"slices\"` it waits until that sleeps or its slice is over, with `\"zvm\"` too, which stands for \
+               more, unless the file says otherwise",
+        more: "`\"zvm\"` sets what else z/VM's dispatching is: `keep_lane`, `gather` and `keep_slice`, vertical `polarization`, \
+               `steal_min_queued = { cache = 1, node = 2, remote = 3 }` and `steal_patience_ms = 1`; \
+               [scheduler.md](scheduler.md)",
+    },
+    Row {
+        name: "keep_lane",
+        kind: Kind::Switch(|settings| &mut settings.keep_lane),
+        change: Change::Fixed(|settings, to| to.keep_lane = settings.keep_lane.into()),
+        needs: None,
+        says: "of normal work that waits on its core a lane takes what ran there last, if that is ahead of the first by a slice at most",
+        more: "a lane has a TLB of its own (z/VM's thread affinity)",
+    },
+    Row {
+        name: "gather",
+        kind: Kind::Switch(|settings| &mut settings.gather),
+        change: Change::Fixed(|settings, to| to.gather = settings.gather.into()),
+        needs: None,
+        says: "a normal thread that wakes goes to the core of its program's threads beside which it was started, if a lane idles there",
+        more: "as many threads as a core has lanes, in the order in which they were started, are a set (what z/VM's reshuffle tends to)",
     },
     Row {
         name: "follow_waker_ms",

@@ -1,6 +1,7 @@
 //! Reading settings from a file.
 
-use super::{Budget, Row, Settings, UseCounters, budget, retention, rows, scope};
+use super::order::DISPATCHING;
+use super::{Budget, Dispatching, Row, Settings, UseCounters, budget, retention, rows, scope};
 use crate::file::{Result, Section, Shape, Value};
 use std::sync::LazyLock;
 
@@ -83,8 +84,13 @@ pub fn read(section: &Section, settings: &mut Settings) -> Result<()> {
                 .map(|it| (row, it)),
         );
     }
+    // it may stand for others, which the table may say otherwise
+    given.sort_by_key(|(row, _)| row.name != DISPATCHING);
     for (row, value) in &given {
         row.read(value, settings)?;
+        if row.name == DISPATCHING && settings.dispatching == Dispatching::Zvm {
+            settings.of_zvm();
+        }
     }
     for (row, value) in &given {
         check_needs(row, value, settings)?;

@@ -79,7 +79,7 @@ pub(super) const ROWS: &[Row] = &[
         change: Change::Fixed(|settings, to| to.retain = settings.retain.into()),
         needs: None,
         says: "lanes are held idle for normal tasks that are mostly soon back from sleep",
-        more: "for `dispatching = \"zvm\"`: otherwise what wakes does not wait for slices, and held lanes only cost; \
+        more: "for `dispatching = \"slices\"`: otherwise what wakes does not wait for slices, and held lanes only cost; \
                [scheduler.md](scheduler.md)",
     },
     Row {

@@ -18,10 +18,12 @@ words! {
 }
 
 /// Settings, and tables of them, that concern critical or normal work only: with `scope = "batch"` nothing asks for them.
-const OF_OTHERS: [&str; 21] = [
+const OF_OTHERS: [&str; 23] = [
     "slice_ms",
     "normal_bound_ms",
     "dispatching",
+    "keep_lane",
+    "gather",
     "follow_waker_ms",
     "job_order",
     "promote",
