@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: MIT */
 /*
  * A batch program that knows nothing of Sidelane: it multiplies matrices, over and over.
  *

@@ -79,6 +79,13 @@ fn a_program_finds_the_installed_library_and_all_goes_again() {
         .arg("-o")
         .arg(&probe);
     assert!(gcc.status().unwrap().success());
+    let needed = Command::new("objdump")
+        .arg("-p")
+        .arg(&probe)
+        .output()
+        .unwrap();
+    let needed = String::from_utf8_lossy(&needed.stdout).into_owned();
+    assert!(needed.contains("libsidelane_runtime.so.0\n"), "{needed}");
     let mut run = Command::new(&probe);
     run.env("LD_LIBRARY_PATH", usr.join("lib"));
     run.env("SIDELANE_SIGNAL_SOCKET", to.path().join("none"));

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: MIT */
 /*
  * Sidelane's runtime for C programs: link with -lsidelane_runtime (shared, or static with
  * -lpthread -ldl -lm). Every function may be called at any time from any thread; where no

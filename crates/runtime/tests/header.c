@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: MIT */
 /* Calls everything that sidelane.h declares; no service runs. Ends with 0 if all is well. */
 #include <errno.h>
 #include <stdio.h>

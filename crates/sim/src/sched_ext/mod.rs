@@ -14,12 +14,24 @@ mod cycle;
 mod entity;
 #[cfg(test)]
 mod marks;
-mod native;
 mod partial;
 mod queues;
 mod settings;
 mod tables;
 mod visit;
+
+/// Bindings for the natively compiled scheduler and what it shares with the simulated kernel.
+#[allow(
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    dead_code,
+    clippy::all
+)]
+mod native {
+    include!(concat!(env!("OUT_DIR"), "/native.rs"));
+}
 
 pub(crate) use partial::Runnable;
 pub use settings::{Sidelane, TimeoutSearch, symbiotic_speed};
