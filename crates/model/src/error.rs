@@ -8,9 +8,10 @@ pub enum Error {
     /// [`ThreadPerf`](crate::ThreadPerf) of no lane, or of too many.
     #[error("threadPerf has {0} numbers; give one for each lane of a core, 1 to {LANES_MAX}")]
     Lanes(usize),
-    /// It does not begin with 1.
+    /// It begins with no speed.
     #[error(
-        "threadPerf begins with {0}; the first number is a lane that runs alone, and that is 1"
+        "threadPerf begins with {0}; the first number is a lane that runs alone: 1, or less where SMT costs \
+         it something though its siblings are idle, and above 0"
     )]
     FirstLane(f64),
     /// A speed that is none.

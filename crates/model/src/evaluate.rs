@@ -100,7 +100,7 @@ impl Options {
 }
 
 /// What is expected of an SMT level. Times in units of the mean service time of a task that has a core
-/// to itself.
+/// to itself, with SMT off.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Level {
     /// How many lanes of each core may run at once.
@@ -190,7 +190,7 @@ fn solve(machine: &Machine, level: usize, utilization: f64, options: Options) ->
 fn capacity(machine: &Machine, level: usize, model: Model) -> f64 {
     match model {
         Model::MMs => level as f64,
-        _ => machine.thread_perf().core_rate(level),
+        _ => machine.core_rate(level, level),
     }
 }
 

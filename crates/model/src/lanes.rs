@@ -1,6 +1,6 @@
 //! Normalised utilisation from what the kernel counts: how long each lane was busy.
 
-use crate::{Error, Result, ThreadPerf, Utilization};
+use crate::{Error, Machine, Result, Utilization};
 
 /// How the lanes of a core are busy together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,29 +52,33 @@ fn nested(lane_utilizations: &[f64]) -> Vec<f64> {
     at_least.zip(more).map(|(n, more)| n - more).collect()
 }
 
-/// The normalised utilisation of a core: Σ n × threadPerf\[n\] × the share of time that n lanes run.
+/// The normalised utilisation of a core at a level: Σ n × speed of n lanes × the share of time that n run.
 ///
 /// # Errors
 /// A share that is not a number from 0 to 1, or more lanes than threadPerf has.
 pub fn normalized_utilization(
-    thread_perf: &ThreadPerf,
+    machine: &Machine,
+    level: usize,
     lane_utilizations: &[f64],
     order: LaneOrder,
 ) -> Result<Utilization> {
-    if lane_utilizations.len() > thread_perf.lanes() {
-        return Err(Error::LaneCount {
-            given: lane_utilizations.len(),
-            lanes: thread_perf.lanes(),
-        });
+    let (given, lanes) = (lane_utilizations.len(), machine.thread_perf().lanes());
+    if given > lanes {
+        return Err(Error::LaneCount { given, lanes });
     }
     let shares = running_lanes(lane_utilizations, order)?;
-    let work = |(n, share): (usize, &f64)| thread_perf.core_rate(n) * share;
+    let work = |(n, share): (usize, &f64)| machine.core_rate(level, n) * share;
     Utilization::new(shares.iter().enumerate().map(work).sum())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ThreadPerf;
+
+    fn machine(speeds: &[f64]) -> Machine {
+        Machine::new(16, ThreadPerf::new(speeds.to_vec()).unwrap()).unwrap()
+    }
 
     fn close(actual: &[f64], expected: &[f64]) {
         assert_eq!(actual.len(), expected.len());
@@ -88,8 +92,8 @@ mod tests {
         let shares = |order| running_lanes(&[0.8, 0.5], order).unwrap();
         close(&shares(LaneOrder::Independent), &[0.1, 0.5, 0.4]);
         close(&shares(LaneOrder::LowerFirst), &[0.2, 0.3, 0.5]);
-        let speeds = ThreadPerf::new(vec![1.0, 0.6]).unwrap();
-        let of = |order| normalized_utilization(&speeds, &[0.8, 0.5], order).unwrap();
+        let machine = machine(&[1.0, 0.6]);
+        let of = |order| normalized_utilization(&machine, 2, &[0.8, 0.5], order).unwrap();
         close(&[of(LaneOrder::Independent).get()], &[0.5 + 1.2 * 0.4]);
         close(&[of(LaneOrder::LowerFirst).get()], &[0.3 + 1.2 * 0.5]);
     }
@@ -109,8 +113,8 @@ mod tests {
             let error = running_lanes(&[0.5, wrong], LaneOrder::Independent).unwrap_err();
             assert!(error.to_string().contains("lane 2"), "{error}");
         }
-        let speeds = ThreadPerf::new(vec![1.0]).unwrap();
-        let refused = normalized_utilization(&speeds, &[0.1, 0.1], LaneOrder::Independent);
+        let one = machine(&[1.0]);
+        let refused = normalized_utilization(&one, 1, &[0.1, 0.1], LaneOrder::Independent);
         assert_eq!(refused, Err(Error::LaneCount { given: 2, lanes: 1 }));
     }
 }

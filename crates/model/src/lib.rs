@@ -5,9 +5,9 @@
 //! once, each of them slower. [`evaluate`] says which level answers soonest at a load. Pure functions:
 //! no clock, no files, the same results on every machine.
 //!
-//! Times are in units of the mean service time of a task that has a core to itself. Load is the
-//! *normalised utilisation*: the utilisation of the cores if only one lane of each were used. It may be
-//! above 1 where more lanes do more work.
+//! Times are in units of the mean service time of a task that has a core to itself, with SMT off. Load is
+//! the *normalised utilisation*: the utilisation of the cores if only one lane of each were used, with SMT
+//! off. It may be above 1 where more lanes do more work.
 //!
 //! Source: Inoue and Nakatani 2014, "Adaptive SMT Control for More Responsive Web Applications",
 //! equations 1 to 8. [`Model`] lists the others.

@@ -1,8 +1,8 @@
 //! The load of a machine, from how busy its lanes are: what can be said for sure, and what is expected.
 
 use crate::{
-    LaneOrder, Machine, Model, Options, Result, ThreadPerf, Utilization, normalized_utilization,
-    running_lanes, utilization_from_busy,
+    LaneOrder, Machine, Model, Options, Result, Utilization, normalized_utilization, running_lanes,
+    utilization_from_busy,
 };
 
 /// How normalised utilisation follows from how busy lanes are.
@@ -85,15 +85,14 @@ pub fn load(
     if cores.is_empty() {
         return Ok(None);
     }
-    let speeds = machine.thread_perf();
     let (mut least, mut most, mut wanted, mut by_lanes) = (0.0, 0.0, 0.0, 0.0);
     for core in &cores {
         let order = match normalization {
             Normalization::Lanes(order) => order,
             Normalization::Averaged(_) | Normalization::Model => LaneOrder::LowerFirst,
         };
-        by_lanes += normalized_utilization(speeds, core, order)?.get();
-        let [low, high] = bounds(speeds, core)?;
+        by_lanes += normalized_utilization(machine, level, core, order)?.get();
+        let [low, high] = bounds(machine, level, core)?;
         least += low;
         most += high;
         wanted += core.iter().sum::<f64>();
@@ -102,7 +101,7 @@ pub fn load(
     let expected = match normalization {
         Normalization::Lanes(_) => mean(by_lanes),
         Normalization::Averaged(order) => {
-            let expected = normalized_utilization(speeds, &by_place(&cores), order)?;
+            let expected = normalized_utilization(machine, level, &by_place(&cores), order)?;
             let most = Utilization::new(mean(wanted))?;
             return Ok(Some(Load { expected, most }));
         }
@@ -143,10 +142,11 @@ fn by_model(
 
 /// The least and the most that a core can have done: its lanes were busy at once as often as they could be, or no
 /// more than they had to be. Where more lanes do less work it is the other way round.
-fn bounds(speeds: &ThreadPerf, lanes: &[f64]) -> Result<[f64; 2]> {
+fn bounds(machine: &Machine, level: usize, lanes: &[f64]) -> Result<[f64; 2]> {
     let work = |shares: &[f64]| -> f64 {
         let each = shares.iter().enumerate();
-        each.map(|(n, share)| speeds.core_rate(n) * share).sum()
+        each.map(|(n, share)| machine.core_rate(level, n) * share)
+            .sum()
     };
     let together = work(&running_lanes(lanes, LaneOrder::LowerFirst)?);
     let apart = work(&spread(lanes));
@@ -166,6 +166,7 @@ fn spread(lanes: &[f64]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ThreadPerf;
     use proptest::prelude::*;
 
     fn machine(cores: u32, speeds: &[f64]) -> Machine {
@@ -265,7 +266,7 @@ mod tests {
         fn every_overlap_is_within_the_bounds(
             slices in prop::collection::vec((0.0..1.0f64, prop::collection::vec(any::<bool>(), 4)), 1..6),
         ) {
-            let speeds = ThreadPerf::new(vec![1.0, 0.75, 0.57, 0.45]).unwrap();
+            let machine = machine(1, &[1.0, 0.75, 0.57, 0.45]);
             let time: f64 = slices.iter().map(|(time, _)| time).sum();
             prop_assume!(time > 0.0);
             let lanes: Vec<f64> = (0..4).map(|lane| {
@@ -273,9 +274,9 @@ mod tests {
                 (busy.map(|(time, _)| time).sum::<f64>() / time).min(1.0)
             }).collect();
             let done: f64 = slices.iter().map(|(time, running)| {
-                time * speeds.core_rate(running.iter().filter(|on| **on).count())
+                time * machine.core_rate(4, running.iter().filter(|on| **on).count())
             }).sum::<f64>() / time;
-            let [least, most] = bounds(&speeds, &lanes).unwrap();
+            let [least, most] = bounds(&machine, 4, &lanes).unwrap();
             prop_assert!(least - 1e-9 <= done && done <= most + 1e-9, "{least} {done} {most}");
         }
     }

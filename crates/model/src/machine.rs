@@ -2,13 +2,14 @@
 
 use crate::{CORES_MAX, Error, LANES_MAX, Result};
 
-/// threadPerf: the speed of a thread when n lanes of its core run, relative to running alone.
+/// threadPerf: the speed of a thread when n lanes of its core run, relative to a core with SMT off. The first is
+/// below 1 where SMT costs something though the siblings are idle.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThreadPerf(Vec<f64>);
 
 impl ThreadPerf {
-    /// `speeds[n - 1]` is the speed when n lanes run: 1 to [`LANES_MAX`] numbers, the first 1, none
-    /// above the one before, all above 0.
+    /// `speeds[n - 1]` is the speed when n lanes run: 1 to [`LANES_MAX`] numbers, none above the one
+    /// before, all above 0 and at most 1.
     ///
     /// # Errors
     /// Anything else.
@@ -17,12 +18,13 @@ impl ThreadPerf {
             Some(first) if speeds.len() <= LANES_MAX => *first,
             _ => return Err(Error::Lanes(speeds.len())),
         };
-        if first != 1.0 {
+        let is_speed = |speed: f64| speed > 0.0 && speed <= 1.0;
+        if !is_speed(first) {
             return Err(Error::FirstLane(first));
         }
         let mut before = first;
         for (&speed, lanes) in speeds.iter().zip(1..) {
-            if !(speed > 0.0 && speed <= 1.0) {
+            if !is_speed(speed) {
                 return Err(Error::Speed { lanes, speed });
             }
             if speed > before {
@@ -42,25 +44,9 @@ impl ThreadPerf {
     pub fn speeds(&self) -> &[f64] {
         &self.0
     }
-
-    /// What a core does with n lanes running, in cores with one: n × threadPerf\[n\]. 0 for no lane;
-    /// more lanes than there are do what all do.
-    pub fn core_rate(&self, running: usize) -> f64 {
-        let running = running.min(self.lanes());
-        match running.checked_sub(1).and_then(|n| self.0.get(n)) {
-            Some(speed) => running as f64 * speed,
-            None => 0.0,
-        }
-    }
-
-    /// The most that a core does, with however many lanes.
-    fn core_rate_max(&self) -> f64 {
-        let rates = (1..=self.lanes()).map(|n| self.core_rate(n));
-        rates.fold(0.0, f64::max)
-    }
 }
 
-/// Normalised utilisation: of the cores, if one lane of each did all the work.
+/// Normalised utilisation: of the cores, if one lane of each did all the work with SMT off.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Utilization(f64);
 
@@ -90,17 +76,32 @@ impl Utilization {
 pub struct Machine {
     cores: u32,
     thread_perf: ThreadPerf,
+    /// Also at level 1.
+    smt_stays_on: bool,
 }
 
 impl Machine {
-    /// So many cores, 1 to [`CORES_MAX`].
+    /// So many cores, 1 to [`CORES_MAX`]. Level 1 switches SMT off.
     ///
     /// # Errors
     /// No cores, or more.
     pub fn new(cores: u32, thread_perf: ThreadPerf) -> Result<Machine> {
         match (1..=CORES_MAX).contains(&cores) {
-            true => Ok(Machine { cores, thread_perf }),
+            true => Ok(Machine {
+                cores,
+                thread_perf,
+                smt_stays_on: false,
+            }),
             false => Err(Error::Cores(cores)),
+        }
+    }
+
+    /// The same where level 1 only leaves lanes idle: what SMT costs a lane alone, it costs at that level, too.
+    #[must_use]
+    pub fn with_smt_on(self) -> Machine {
+        Machine {
+            smt_stays_on: true,
+            ..self
         }
     }
 
@@ -114,8 +115,25 @@ impl Machine {
         &self.thread_perf
     }
 
+    /// Speed of each lane of a core of which so many run, at a level, relative to a core with SMT off. 0 for no
+    /// lane; more lanes than there are do what all do.
+    pub fn speed(&self, level: usize, running: usize) -> f64 {
+        let running = running.min(self.thread_perf.lanes());
+        match running.checked_sub(1) {
+            Some(0) if level <= 1 && !self.smt_stays_on => 1.0,
+            Some(n) => self.thread_perf.0.get(n).copied().unwrap_or(0.0),
+            None => 0.0,
+        }
+    }
+
+    /// What a core does with so many lanes running at a level, in cores with SMT off: lanes × speed.
+    pub fn core_rate(&self, level: usize, running: usize) -> f64 {
+        running.min(self.thread_perf.lanes()) as f64 * self.speed(level, running)
+    }
+
     /// The normalised utilisation that saturates it at the level that can do most.
     pub fn saturation(&self) -> f64 {
-        self.thread_perf.core_rate_max()
+        let rates = (1..=self.thread_perf.lanes()).map(|level| self.core_rate(level, level));
+        rates.fold(0.0, f64::max)
     }
 }

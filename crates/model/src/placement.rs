@@ -33,7 +33,7 @@ pub(crate) fn balanced(machine: &Machine, level: usize, utilization: f64) -> Opt
         let (each, more) = (n / cores, n % cores);
         let of = |lanes, count: usize| match count {
             0 => 0.0,
-            _ => machine.thread_perf().core_rate(lanes) * count as f64,
+            _ => machine.core_rate(level, lanes) * count as f64,
         };
         of(each + 1, more) + of(each, cores - more)
     };
@@ -296,11 +296,7 @@ mod tests {
 
     /// Steps, and how far the response is from that of many more steps.
     fn settle_at<const B: usize>(machine: &Machine, share: f64, first: Arrivals) -> (u32, f64) {
-        let at = (
-            machine,
-            share * machine.thread_perf().core_rate(B + 1),
-            first,
-        );
+        let at = (machine, share * machine.core_rate(B + 1, B + 1), first);
         let (chain, steps) = settle::<B>(at, TOLERANCE).unwrap();
         let (exact, _) = settle::<B>(at, 0.0).unwrap();
         let response = |chain: &Chain| chain.service() + chain.wait();

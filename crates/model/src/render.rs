@@ -35,7 +35,7 @@ pub fn text(
             number(level.response),
         );
     }
-    text + "\nTimes in units of the mean service time of a task that has a core to itself.\n"
+    text + "\nTimes in units of the mean service time of a task that has a core to itself, with SMT off.\n"
 }
 
 /// Responses by load and level, and where the best level changes.
@@ -66,7 +66,7 @@ pub fn sweep_text(
         let (utilization, to) = (crossover.utilization, crossover.to);
         let _ = write!(text, ", from {utilization:.3} level {to}");
     }
-    text += ".\nTimes in units of the mean service time of a task that has a core to itself.\n";
+    text += ".\nTimes in units of the mean service time of a task that has a core to itself, with SMT off.\n";
     text
 }
 

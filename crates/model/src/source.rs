@@ -42,9 +42,10 @@ pub(crate) fn source(
         None => core.converge(),
     };
     // Equation 3, solved for avgThreadPerf; equation 2.
+    let alone = 1.0 / machine.speed(level, 1);
     let service = match utilization > 0.0 {
-        true => (lane_utilization / utilization * level as f64).max(1.0),
-        false => 1.0,
+        true => (lane_utilization / utilization * level as f64).max(alone),
+        false => alone,
     };
     let wait = lanes(lane_utilization, level)?.wait() * service; // equation 4
     let stays = 1.0 - migratable_ratio(machine.cores(), level, lane_utilization)?;
@@ -61,7 +62,7 @@ pub(crate) fn source(
 /// any distribution of demand, and for first come first served if demand is exponential. "Wait" is the
 /// time without a lane, at whatever moments. Between cores, equations 6 to 8 as they are.
 pub(crate) fn time_sliced(machine: &Machine, level: usize, utilization: f64) -> Option<Times> {
-    let rates = (1..=level).map(|n| machine.thread_perf().core_rate(n));
+    let rates = (1..=level).map(|n| machine.core_rate(level, n));
     let core = Chain::new(utilization, rates.collect())?;
     let service = core.service();
     let lane_utilization = (utilization * service / level as f64).min(BELOW_ONE);
@@ -76,9 +77,9 @@ pub(crate) fn time_sliced(machine: &Machine, level: usize, utilization: f64) -> 
 const BELOW_ONE: f64 = 1.0 - f64::EPSILON / 2.0;
 
 impl Core<'_> {
-    /// ρ of equation 3 after so many iterations, from an average threadPerf of 1.
+    /// ρ of equation 3 after so many iterations, from an average threadPerf of lanes that run alone.
     fn iterate(&self, iterations: u32) -> f64 {
-        let mut reached = self.refined(1.0);
+        let mut reached = self.refined(self.alone());
         for _ in 1..iterations {
             let next = self.refine(reached);
             if next <= reached {
@@ -112,7 +113,7 @@ impl Core<'_> {
     /// One iteration: the ρ that follows from the average threadPerf at a ρ.
     fn refine(&self, lane_utilization: f64) -> f64 {
         let average = lanes(lane_utilization, self.level).map(|core| self.average_perf(&core));
-        self.refined(average.unwrap_or(1.0))
+        self.refined(average.unwrap_or(self.alone()))
     }
 
     /// Equation 3.
@@ -124,13 +125,18 @@ impl Core<'_> {
     fn average_perf(&self, core: &Chain) -> f64 {
         let (mut work, mut running) = (0.0, 0.0);
         for (n, probability) in core.busy().into_iter().enumerate().skip(1) {
-            work += self.machine.thread_perf().core_rate(n) * probability;
+            work += self.machine.core_rate(self.level, n) * probability;
             running += n as f64 * probability;
         }
         match running > 0.0 {
             true => work / running,
-            false => 1.0,
+            false => self.alone(),
         }
+    }
+
+    /// The speed of a lane that runs alone.
+    fn alone(&self) -> f64 {
+        self.machine.speed(self.level, 1)
     }
 }
 

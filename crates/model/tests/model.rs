@@ -159,7 +159,11 @@ fn what_makes_no_sense_is_refused() {
     for (given, said) in [
         (&[][..], "0 numbers"),
         (&[1.0; 17], "17 numbers"),
-        (&[0.9, 0.5], "begins with 0.9"),
+        (&[1.1, 0.5], "begins with 1.1"),
+        (&[0.0, 0.5], "begins with 0;"),
+        (&[-0.5], "begins with -0.5"),
+        (&[f64::NAN, 0.5], "begins with NaN"),
+        (&[0.9, 0.95], "of 2 lanes, 0.95, is above"),
         (&[1.0, 1.5], "of 2 lanes is 1.5"),
         (&[1.0, 0.0], "of 2 lanes is 0"),
         (&[1.0, f64::NAN], "is NaN"),
@@ -175,6 +179,131 @@ fn what_makes_no_sense_is_refused() {
         assert!(Utilization::new(utilization).is_err());
     }
     assert!(sweep(&machine(1, &[1.0]), Options::default(), 1).is_err());
+}
+
+/// All that the models say of tables that begin with 1, hashed (FNV-1a): they said the same, to the last bit, when
+/// no table could begin with less.
+#[test]
+fn tables_that_begin_with_1_mean_what_they_always_did() {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut add = |number: f64| {
+        for byte in number.to_bits().to_le_bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    };
+    let tables = [
+        &[1.0][..],
+        &XEON,
+        &POWER7,
+        &[1.0, 1.0],
+        &[1.0, 0.4, 0.3, 0.3],
+    ];
+    for (cores, speeds) in [1, 4, 16]
+        .into_iter()
+        .flat_map(|n| tables.map(|table| (n, table)))
+    {
+        let machine = machine(cores, speeds);
+        add(machine.saturation());
+        for model in Model::ALL {
+            let options = Options::new(model);
+            for step in 0..24 {
+                let found = at(&machine, f64::from(step) * 0.08, model);
+                add(found.best as f64);
+                for level in &found.levels {
+                    [level.response, level.service, level.wait, level.utilization]
+                        .into_iter()
+                        .for_each(&mut add);
+                }
+                let published = Options::default().with_iterations(PUBLISHED_ITERATIONS);
+                let load = Utilization::new(found.levels[0].utilization).unwrap();
+                for level in evaluate(&machine, load, published.unwrap()).levels {
+                    add(level.response);
+                }
+            }
+            for normalization in [
+                Normalization::Model,
+                Normalization::Lanes(LaneOrder::Independent),
+                Normalization::Averaged(LaneOrder::LowerFirst),
+            ] {
+                let busy: Vec<f64> = (1..=speeds.len()).map(|lane| 0.9 / lane as f64).collect();
+                for level in 1..=speeds.len() {
+                    let of = |busy| load(&machine, &[busy], level, normalization, options);
+                    let found = of(busy.clone()).unwrap().unwrap();
+                    [found.expected.get(), found.most.get()]
+                        .into_iter()
+                        .for_each(&mut add);
+                }
+            }
+        }
+        for crossover in crossovers(&machine, Options::default()) {
+            add(crossover.utilization);
+        }
+    }
+    assert_eq!(hash, 0x2c4b_ded6_97b8_090e);
+}
+
+const OVERHEAD: [f64; 2] = [0.9, 0.6];
+
+#[test]
+fn smt_that_is_switched_off_costs_nothing() {
+    for model in Model::ALL.into_iter().filter(|model| *model != Model::MMs) {
+        let machine = machine(1, &OVERHEAD);
+        let rate = |level, running| machine.core_rate(level, running);
+        assert_eq!([rate(1, 1), rate(2, 1), rate(2, 2)], [1.0, 0.9, 1.2]);
+        assert_eq!(machine.speed(1, 0), 0.0);
+        assert_eq!(machine.saturation(), 1.2);
+        let alone = at(&machine, 0.0, model).levels;
+        close(alone[0].response, 1.0);
+        close(alone[1].response, 1.0 / 0.9);
+        close(alone[1].service, 1.0 / 0.9);
+        let stays_on = at(&machine.with_smt_on(), 0.0, model).levels;
+        close(stays_on[0].response, 1.0 / 0.9);
+        close(stays_on[1].response, 1.0 / 0.9);
+    }
+}
+
+/// As POWER7's SMT4 in the source's figure 1: what SMT costs idle siblings decides at low load.
+#[test]
+fn at_low_load_the_overhead_is_worth_switching_smt_off() {
+    let best =
+        |speeds: &[f64], utilization| at(&machine(1, speeds), utilization, Model::Source).best;
+    for (utilization, without, with) in [(0.05, 2, 1), (0.8, 2, 2), (0.99, 2, 2)] {
+        assert_eq!(best(&XEON, utilization), without, "{utilization}");
+        assert_eq!(best(&OVERHEAD, utilization), with, "{utilization}");
+    }
+    // where SMT stays on, it costs as much at either level
+    let stays_on = machine(1, &OVERHEAD).with_smt_on();
+    assert_eq!(at(&stays_on, 0.05, Model::Source).best, 2);
+}
+
+#[test]
+fn a_lane_beside_idle_ones_shows_less_load_than_one_with_smt_off() {
+    let machine = machine(1, &OVERHEAD);
+    let lanes = Normalization::Lanes(LaneOrder::LowerFirst);
+    let of = |machine: &Machine, busy: &[f64], level, normalization| {
+        let load = load(
+            machine,
+            &[busy.to_vec()],
+            level,
+            normalization,
+            Options::default(),
+        );
+        load.unwrap().unwrap().expected.get()
+    };
+    for normalization in [
+        lanes,
+        Normalization::Averaged(LaneOrder::LowerFirst),
+        Normalization::Model,
+    ] {
+        close(of(&machine, &[0.5], 1, normalization), 0.5);
+        close(
+            of(&machine.clone().with_smt_on(), &[0.5], 1, normalization),
+            0.45,
+        );
+    }
+    close(of(&machine, &[0.8, 0.5], 2, lanes), 0.9 * 0.3 + 1.2 * 0.5);
+    // two lanes of a core run at level 1 if they must
+    close(of(&machine, &[0.8, 0.5], 1, lanes), 0.3 + 1.2 * 0.5);
 }
 
 #[test]
@@ -216,6 +345,15 @@ fn any_speeds(growing: bool) -> impl Strategy<Value = Vec<f64>> {
     })
 }
 
+/// The same where SMT costs a lane alone something, at most as much as a second lane that runs.
+fn any_overhead() -> impl Strategy<Value = Vec<f64>> {
+    (any_speeds(true), 0.0..1.0f64).prop_map(|(mut speeds, part)| {
+        let least = speeds.get(1).copied().unwrap_or(0.5);
+        speeds[0] = least + part * (1.0 - least);
+        speeds
+    })
+}
+
 fn any_model() -> impl Strategy<Value = Model> {
     prop::sample::select(Model::ALL.to_vec())
 }
@@ -241,6 +379,27 @@ proptest! {
     }
 
     #[test]
+    fn response_grows_with_utilisation_whatever_smt_costs(
+        cores in 1u32..24,
+        speeds in any_overhead(),
+        smt_on in any::<bool>(),
+        model in any_model(),
+        (low, high) in (0.0..1.0f64, 0.0..1.0f64),
+    ) {
+        let machine = machine(cores, &speeds);
+        let machine = if smt_on { machine.with_smt_on() } else { machine };
+        let (low, high) = (low.min(high), low.max(high));
+        let all = |share: f64| at(&machine, share * machine.saturation(), model).levels;
+        for (a, b) in all(low).into_iter().zip(all(high)) {
+            prop_assert!(b.response >= a.response * (1.0 - 1e-7), "{:?} {:?}", a, b);
+            prop_assert!(a.response >= a.service && a.service.is_finite());
+            if model != Model::MMs {
+                prop_assert!(a.service * machine.speed(a.level, 1) >= 1.0 - 1e-9, "{:?}", a);
+            }
+        }
+    }
+
+    #[test]
     fn any_machine_has_sound_results(
         cores in prop::sample::select(vec![1u32, 2, 5, 64]),
         speeds in any_speeds(false),
@@ -249,6 +408,9 @@ proptest! {
     ) {
         let machine = machine(cores, &speeds);
         let found = at(&machine, share * machine.saturation(), model);
+        // a table that begins with 1 does not know whether SMT is on
+        let stays_on = machine.clone().with_smt_on();
+        prop_assert_eq!(&found, &at(&stays_on, share * machine.saturation(), model));
         for level in &found.levels {
             prop_assert!(!level.response.is_nan() && !level.wait.is_nan());
             prop_assert_eq!(level.stable, level.response.is_finite());

@@ -33,12 +33,16 @@ struct World {
 }
 
 impl World {
+    fn machine(&self) -> Machine {
+        Machine::new(self.cores.len() as u32, self.speeds.clone()).unwrap()
+    }
+
     /// Shares of time that the lanes run which may run at a level.
     fn busy(&self, level: usize) -> Vec<Vec<f64>> {
         let lanes: Vec<usize> = self.cores.iter().map(|lanes| *lanes.min(&level)).collect();
         let mut cores: Vec<Vec<f64>> = match self.work {
             Work::Hogs(tasks) => self.hogs(tasks, &lanes),
-            Work::Arriving { work, together } => self.arriving(work, together, &lanes),
+            Work::Arriving { work, together } => self.arriving(work, together, level, &lanes),
         };
         if self.pinned > 0.0 {
             let core = &mut cores[0];
@@ -66,8 +70,9 @@ impl World {
     }
 
     /// Cores with fewer lanes are full sooner; the others then do what is left, as far as they can.
-    fn arriving(&self, work: f64, together: f64, lanes: &[usize]) -> Vec<Vec<f64>> {
-        let rate = |lanes: usize| self.speeds.core_rate(lanes);
+    fn arriving(&self, work: f64, together: f64, level: usize, lanes: &[usize]) -> Vec<Vec<f64>> {
+        let machine = self.machine();
+        let rate = |running: usize| machine.core_rate(level, running);
         // further lanes may make a core slower: then it runs fewer
         let most = |lanes: usize| (1..=lanes).map(rate).fold(0.0, f64::max);
         let done = |each: f64| lanes.iter().map(|n| most(*n).min(each)).sum::<f64>();
@@ -110,7 +115,7 @@ impl World {
 
     /// The levels, from the first to that after the last interval.
     fn levels(&self, start: usize, normalization: Normalization, model: Model) -> Vec<usize> {
-        let machine = Machine::new(self.cores.len() as u32, self.speeds.clone()).unwrap();
+        let machine = self.machine();
         let config = GovernorConfig {
             options: Options::new(model),
             ..GovernorConfig::default()
@@ -132,8 +137,9 @@ fn changes(levels: &[usize]) -> usize {
 }
 
 fn speeds() -> impl Strategy<Value = ThreadPerf> {
-    prop::collection::vec(0.4..1.0f64, 0..4).prop_map(|ratios| {
-        let mut speeds = vec![1.0];
+    let alone = prop_oneof![Just(1.0), 0.7..1.0f64];
+    (alone, prop::collection::vec(0.4..1.0f64, 0..4)).prop_map(|(alone, ratios)| {
+        let mut speeds = vec![alone];
         for ratio in ratios {
             speeds.push(speeds.last().unwrap() * ratio);
         }

@@ -56,8 +56,8 @@ pub struct LevelTotals {
 }
 
 impl Control {
-    /// At the highest level of a machine.
-    pub(crate) fn governor(&self, machine: &Machine) -> Result<Governor> {
+    /// At the highest level of a machine. `by_setting`: the level is the scheduler's, and SMT stays on.
+    pub(crate) fn governor(&self, machine: &Machine, by_setting: bool) -> Result<Governor> {
         let wrong = |reason: &str| Err(Error::BadMachine(reason.into()));
         let Interference::ThreadPerf(speeds) = &machine.interference else {
             return wrong("the model needs thread_perf, not a table of kinds");
@@ -80,6 +80,13 @@ impl Control {
         let speeds = speeds.iter().take(first.1).copied().collect();
         ThreadPerf::new(speeds)
             .and_then(|speeds| model::Machine::new(there().count() as u32, speeds))
+            .map(|machine| {
+                if by_setting {
+                    machine.with_smt_on()
+                } else {
+                    machine
+                }
+            })
             .and_then(|machine| Governor::new(machine, self.governor, first.1))
             .map_err(refused)
     }
@@ -124,14 +131,15 @@ struct Counted {
 
 impl Controller {
     pub fn new(sim: &Simulation, control: &Control, kind: &Kind) -> Result<Controller> {
-        let governor = control.governor(sim.machine())?;
+        // with batch alone there is no such setting: lanes go offline
+        let by_setting = matches!(kind, Kind::Sidelane(it) if !it.settings.only_batch());
+        let governor = control.governor(sim.machine(), by_setting)?;
         let lanes = lanes(sim.machine());
         Ok(Controller {
             measure: control.measure,
             interval_ns: control.interval_ns.max(1),
             options: control.governor.options,
-            // with batch alone there is no such setting: lanes go offline
-            by_setting: matches!(kind, Kind::Sidelane(it) if !it.settings.only_batch()),
+            by_setting,
             next_ns: sim.now_ns().saturating_add(control.interval_ns.max(1)),
             last: Counted::of(sim, &lanes, governor.level()),
             levels: LevelTotals {
@@ -187,23 +195,23 @@ impl Controller {
 
     /// Of the interval that ends now.
     fn load(&self, now: &Counted) -> Result<Load> {
-        let machine = self.governor.machine();
+        let (machine, level) = (self.governor.machine(), self.governor.level());
         let core_ns = f64::from(machine.cores()) * self.interval_ns as f64;
         match self.measure {
             Measure::Lanes(order) => {
                 let lanes = self.busy_ns_by_place(now).into_iter();
                 let lanes: Vec<f64> = lanes.map(|ns| (ns as f64 / core_ns).min(1.0)).collect();
-                normalized_utilization(machine.thread_perf(), &lanes, order).map(Load::from)
+                normalized_utilization(machine, level, &lanes, order).map(Load::from)
             }
             Measure::Model => {
-                let (cores, level) = (self.busy_shares(now), self.governor.level());
+                let cores = self.busy_shares(now);
                 load(machine, &cores, level, Normalization::Model, self.options)
                     .map(|load| load.unwrap_or(Load::NONE))
             }
             Measure::Counted => {
                 let densities = now.densities.iter().zip(&self.last.densities);
                 let share = |(now, last): (&u64, &u64)| ((now - last) as f64 / core_ns).min(1.0);
-                let work = |(n, both)| machine.thread_perf().core_rate(n) * share(both);
+                let work = |(n, both)| machine.core_rate(level, n) * share(both);
                 Utilization::new(densities.enumerate().map(work).sum()).map(Load::from)
             }
         }

@@ -210,7 +210,7 @@ fn mistakes_about_the_model_are_named() {
             "model \"many\": 0 iterations",
         ),
         ("iterations = 10", "model = \"mmms\"", "no model \"mmms\""),
-        ("[1, 0.6]", "[0.9, 0.6]", "begins with 0.9"),
+        ("[1, 0.6]", "[1.1, 0.6]", "begins with 1.1"),
         ("iterations = 10", "iteration = 10", "iteration"),
         (
             "[experiment]",

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 const ABOUT: &str = "\
 Predicts mean response times on a machine with SMT for each SMT level: how many lanes of each core
 may run at once. Few lanes are fast but make tasks wait at high load. Times are in units of the mean
-service time of a task that has a core to itself. docs/model.md describes the models.";
+service time of a task that has a core to itself, with SMT off. docs/model.md describes the models.";
 
 const EXAMPLES: &str = "Examples:
   sidelane model --cores 16 --thread-perf 1,0.6 --utilization 0.3
@@ -33,7 +33,7 @@ pub struct Args {
     /// Cores of the machine.
     #[arg(long, value_name = "N")]
     cores: u32,
-    /// Speed of a thread when 1, 2, ... lanes of its core run, relative to running alone.
+    /// Speed of a thread when 1, 2, ... lanes of its core run, relative to a core with SMT off.
     #[arg(
         long,
         value_name = "1,S,...",

@@ -66,7 +66,7 @@ pub struct Means<const B: usize> {
 impl<const B: usize> Means<B> {
     /// As if tasks were always spread evenly.
     pub fn spread_evenly(machine: &Machine, arrivals: Arrivals, arrival_rate: f64) -> Means<B> {
-        let core_rates = |k| [k, k + 1].map(|k| machine.thread_perf().core_rate(k));
+        let core_rates = |k| [k, k + 1].map(|k| machine.core_rate(B + 1, k));
         let last_rates = core_rates(B);
         let slope = |k: usize| core_rates(k)[0] + dot(&last_rates, &last_slopes::<B>(k));
         let mut means = Means {

@@ -53,7 +53,7 @@ pub(super) fn control(value: Value, machine: &Machine) -> Result<Control> {
     }
     control.governor.options = options(&section, control.governor.options)?;
     control.measure = given.unwrap_or(Measure::of(control.governor.options.model()));
-    match control.governor(machine) {
+    match control.governor(machine, false) {
         Ok(_) => Ok(control),
         Err(Error::BadMachine(reason)) => Err(value.error(format!("control: {reason}"))),
         Err(error) => Err(value.error(format!("control: {error}"))),

@@ -77,7 +77,7 @@ impl Grid {
             modelled: modelled.to_vec(),
         };
         let simulated = (1..=speeds.len()).map(|level| {
-            let can = utilization <= SHARE_MAX * machine.thread_perf().core_rate(level);
+            let can = utilization <= SHARE_MAX * machine.core_rate(level, level);
             can.then(|| self.simulate(&point, level))
         });
         point.simulated = simulated.collect();
