@@ -82,7 +82,8 @@ fn settings_that_make_no_sense_are_refused() {
     for (args, code, problem) in [
         (&["--thread-perf", "1,1.2"][..], 4, "at most 1"),
         (&["--thread-perf", "1"], 4, "lanes"),
-        (&["--thread-perf", "0.9,0.6"], 4, "that is 1"),
+        (&["--thread-perf", "1.1,0.6"], 4, "begins with 1.1"),
+        (&["--thread-perf", "0,0.6"], 4, "begins with 0;"),
         (&["--hysteresis", "1.5"], 4, "hysteresis 1.5"),
         (&["--interval", "0"], 2, "expected 0.1 to 86400"),
         (&["--window", "-1"], 2, "unexpected argument"),

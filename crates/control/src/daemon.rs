@@ -231,7 +231,8 @@ impl Daemon {
         let cores = cores_without(topology, &reserved.cpus());
         let lanes = cores.iter().map(Vec::len).max().unwrap_or(1);
         let (thread_perf, assumed) = settings.thread_perf(lanes)?;
-        let machine = Machine::new(u32::try_from(cores.len()).unwrap_or(u32::MAX), thread_perf)?;
+        let nr_cores = u32::try_from(cores.len()).unwrap_or(u32::MAX);
+        let machine = settings.actuator.machine(nr_cores, thread_perf)?;
         tell_reserved(&reserved, on_event);
         let mut actuator = actuator(settings, topology, &reserved, lanes, on_event)?;
         let level = actuator.level()?.clamp(1, lanes);
@@ -286,7 +287,8 @@ impl Daemon {
             return Ok(());
         };
         let thread_perf = ThreadPerf::new(speeds.clone())?;
-        let machine = Machine::new(self.governor.machine().cores(), thread_perf)?;
+        let cores = self.governor.machine().cores();
+        let machine = settings.actuator.machine(cores, thread_perf)?;
         self.governor.set_machine(machine)?;
         on_event(Event::Learnt {
             thread_perf: speeds,

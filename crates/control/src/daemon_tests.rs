@@ -71,6 +71,30 @@ fn a_dry_run_says_what_would_be_refused() {
     );
 }
 
+/// Where SMT costs a lane alone something, it is switched off at low load even on one core. The scheduler's cap leaves
+/// it on.
+#[test]
+fn what_smt_costs_a_lane_alone_counts_where_it_can_be_switched_off() {
+    let speeds = || ThreadPerf::new(vec![0.9, 0.6]).unwrap();
+    for (thread_perf, change) in [(None, false), (Some(speeds()), true)] {
+        let tree = Tree::new(1, 2);
+        let settings = Settings {
+            thread_perf,
+            ..settings(&tree, ActuatorKind::DryRun)
+        };
+        let said = once(&tree, &settings, |_| 0.05).join("\n");
+        assert_eq!(said.contains("level 2 -> 1"), change, "{said}");
+    }
+    for (kind, alone) in [
+        (ActuatorKind::Scheduler, 0.9),
+        (ActuatorKind::Sysfs, 1.0),
+        (ActuatorKind::DryRun, 1.0),
+    ] {
+        let machine = kind.machine(1, speeds()).unwrap();
+        assert_eq!([machine.speed(1, 1), machine.speed(2, 1)], [alone, 0.9]);
+    }
+}
+
 #[test]
 fn a_machine_that_is_all_reserved_is_left() {
     let tree = Tree::new(2, 2);

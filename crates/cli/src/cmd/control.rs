@@ -62,7 +62,7 @@ pub struct Args {
     /// As the source: its model, no hysteresis, no dwell time, no least gain.
     #[arg(long, conflicts_with_all = ["model", "hysteresis", "dwell", "min_gain"])]
     published: bool,
-    /// Speed of a thread when 1, 2, ... lanes of its core run, relative to running alone
+    /// Speed of a thread when 1, 2, ... lanes of its core run, relative to a core with SMT off
     /// [default: typical values, assumed].
     #[arg(long, value_name = "1,S,...", value_delimiter = ',')]
     thread_perf: Option<Vec<f64>>,

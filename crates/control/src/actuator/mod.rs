@@ -12,7 +12,7 @@ pub(crate) use sysfs::{check_harmless, cores_without};
 use crate::Result;
 use crate::cpusets::FoundCpusets;
 use serde::{Deserialize, Serialize};
-use sidelane_model::Model;
+use sidelane_model::{Machine, Model, ThreadPerf};
 use std::path::Path;
 
 /// What sets the SMT level.
@@ -34,6 +34,20 @@ impl ActuatorKind {
             ActuatorKind::Scheduler => Model::Balanced,
             ActuatorKind::Sysfs | ActuatorKind::DryRun => Model::LastLane,
         }
+    }
+
+    /// The machine, as the model sees it: the scheduler's cap leaves SMT on at level 1, too; a dry run tells what the
+    /// kernel would be told.
+    pub(crate) fn machine(
+        self,
+        cores: u32,
+        thread_perf: ThreadPerf,
+    ) -> sidelane_model::Result<Machine> {
+        let machine = Machine::new(cores, thread_perf)?;
+        Ok(match self {
+            ActuatorKind::Scheduler => machine.with_smt_on(),
+            ActuatorKind::Sysfs | ActuatorKind::DryRun => machine,
+        })
     }
 }
 
