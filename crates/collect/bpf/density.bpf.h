@@ -6,9 +6,9 @@
  * a core has to count once, and all that is read of it has to belong together.
  *
  * Rule: a core's record holds since when so many lanes are busy, the time at each density
- * until then, and the MT1 clock: it goes at the speed of a lane at that density. Both follow
- * for any later moment from the record alone. So do the clocks of critical work and of forced
- * idleness (forced.bpf.h). A lane that falls idle or becomes busy, or that begins or ends critical
+ * until then, and the MT1 clock: it goes at the speed of a lane at that density, at 1 where that is the
+ * only one online (SMT is off). Both follow for any later moment from the record alone. So do the clocks
+ * of critical work and of forced idleness (forced.bpf.h). A lane that falls idle or becomes busy, or that begins or ends critical
  * work, writes the next record beside and makes it the current one by one compare-and-swap.
  * Each lane has two records and never writes the current one. So has the reader: no lane writes
  * a record that begins before what was told.
@@ -178,6 +178,8 @@ VERIFIED_ONCE int record_next(u32 core_id, u32 current, u32 next, u64 now_ns)
 	online = ONLINE_OF(lanes);
 	to->busy = busy;
 	to->speed = control.speeds[BOUNDED(busy, METRICS_LANES_MAX + 1)];
+	if (busy == 1 && online == 1)
+		to->speed = 1 << METRICS_SPEED_SHIFT;
 	to->critical = CRITICAL_OF(lanes);
 	to->kept = 0;
 	if (to->critical && online > busy && batch_kept_away(core->scheduler_core))

@@ -132,7 +132,12 @@ impl Learner {
         for (time_s, share) in times_s.iter_mut().zip(densities.iter().skip(1)) {
             *time_s = share * elapsed_s;
         }
-        let done = core.iter().filter_map(|cpu| work.get(cpu)).sum();
-        Ok(self.rates.observe(done, &times_s)?)
+        let done: f64 = core.iter().filter_map(|cpu| work.get(cpu)).sum();
+        // with one lane online SMT is off: with it on the lane would have done less
+        let lone = match (shares.len(), self.calibrated.first()) {
+            (1, Some(lone)) => *lone,
+            _ => 1.0,
+        };
+        Ok(self.rates.observe(done * lone, &times_s)?)
     }
 }

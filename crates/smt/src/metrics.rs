@@ -1,17 +1,21 @@
 //! What the lanes of a core delivered: density, capacity, productivity, MT1-equivalent time.
 //!
-//! A core with T lanes had exactly n of them busy for a time b_n, and then did work at a rate r_n. With
-//! the busy time B = Σ b_n (n ≥ 1):
+//! A core with T lanes had exactly n of them busy for a time b_n, and then did work at a rate r_n; MT1, the
+//! core with SMT off, does it at the rate r. With the busy time B = Σ b_n (n ≥ 1):
 //!
 //! - thread density TD = Σ n b_n / B, from 1 to T
-//! - capacity factor CF = Σ r_n b_n / (r_1 B): work done, relative to one lane that runs alone
-//! - maximum capacity factor = r_T / r_1
+//! - capacity factor CF = Σ r_n b_n / (r B): work done, relative to MT1
+//! - maximum capacity factor = r_T / r
 //! - productivity = CF / maximum capacity factor
 //! - MT utilisation = (B / elapsed) × productivity
-//! - MT1-equivalent time of a task = Σ time × r_n / (n r_1) over its running intervals: what it would
-//!   have taken alone on the core. Over all tasks of a core it is work / r_1.
+//! - MT1-equivalent time of a task = Σ time × r_n / (n r) over its running intervals: what it would
+//!   have taken alone on the core. Over all tasks of a core it is work / r.
 //!
-//! Only the ratios r_n / r_1 matter ([`RelativeRates`]). "Work" is what the rates count: instructions,
+//! r is r_1 unless threadPerf says that SMT costs a lane something though its siblings are idle: then a lane that
+//! runs alone makes threadPerf\[1\] seconds of MT1-equivalent time a second. Where one lane of a core is online SMT
+//! is off.
+//!
+//! Only the ratios r_n / r matter ([`RelativeRates`]). "Work" is what the rates count: instructions,
 //! or speed by threadPerf. It says nothing of how much of that is useful.
 //!
 //! The definitions are those of z/VM's SMT-2 metrics (monitor record MRSYTPRP), for any number of
@@ -65,15 +69,15 @@ pub enum Error {
     Overflow,
 }
 
-/// Work rates of a core by lanes that run, relative to one that runs alone: r_n / r_1.
+/// Work rates of a core by lanes that run, relative to the core with SMT off: r_n / r.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RelativeRates {
-    /// `[n - 1]`; not empty, the first is 1.
+    /// `[n - 1]`; not empty, the first is at most 1.
     ratios: Vec<f64>,
 }
 
 impl RelativeRates {
-    /// From work rates r_n of a core, `[n - 1]`, in any unit.
+    /// From work rates r_n of a core, `[n - 1]`, in any unit. What SMT costs a lane alone does not show in them.
     ///
     /// # Errors
     /// No rate, one below 0 or not finite, or r_1 = 0.
@@ -95,7 +99,7 @@ impl RelativeRates {
         }
     }
 
-    /// From threadPerf: r_n / r_1 = n × threadPerf\[n\].
+    /// From threadPerf: r_n / r = n × threadPerf\[n\].
     ///
     /// # Errors
     /// It is not valid ([`thread_perf::fault`]).
@@ -110,12 +114,13 @@ impl RelativeRates {
         }
     }
 
-    /// The same for a core of which only so many lanes are online; at least one.
+    /// The same for a core of which only so many lanes are online; at least one, with which SMT is off.
     pub fn of_lanes(&self, lanes: usize) -> RelativeRates {
-        let kept = lanes.clamp(1, self.lanes());
-        RelativeRates {
-            ratios: self.ratios.iter().take(kept).copied().collect(),
-        }
+        let ratios = match lanes {
+            0 | 1 => vec![1.0],
+            _ => self.ratios.iter().take(lanes).copied().collect(),
+        };
+        RelativeRates { ratios }
     }
 
     /// Lanes of the core, T.
@@ -123,7 +128,7 @@ impl RelativeRates {
         self.ratios.len()
     }
 
-    /// r_n / r_1; 0 with no lane busy, none beyond T.
+    /// r_n / r; 0 with no lane busy, none beyond T.
     pub fn ratio(&self, busy: usize) -> Option<f64> {
         match busy.checked_sub(1) {
             None => Some(0.0),
@@ -131,7 +136,7 @@ impl RelativeRates {
         }
     }
 
-    /// Speed of each lane when n run, relative to running alone: r_n / (n r_1), which is threadPerf.
+    /// Speed of each lane when n run, relative to the core with SMT off: r_n / (n r), which is threadPerf.
     pub fn lane_speed(&self, busy: usize) -> Option<f64> {
         match busy {
             0 => Some(0.0),
@@ -139,7 +144,7 @@ impl RelativeRates {
         }
     }
 
-    /// r_T / r_1.
+    /// r_T / r.
     pub fn max_capacity_factor(&self) -> f64 {
         self.ratios.last().copied().unwrap_or(1.0)
     }
@@ -168,11 +173,11 @@ pub struct SmtTotals {
     lanes_ns: u64,
     /// b_n, `[n - 1]`.
     by_density_ns: Vec<u64>,
-    /// Σ (r_n / r_1) b_n: the work, as time of one lane that runs alone.
+    /// Σ (r_n / r) b_n: the work, as time of the core with SMT off.
     work_ns: f64,
-    /// Σ (r_T / r_1) B: the work, had all lanes run while the core was busy.
+    /// Σ (r_T / r) B: the work, had all lanes run while the core was busy.
     busy_capacity_ns: f64,
-    /// Σ (r_T / r_1) elapsed: the work, had all lanes always run.
+    /// Σ (r_T / r) elapsed: the work, had all lanes always run.
     capacity_ns: f64,
 }
 
@@ -287,7 +292,7 @@ pub struct SmtMetrics {
     pub lane_utilization: Option<f64>,
     /// Lanes busy while a core was busy, 1 to T.
     pub thread_density: Option<f64>,
-    /// Work done while a core was busy, relative to one lane that runs alone.
+    /// Work done while a core was busy, relative to the core with SMT off.
     pub capacity_factor: Option<f64>,
     /// The capacity factor with all lanes busy.
     pub max_capacity_factor: Option<f64>,
@@ -298,7 +303,7 @@ pub struct SmtMetrics {
     pub mt_utilization: Option<f64>,
     /// Time during which at least one lane was busy, summed over cores, ns.
     pub busy_ns: f64,
-    /// MT1-equivalent time: the work as time of lanes that run alone, ns.
+    /// MT1-equivalent time: the work as time of cores with SMT off, ns.
     pub mt1_ns: f64,
     /// Of 1 and T, the numbers of lanes that were busy for less than [`SEEN_SHARE_MIN`] of the busy time:
     /// if rates were measured in this time, the capacity factors are uncertain.

@@ -53,6 +53,21 @@ fn busy_for_half_of_the_time() {
     assert!(close(metrics.mt1_ns, 540.0, 1e-12));
 }
 
+/// MT1 is the core with SMT off: what SMT costs a lane alone is lost beside it.
+#[test]
+fn a_lane_alone_is_below_mt1_where_smt_costs_it_something() {
+    let rates = RelativeRates::from_thread_perf(&[0.9, 0.6]).unwrap();
+    assert_eq!(rates.lane_speed(1), Some(0.9));
+    assert_eq!(rates.mt1_ns(&[(1, 100), (2, 100)]), Ok(150.0));
+    let mut totals = SmtTotals::default();
+    totals.add_core(1000, &[300, 200], &rates).unwrap();
+    let metrics = totals.metrics();
+    assert!(close(metrics.mt1_ns, 0.9 * 300.0 + 1.2 * 200.0, 1e-12));
+    assert!(close(metrics.capacity_factor.unwrap(), 1.02, 1e-12));
+    assert!(close(metrics.max_capacity_factor.unwrap(), 1.2, 1e-12));
+    assert!(close(metrics.productivity.unwrap(), 0.85, 1e-12));
+}
+
 #[test]
 fn a_core_of_one_lane_is_at_one() {
     let rates = RelativeRates::from_rates(&[3e9]).unwrap();
@@ -153,6 +168,10 @@ fn fewer_lanes_online() {
     assert_eq!(rates.of_lanes(2).max_capacity_factor(), 1.5);
     assert_eq!(rates.of_lanes(0).lanes(), 1);
     assert_eq!(rates.of_lanes(9), rates);
+    // with one lane online SMT is off
+    let overhead = RelativeRates::from_thread_perf(&[0.9, 0.6]).unwrap();
+    assert_eq!(overhead.of_lanes(1).ratio(1), Some(1.0));
+    assert_eq!(overhead.of_lanes(2), overhead);
 }
 
 /// Rates of a core, and periods of it: which lanes run (a bit each), for how long.

@@ -2,8 +2,8 @@
 //!
 //! A caller brings, for each core and interval, the work done (instructions, or
 //! any other count that grows with work) and the time during which 1, 2, ... lanes ran. [`WorkRates`]
-//! finds the work rate of a core at each density and with it threadPerf\[n\] = (r_n / n) / r_1.
-//! Where a density was hardly seen, its rate stays unknown and the calibrated value stands in,
+//! finds the work rate of a core at each density and with it threadPerf\[n\] = (r_n / n) / r_1, times the calibrated
+//! first one: what SMT costs a lane alone does not show while SMT is on. Where a density was hardly seen, its rate stays unknown and the calibrated value stands in,
 //! labelled.
 //!
 //! Instructions are work only while the kind of work stays the same: a lane that spins for a lock
@@ -108,7 +108,7 @@ pub struct DensityRate {
 /// threadPerf as the machine works now.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Estimate {
-    /// Valid: `[n - 1]` with n lanes running, the first 1, not increasing, above 0.
+    /// Valid: `[n - 1]` with n lanes running, the first as calibrated, not increasing, above 0.
     pub thread_perf: Vec<f64>,
     /// By lanes running.
     pub densities: Vec<DensityRate>,
@@ -206,14 +206,16 @@ impl WorkRates {
         let alone = densities.first().and_then(|density| density.work_per_s);
         let mut speeds = Vec::new();
         let mut weights = Vec::new();
+        let lone = calibrated.first().copied().unwrap_or(1.0);
         for (density, calibrated) in densities.iter().zip(calibrated) {
             let measured = density.work_per_s.zip(alone);
             let measured = measured.map(|(rate, alone)| rate / (density.lanes as f64 * alone));
-            speeds.push(measured.unwrap_or(*calibrated));
+            speeds.push(measured.unwrap_or(calibrated / lone));
             weights.push(measured.map_or(1.0, |_| MEASURED_WEIGHT));
         }
+        let relative = nearest_valid(&speeds, &weights);
         Ok(Estimate {
-            thread_perf: nearest_valid(&speeds, &weights),
+            thread_perf: relative.into_iter().map(|speed| speed * lone).collect(),
             densities,
         })
     }

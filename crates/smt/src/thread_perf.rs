@@ -1,22 +1,24 @@
 //! threadPerf as a list of numbers: what makes one valid, and the nearest valid one to measured
 //! speeds.
 //!
-//! `[n - 1]` is the speed of a thread when n lanes of its core run, relative to running alone.
+//! `[n - 1]` is the speed of a thread when n lanes of its core run, relative to a core with SMT off. The first is
+//! below 1 where SMT costs a lane something though its siblings are idle. That cannot be told without switching SMT
+//! off: measured speeds are relative to a lane alone, and begin with 1.
 
 /// The lowest speed that is ever reported: a thread that runs is never at rest.
 const SPEED_MIN: f64 = 1e-6;
 
-/// Why numbers are no threadPerf, or nothing: the first is 1, none is above the one before, all are
-/// above 0.
+/// Why numbers are no threadPerf, or nothing: the first is at most 1, none is above the one before, all
+/// are above 0.
 pub fn fault(speeds: &[f64]) -> Option<String> {
     match speeds.first() {
         None => return Some("it has no number".to_owned()),
-        Some(first) if *first != 1.0 => {
+        Some(first) if *first > 0.0 && *first <= 1.0 => {}
+        Some(first) => {
             return Some(format!(
-                "it begins with {first}; a lane that runs alone is 1"
+                "it begins with {first}; a lane that runs alone is 1, or less where SMT costs it something, and above 0"
             ));
         }
-        Some(_) => {}
     }
     for (pair, lanes) in speeds.windows(2).zip(2..) {
         let [before, speed] = pair else { continue };
@@ -65,6 +67,8 @@ mod tests {
         assert_eq!(fault(&speeds), None);
         assert_eq!(nearest_valid(&speeds, &[]), speeds);
         assert_eq!(nearest_valid(&[], &[]), Vec::<f64>::new());
+        assert_eq!(fault(&[0.9, 0.6]), None);
+        assert_eq!(fault(&[0.9]), None);
     }
 
     #[test]
@@ -94,7 +98,13 @@ mod tests {
     fn faults_are_named() {
         for (speeds, said) in [
             (&[][..], "no number"),
-            (&[0.9, 0.5], "begins with 0.9"),
+            (&[1.1, 0.5], "begins with 1.1"),
+            (&[0.0], "begins with 0;"),
+            (&[f64::NAN, 0.5], "begins with NaN"),
+            (
+                &[0.9, 0.95],
+                "with 2 lanes is 0.95; it must be above 0 and at most 0.9",
+            ),
             (&[1.0, 0.5, 0.6], "with 3 lanes is 0.6"),
             (&[1.0, 0.0], "with 2 lanes is 0"),
             (&[1.0, f64::NAN], "NaN"),

@@ -116,9 +116,10 @@ impl Learner {
         for (cpu, count) in counted {
             *self.totals.entry(*cpu).or_default() += count.unwrap_or(0.0);
         }
+        let lone = thread_perf.first().copied().unwrap_or(1.0);
         let mut elapsed_s: f64 = 0.0;
         for core in cores.iter_mut() {
-            elapsed_s = elapsed_s.max(self.observe(core, counted)?);
+            elapsed_s = elapsed_s.max(self.observe(core, counted, lone)?);
             for lane in &mut core.lanes {
                 lane.instructions = self.totals.get(&lane.cpu).map(|count| *count as u64);
             }
@@ -129,8 +130,8 @@ impl Learner {
         Ok(measured.then_some(estimate.thread_perf))
     }
 
-    /// Observes a core since the reading before; returns how long that was, s.
-    fn observe(&mut self, core: &CoreTotals, counted: &Counted) -> Result<f64, String> {
+    /// Observes a core since the reading before; returns how long that was, s. `lone`: threadPerf of a lane alone.
+    fn observe(&mut self, core: &CoreTotals, counted: &Counted, lone: f64) -> Result<f64, String> {
         let Some(before) = self.before.insert(core.core, core.clone()) else {
             return Ok(0.0);
         };
@@ -142,6 +143,12 @@ impl Learner {
         if let Some(work) = work
             && times.len() == self.rates.lanes()
         {
+            // with one lane online SMT is off: with it on the lane would have done less
+            let work = if core.online_lanes() == 1 {
+                work * lone
+            } else {
+                work
+            };
             (self.rates.observe(work, &times)).map_err(|e| e.to_string())?;
         }
         Ok(core.elapsed_ns.saturating_sub(before.elapsed_ns) as f64 / 1e9)

@@ -126,12 +126,19 @@ fn many(measured: &Measured<'_>, found: &[&TaskTotals]) -> Option<(Confidence, S
 }
 
 fn thread(task: &TaskTotals, measured: &Measured<'_>) -> BusyThread {
+    let lone = measured
+        .whole
+        .rates
+        .thread_perf
+        .first()
+        .copied()
+        .unwrap_or(1.0);
     BusyThread {
         pid: task.pid,
         tgid: task.tgid,
         comm: task.comm.clone(),
         lane_share: lane_share(task, measured.whole),
-        speed: task.usage.mt1_ns as f64 / task.usage.raw_ns.max(1) as f64,
+        speed: (task.usage.mt1_ns as f64 / task.usage.raw_ns.max(1) as f64 / lone).min(1.0),
         class: task.class,
     }
 }

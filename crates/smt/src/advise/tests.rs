@@ -155,6 +155,15 @@ fn what_is_apart_already_is_not_to_be_parted() {
     );
     let apart = remedy(0.999, Some(Class::Critical));
     assert!(apart.contains("shares no core"), "{apart}");
+    // nor is what runs alone, but slower than with SMT off
+    let all = advice(|s| {
+        let mut second = second(s, 8, 0.3, 0.1, &[(1, 0.99), (2, 0.5)]);
+        second.rates.thread_perf = vec![0.9, 0.6];
+        second.tasks[0].usage.mt1_ns = second.tasks[0].usage.raw_ns * 9 / 10;
+        second
+    });
+    let alone = serial(&all).unwrap().finding.sentences()[1].clone();
+    assert!(alone.contains("shares no core"), "{alone}");
 }
 
 #[test]

@@ -152,6 +152,18 @@ fn nothing_seen_is_the_calibration() {
 }
 
 #[test]
+fn what_smt_costs_a_lane_alone_is_not_learnt() {
+    let mut rates = WorkRates::new(2, 300.0).unwrap();
+    show(&mut rates, &[1.0, 0.6], 600, &mut Random(7));
+    let found = rates.estimate(&[0.9, 0.8]).unwrap();
+    assert_eq!(found.thread_perf[0], 0.9);
+    close(&found.thread_perf, &[0.9, 0.54], 0.05);
+    let unseen = WorkRates::new(2, 1.0).unwrap();
+    let found = unseen.estimate(&[0.9, 0.6]).unwrap();
+    close(&found.thread_perf, &[0.9, 0.6], 1e-12);
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     assert!(WorkRates::new(0, 1.0).is_err() && WorkRates::new(2, f64::NAN).is_err());
     let mut rates = WorkRates::new(2, 1.0).unwrap();

@@ -222,6 +222,16 @@ fn lanes_that_are_offline_are_no_capacity() {
     let metrics = offline.smt(&rates).unwrap().metrics();
     assert_eq!(metrics.max_capacity_factor, Some(1.0));
     assert_eq!(metrics.mt_utilization, Some(0.4));
+    // with SMT off it costs nothing
+    let overhead = Rates {
+        thread_perf: vec![0.9, 0.6],
+        ..before().rates
+    };
+    let mt1_ns = |core: &CoreTotals| core.smt(&overhead).unwrap().metrics().mt1_ns;
+    assert_eq!(
+        [mt1_ns(&offline), mt1_ns(&core(1000, 400, 0))],
+        [400.0, 360.0]
+    );
     // unless they ran for a part of the time
     offline.by_density_ns = vec![300, 100];
     let metrics = offline.smt(&rates).unwrap().metrics();
