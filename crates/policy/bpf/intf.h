@@ -503,7 +503,7 @@ struct live_settings {
 	u32 vertical; /* 1: normal and batch work on as few cores as it needs (polarize.bpf.h) */
 	u32 cores_awake; /* then, kept by the scheduler: on so many, the first ones */
 	u32 thread_perf
-		[MAX_LANES_PER_CORE]; /* [n - 1]: speed of a thread when n lanes run, of 1024 */
+		[MAX_LANES_PER_CORE]; /* [n - 1]: speed of a thread when n lanes run, of SPEED_ONE; 0: not known */
 };
 
 /* Counters, one set a CPU; totals since attach. Times in nanoseconds. */

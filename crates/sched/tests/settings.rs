@@ -125,7 +125,7 @@ fn wrong(row: &Row) -> Vec<String> {
         Kind::Switch(_) => vec!["1".into(), "\"true\"".into()],
         Kind::Word(..) => vec!["\"neither\"".into(), "true".into()],
         Kind::Objective(_) => vec!["\"p10 < 1 ms\"".into(), "20".into()],
-        Kind::Speeds(_) => vec!["[0.5]".into(), "[1, 0.5, 0.6]".into()],
+        Kind::Speeds(_) => vec!["[0.5, 0.6]".into(), "[1, 0.5, 0.6]".into()],
     };
     wrong.extend(["{ a = 1 }".to_owned(), "1979-05-27".to_owned()]);
     wrong

@@ -14,7 +14,7 @@
  *            is served, and this one has all its time before it;
  *   dynamic  as refresh, but only time in which both run counts, by what critical work
  *            loses then: 1 - IPC beside batch / IPC alone where counters have shown
- *            both (counter.bpf.h), else 1 - threadPerf[lanes that run].
+ *            both (counter.bpf.h), else 1 - threadPerf[lanes that run] / threadPerf[1].
  * With fixed, refresh and dynamic the time for which critical work has waited anywhere, without a break, counts as used up as well: what a
  * job loses beside batch those lose that wait, whose cores cannot know. And while some waits no clock starts anew.
  *
@@ -146,12 +146,13 @@ static __always_inline void budget_enter(struct core_ctx *core, u32 core_id, u32
 static __always_inline u64 budget_loss(u32 index, u32 busy)
 {
 	u32 i = BOUNDED(busy ? busy - 1 : 0, MAX_LANES_PER_CORE);
-	u32 speed = live.thread_perf[i];
+	u64 alone = live.thread_perf[0] ?: SPEED_ONE, speed = live.thread_perf[i];
 	u64 loss;
 
 	if (counted_loss(index, &loss))
 		return loss;
-	return speed < SPEED_ONE ? SPEED_ONE - speed : 0;
+	/* what SMT costs beside idle lanes is lost without batch, too */
+	return speed < alone ? (alone - speed) * SPEED_ONE / alone : 0;
 }
 
 /* How much of the budget this busy period has used up. */

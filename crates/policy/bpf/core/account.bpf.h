@@ -38,16 +38,10 @@ static __always_inline u32 fastest_capacity(void)
 	return first ? first->capacity : 0;
 }
 
-/*
- * Speed of a lane of @core while @busy lanes of it run, as capacity * SPEED_ONE. Without
- * a known threadPerf sharing counts for nothing.
- */
+/* Speed of a lane of @core while @busy lanes of it run, as capacity * SPEED_ONE. */
 static __always_inline u64 lane_speed(const struct core_ctx *core, u32 busy)
 {
-	u32 i = BOUNDED(busy ? busy - 1 : 0, MAX_LANES_PER_CORE);
-	u32 speed = live.thread_perf[i];
-
-	return (u64)core->capacity * (speed ? speed : SPEED_ONE);
+	return (u64)core->capacity * thread_perf(core, busy);
 }
 
 /* Does a lane of @core_id idle that batch may use? */

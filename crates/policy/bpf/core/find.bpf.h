@@ -322,10 +322,11 @@ VERIFIED_ONCE s32 find_shared_lane(struct task_struct *p __arg_trusted, u64 leas
 static __always_inline s32 shared_lane_beyond(struct task_struct *p, s32 id, s32 prev)
 {
 	u32 slowest = capacity_of(nr_cores - 1), fastest = capacity_of(0);
+	struct core_ctx *core = id >= 0 ? core_ctx(id) : NULL;
 
 	if (slowest == fastest || (id >= 0 && capacity_of(id) == fastest))
 		return -1;
-	return find_shared_lane(p, (u64)capacity_of(id) * SPEED_ONE, prev);
+	return find_shared_lane(p, core ? lane_speed(core, 1) : 0, prev);
 }
 
 #endif /* SIDELANE_FIND_BPF_H */

@@ -174,6 +174,18 @@ static __always_inline struct core_timer *timer_of(enum timer kind, u32 core_id)
 GLOBAL struct live_settings live SEC(".data.sidelane");
 
 /*
+ * threadPerf: speed of a lane of @core while @busy lanes of it run, of SPEED_ONE on a core with SMT off. A core with
+ * one lane has none to lose by. Without a known threadPerf sharing counts for nothing.
+ */
+static __always_inline u32 thread_perf(const struct core_ctx *core, u32 busy)
+{
+	u32 i = BOUNDED(busy ? busy - 1 : 0, MAX_LANES_PER_CORE);
+	u32 speed = core->nr_lanes > 1 ? live.thread_perf[i] : 0;
+
+	return speed ? speed : SPEED_ONE;
+}
+
+/*
  * Which cores are in which condition. A member may be so no longer (core_settle()); who is no member is not, once what runs on
  * its lanes has begun.
  */

@@ -8,7 +8,7 @@
  *
  * Rule: a pool is a cgroup with all below it. While its tasks run it is charged, by its choice,
  *   mt1    MT1-equivalent time: time on the lane x threadPerf[lanes of the core that are busy], as
- *          that changes;
+ *          that changes; where the core has one lane, time on it;
  *   raw    time on the lane.
  * Each core has an MT1 clock, which goes at the speed of a lane at the present density; a task is
  * charged what the clock went on while it ran. A pool has an allowance for each period. Once that is
@@ -48,11 +48,9 @@ static __always_inline struct pool *pool_of(u32 pool)
 /* Brings the MT1 clock of @core up to @now_ns, from when on @busy of its lanes are busy. */
 static __always_inline void clock_advance(struct core_ctx *core, u32 busy, u64 now_ns)
 {
-	u32 i = BOUNDED(busy ? busy - 1 : 0, MAX_LANES_PER_CORE);
 	u64 from_ns = core->clock_ns, before = core->mt1_speed;
-	u64 speed = live.thread_perf[i];
 
-	core->mt1_speed = speed ? speed : SPEED_ONE;
+	core->mt1_speed = thread_perf(core, busy);
 	if (now_ns <= from_ns)
 		return;
 	/* two lanes at the same moment: one of them adds what has passed */

@@ -44,7 +44,7 @@ fn range(kind: &Kind) -> String {
             words.join(", ")
         }
         Kind::Objective(_) => "p50–p99.9, 10 µs–100 s".to_owned(),
-        Kind::Speeds(_) => "1, then not increasing".to_owned(),
+        Kind::Speeds(_) => "at most 1, not increasing".to_owned(),
     }
 }
 

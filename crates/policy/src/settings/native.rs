@@ -6,10 +6,12 @@ use crate::{LANES_MAX, intf};
 /// Speeds of a lane as the scheduler reads them; beyond those given, the last.
 pub fn speeds(thread_perf: &[f64]) -> [u32; LANES_MAX] {
     let one = f64::from(intf::SPEED_ONE);
-    let last = thread_perf.last().copied().unwrap_or(0.0);
+    let Some(last) = thread_perf.last() else {
+        return [0; LANES_MAX]; // not known
+    };
     std::array::from_fn(|i| {
-        let speed = thread_perf.get(i).copied().unwrap_or(last);
-        (speed * one).clamp(0.0, one) as u32
+        let speed = thread_perf.get(i).unwrap_or(last);
+        (speed * one).clamp(1.0, one) as u32
     })
 }
 
@@ -65,6 +67,13 @@ mod tests {
     fn speeds_beyond_those_given_are_the_last() {
         let speeds = speeds(&[1.0, 0.5]);
         assert_eq!((speeds[0], speeds[1], speeds[63]), (1024, 512, 512));
+    }
+
+    #[test]
+    fn a_speed_that_is_given_is_known() {
+        assert_eq!(speeds(&[]), [0; LANES_MAX]);
+        let slow = speeds(&[0.5, 1e-9]);
+        assert_eq!((slow[0], slow[1]), (512, 1));
     }
 
     #[test]

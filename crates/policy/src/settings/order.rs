@@ -224,7 +224,8 @@ pub(super) const ROWS: &[Row] = &[
         change: live!(thread_perf, |settings| speeds(&settings.thread_perf)),
         needs: None,
         says: "speed of a lane when 1, 2, ... lanes of its core run",
-        more: "needed with `dynamic`, and where cores are not equally fast to compare a shared fast lane with a slow core",
+        more: "needed with `dynamic`, and where cores are not equally fast to compare a shared fast lane with a slow core; \
+               relative to a core with SMT off: the first is below 1 where SMT costs something though siblings idle",
     },
     Row {
         name: "cgroup_weights",

@@ -173,7 +173,7 @@ fn speeds(value: &Value) -> Result<Vec<f64>> {
 /// Refuses what is not threadPerf; none at all is right.
 ///
 /// # Errors
-/// They do not begin with 1, increase, or are more than a core may have lanes.
+/// They are not above 0 and at most 1, increase, or are more than a core may have lanes.
 pub fn check_speeds(thread_perf: &[f64]) -> std::result::Result<(), String> {
     if thread_perf.is_empty() {
         return Ok(());
@@ -191,13 +191,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn speeds_begin_with_one_and_do_not_increase() {
+    fn speeds_are_at_most_one_and_do_not_increase() {
         for (speeds, right) in [
             (&[][..], true),
             (&[1.0, 0.6], true),
             (&[1.0; 16], true),
             (&[1.0; crate::LANES_MAX + 1], false),
+            (&[0.9, 0.6], true),
+            (&[0.9], true),
             (&[0.6, 1.0], false),
+            (&[1.1, 0.6], false),
+            (&[0.0, 0.0], false),
             (&[1.0, 0.6, 0.7], false),
             (&[1.0, 0.0], false),
             (&[1.0, f64::NAN], false),
