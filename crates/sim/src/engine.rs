@@ -112,6 +112,8 @@ pub(crate) struct Engine {
     pub lanes: Vec<Lane>,
     /// Busy lanes of each core.
     busy: Vec<usize>,
+    /// Lanes of each core that are online.
+    online: Vec<usize>,
     /// Until when each core is accounted.
     accounted_ns: Vec<u64>,
     pub cores: Vec<CoreTotals>,
@@ -161,6 +163,9 @@ impl Engine {
         Engine {
             this_lane: first.unwrap_or(0) as u32,
             events: Events::default(),
+            online: (machine.cores.iter())
+                .map(|core| machine.online_lanes(core).len())
+                .collect(),
             lanes,
             busy: vec![0; cores.len()],
             accounted_ns: vec![0; cores.len()],
@@ -501,9 +506,15 @@ impl Engine {
         let lane = &mut self.lanes[cpu as usize];
         lane.online = online;
         lane.look_ns = None;
+        let lanes = self.machine.cores[core].lanes.iter();
+        let is_online = |cpu: &&u32| self.lanes[**cpu as usize].online;
+        self.online[core] = lanes.filter(is_online).count();
         self.record(match online {
             true => Step::Online { lane: cpu },
             false => Step::Offline { lane: cpu },
         });
+        if self.machine.interference.has_overhead() {
+            self.plan_core(core); // whether SMT is on decides how fast a lane alone is
+        }
     }
 }

@@ -83,8 +83,8 @@ impl Costs {
 /// How fast a lane is beside busy siblings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Interference {
-    /// `[n - 1]` is the speed of a lane when n lanes of its core run, relative to running alone,
-    /// whatever runs there.
+    /// `[n - 1]` is the speed of a lane when n lanes of its core run, relative to a core with SMT off,
+    /// whatever runs there. A core of which one lane is online has SMT off.
     ThreadPerf(Vec<f64>),
     /// `[a][b]` is the speed of a task of kind a beside one of kind b, relative to running alone;
     /// beside several, the product.
@@ -150,7 +150,7 @@ impl Machine {
     ///
     /// # Errors
     /// [`Error::BadMachine`] if a speed is not in (0, 1], threadPerf has fewer numbers than a core
-    /// has lanes or does not begin with 1, a table is not square, or no lane is online.
+    /// has lanes, a table is not square, or no lane is online.
     pub fn new(topology: &Topology, interference: Interference, costs: Costs) -> Result<Machine> {
         let mut nodes = BTreeMap::new();
         let capacities = topology.tier_capacities();
@@ -224,18 +224,31 @@ impl Machine {
     }
 }
 
+/// The speed of a lane by threadPerf, when so many lanes of its core are online and so many run: with one online SMT
+/// is off.
+pub(crate) fn speed_of_lane(thread_perf: &[f64], online: usize, running: usize) -> f64 {
+    match online {
+        0 | 1 => 1.0,
+        _ => thread_perf[running.max(1) - 1],
+    }
+}
+
 impl Interference {
+    /// Whether SMT costs a lane something though its siblings are idle.
+    pub(crate) fn has_overhead(&self) -> bool {
+        match self {
+            Interference::ThreadPerf(speeds) => speeds.first().is_some_and(|alone| *alone < 1.0),
+            Interference::Kinds(_) => false,
+        }
+    }
+
     fn check(&self, widest: usize) -> Result<()> {
         let sound = |speed: &f64| *speed > 0.0 && *speed <= 1.0;
         match self {
             Interference::ThreadPerf(speeds) => {
-                if speeds.len() < widest
-                    || speeds.first() != Some(&1.0)
-                    || !speeds.iter().all(sound)
-                {
+                if speeds.len() < widest || !speeds.iter().all(sound) {
                     return Err(Error::BadMachine(format!(
-                        "threadPerf {speeds:?}: give a number in (0, 1] for each of {widest} \
-                         lanes, beginning with 1"
+                        "threadPerf {speeds:?}: give a number in (0, 1] for each of {widest} lanes"
                     )));
                 }
             }
@@ -268,7 +281,9 @@ mod tests {
         let refused =
             |interference| Machine::new(&two_by_two(), interference, Costs::none()).is_err();
         assert!(refused(Interference::ThreadPerf(vec![1.0])));
-        assert!(refused(Interference::ThreadPerf(vec![0.9, 0.5])));
+        assert!(!refused(Interference::ThreadPerf(vec![0.9, 0.5])));
+        assert!(refused(Interference::ThreadPerf(vec![1.1, 0.5])));
+        assert!(refused(Interference::ThreadPerf(vec![0.0, 0.5])));
         assert!(refused(Interference::ThreadPerf(vec![1.0, 0.0])));
         assert!(refused(Interference::ThreadPerf(vec![1.0, f64::NAN])));
         assert!(refused(Interference::Kinds(vec![vec![1.0, 0.5]])));

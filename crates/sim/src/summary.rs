@@ -1,7 +1,7 @@
 //! Results of replications as estimates.
 
 use crate::control::LevelTotals;
-use crate::machine::{Core, Interference, Machine};
+use crate::machine::{Core, Interference, Machine, speed_of_lane};
 use crate::results::Replication;
 use crate::run::Outcome;
 use crate::scenario::Scenario;
@@ -234,7 +234,7 @@ impl Replication {
     }
 
     /// Capacity factor: work done in busy core time, relative to what the cores would have done
-    /// with one busy lane each (DESIGN "Metrics").
+    /// with one busy lane each and SMT off (DESIGN "Metrics").
     fn capacity_factor(&self, machine: &Machine) -> Option<f64> {
         let (mut work_ns, mut alone_ns) = (0.0, 0.0);
         for (core, place) in self.cores.iter().zip(&machine.cores) {
@@ -256,7 +256,7 @@ fn max_capacity_factor(machine: &Machine) -> Option<f64> {
     let widest = machine.cores.iter().map(online).max()?;
     match &machine.interference {
         Interference::ThreadPerf(speeds) => {
-            Some(widest as f64 * speeds.get(widest.checked_sub(1)?)?)
+            (widest > 0).then(|| widest as f64 * speed_of_lane(speeds, widest, widest))
         }
         Interference::Kinds(_) => None,
     }

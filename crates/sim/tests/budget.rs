@@ -17,27 +17,34 @@ type Job = (u64, f64);
 /// When the first of `batch` batch tasks ran, ms, on a core of three lanes with these critical jobs,
 /// each of a task of its own.
 fn batch_runs(budget: Budget, batch: usize, jobs: &[Job]) -> Vec<Range<f64>> {
-    batch_runs_beside(&spec("server", Class::Critical), budget, batch, jobs)
+    batch_runs_beside(
+        &spec("server", Class::Critical),
+        &SPEEDS,
+        budget,
+        batch,
+        jobs,
+    )
 }
 
 fn spec(name: &str, class: Class) -> TaskSpec {
     TaskSpec::new(name.to_owned(), class)
 }
 
-/// The same with this kind of server.
+/// The same with this kind of server, and lanes as fast as this.
 fn batch_runs_beside(
     server: &TaskSpec,
+    speeds: &[f64],
     budget: Budget,
     batch: usize,
     jobs: &[Job],
 ) -> Vec<Range<f64>> {
     let topology = Topology::regular(&Regular::one_package(1, 3)).unwrap();
-    let interference = Interference::ThreadPerf(SPEEDS.to_vec());
+    let interference = Interference::ThreadPerf(speeds.to_vec());
     let machine = Machine::new(&topology, interference, Costs::none()).unwrap();
     let settings = Settings {
         budget,
         thread_perf: match budget.borrow {
-            Borrow::Dynamic => SPEEDS.to_vec(),
+            Borrow::Dynamic => speeds.to_vec(),
             _ => Vec::new(),
         },
         counters: UseCounters::Off,
@@ -177,6 +184,19 @@ fn a_dynamic_budget_is_charged_by_what_is_lost() {
     close(&runs, &[BATCH_ALWAYS]);
 }
 
+/// A budget is for what batch takes, not for what SMT costs without it.
+#[test]
+fn what_smt_costs_a_lane_alone_is_not_charged() {
+    let server = spec("server", Class::Critical);
+    let dynamic = Budget::limited(Borrow::Dynamic, 4 * MS);
+    let with =
+        |batch| batch_runs_beside(&server, &[0.5, 0.375, 0.25], dynamic, batch, &[(100, 25.0)]);
+    // One batch task: a quarter lost, 4 ms last 16. The job: 6 by 116, 19 alone at 0.5.
+    close(&with(1), &[0.0..116.0, 154.0..400.0]);
+    // Two: a half, 8 ms. The job: 2 by 108, 23 alone.
+    close(&with(2), &[0.0..108.0, 154.0..400.0]);
+}
+
 #[test]
 fn where_no_timer_could_be_set_a_tick_closes_the_core() {
     let pinned = TaskSpec {
@@ -186,6 +206,7 @@ fn where_no_timer_could_be_set_a_tick_closes_the_core() {
     // As with a timer: 8 by 110, then 42 alone; at most a tick later, which loses a fifth of it.
     let runs = batch_runs_beside(
         &pinned,
+        &SPEEDS,
         Budget::limited(Borrow::Fixed, 10 * MS),
         1,
         &[(100, 50.0)],

@@ -1,14 +1,23 @@
 //! Machines whose SMT level something sets while they run, and requests that wait beside the CPU.
 
+use crate::go;
 use sidelane_sim::*;
+use sidelane_topology::{Regular, Topology};
+
+const MS: u64 = 1_000_000;
 
 const LOW: f64 = 0.2;
 const HIGH: f64 = 1.1;
 
 /// Sixteen cores with two lanes at a load, with lines of a configuration.
 fn outcome(load: f64, configuration: &str) -> Outcome {
+    outcome_at("[1, 0.6]", load, configuration)
+}
+
+/// The same with this threadPerf.
+fn outcome_at(thread_perf: &str, load: f64, configuration: &str) -> Outcome {
     let text = format!(
-        "[machine]\ncores = 16\nlanes = 2\nthread_perf = [1, 0.6]\n[machine.costs]\ntick_ms = 50\n\
+        "[machine]\ncores = 16\nlanes = 2\nthread_perf = {thread_perf}\n[machine.costs]\ntick_ms = 50\n\
          [run]\nreplications = 1\nseconds = 20\nwarmup_seconds = 20\n\
          [[workload]]\nname = \"web\"\nclass = \"critical\"\n\
          closed = {{ load = {load}, think_ms = {{ exponential = 1000 }} }}\n\
@@ -85,6 +94,75 @@ fn a_machine_without_control_has_the_lanes_it_is_given() {
     assert_eq!(density("1"), density("\"off\""));
     assert_eq!(density("2"), density("\"on\""));
     assert!(density("1") == 1.0 && density("2") > 1.5);
+}
+
+/// A lane alone on a core is slower where SMT is on, and where the scheduler's level only leaves its sibling idle; not
+/// where the sibling is offline, from then on.
+#[test]
+fn what_smt_costs_a_lane_alone_ends_where_smt_does() {
+    let topology = Topology::regular(&Regular::one_package(1, 2)).unwrap();
+    let beside = Beside {
+        switching: 0.5,
+        polling: 0.5,
+    };
+    for (kind, beside) in [
+        (Kind::from(Settings::default()), None),
+        (Kind::Baseline(Baseline::Eevdf), None),
+        (Kind::Baseline(Baseline::Fifo), None),
+        (Kind::Baseline(Baseline::Eevdf), Some(beside)),
+    ] {
+        let speeds = Interference::ThreadPerf(vec![0.9, 0.6]);
+        let mut machine = Machine::new(&topology, speeds, Costs::none()).unwrap();
+        machine.beside = beside;
+        let mut sim = Simulation::new(machine, &kind).unwrap();
+        let id = sim.create(&TaskSpec::new("job", Class::Normal)).unwrap();
+        // 45 ms by 50; with SMT off 55 more by 105; 90 more with SMT on
+        sim.give(id, 190e6).unwrap();
+        go(&mut sim, 50);
+        assert_eq!(sim.task_totals(id).work_ns.round(), 45e6, "{kind:?}");
+        sim.set_online(&[1], false).unwrap();
+        go(&mut sim, 105);
+        assert_eq!(sim.task_totals(id).work_ns.round(), 100e6, "{kind:?}");
+        sim.set_online(&[1], true).unwrap();
+        assert_eq!(
+            sim.next(300 * MS).unwrap(),
+            Some(Occurrence::Done(id)),
+            "{kind:?}"
+        );
+        assert!(
+            sim.now_ns().abs_diff(205 * MS) <= 2,
+            "{kind:?}: {}",
+            sim.now_ns()
+        );
+        assert_eq!(sim.task_totals(id).mt1_ns.round(), 190e6);
+    }
+}
+
+#[test]
+fn the_scheduler_s_level_leaves_smt_on() {
+    let low = |lines: &str| outcome_at("[0.9, 0.6]", 0.05, lines);
+    let capacity_factor = |lines: &str| value(&low(lines), "capacity_factor");
+    let close = |a: f64, b: f64| assert!((a - b).abs() < 0.005, "{a} instead of {b}");
+    close(
+        capacity_factor("scheduler = \"default\"\nsmt = \"off\""),
+        1.0,
+    );
+    close(
+        capacity_factor("scheduler = \"default\"\ncontrol = {}"),
+        1.0,
+    );
+    close(
+        capacity_factor("scheduler = \"sidelane\"\nsmt = \"off\""),
+        1.0,
+    );
+    close(
+        capacity_factor("scheduler = \"sidelane\"\nsettings.smt_level = 1"),
+        0.9,
+    );
+    close(
+        capacity_factor("scheduler = \"sidelane\"\ncontrol = {}"),
+        0.9,
+    );
 }
 
 /// A constant time beside the CPU, before and after two stages of an idle machine.

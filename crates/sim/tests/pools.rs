@@ -23,11 +23,16 @@ fn pool(name: &str, cores: f64, charge: Charge) -> Pool {
 
 /// Two cores of so many lanes.
 fn simulation(pools: Vec<Pool>, lanes: u32) -> Simulation {
+    simulation_at(&SPEEDS, pools, lanes)
+}
+
+/// The same with lanes as fast as this.
+fn simulation_at(speeds: &[f64], pools: Vec<Pool>, lanes: u32) -> Simulation {
     let topology = Topology::regular(&Regular::one_package(CORES, lanes)).unwrap();
-    let interference = Interference::ThreadPerf(SPEEDS[..lanes as usize].to_vec());
+    let interference = Interference::ThreadPerf(speeds[..lanes as usize].to_vec());
     let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
     let settings = Settings {
-        thread_perf: SPEEDS.to_vec(),
+        thread_perf: speeds.to_vec(),
         ..Settings::default()
     };
     let sidelane = Sidelane { settings, pools };
@@ -67,6 +72,26 @@ fn an_entitlement_buys_the_same_work_with_smt_and_without() {
             work.iter().all(|&work| within(work, wanted, 0.05)),
             "{charge:?}, {lanes} lanes: {work:?} ms of work, not {wanted}"
         );
+    }
+}
+
+/// MT1 is the core with SMT off: what SMT costs a lane alone is not charged.
+#[test]
+fn an_entitlement_buys_the_same_work_beside_idle_lanes() {
+    for lanes in [1, 2] {
+        let pools = vec![pool("a", 0.6, Charge::Mt1), pool("b", 0.6, Charge::Mt1)];
+        let mut sim = simulation_at(&[0.8, 0.65], pools, lanes);
+        let tasks = [0, 1].map(|pool| spinners(&mut sim, 1, Class::Normal, Some(pool)));
+        go(&mut sim, 2_000);
+        for ids in tasks {
+            let work = work_ms(&sim, &ids);
+            assert!(within(work, 1_200.0, 0.05), "{lanes} lanes: {work} ms");
+            let speed = work * MS as f64 / sim.task_totals(ids[0]).lane_ns as f64;
+            assert!(
+                within(speed, if lanes > 1 { 0.8 } else { 1.0 }, 0.01),
+                "{speed}"
+            );
+        }
     }
 }
 

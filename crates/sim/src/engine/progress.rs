@@ -1,7 +1,7 @@
 //! How fast tasks are beside each other, what they have done by now, and when they will be done.
 
 use super::{CoreTotals, Engine, Event, LaneTotals};
-use crate::machine::Interference;
+use crate::machine::{Interference, speed_of_lane};
 use crate::task::{Class, TaskId, TaskTotals};
 
 impl Engine {
@@ -23,7 +23,7 @@ impl Engine {
         self.task(id).polling.then_some(beside.polling)
     }
 
-    /// The speed of the task on a lane from `at_ns` on, relative to running alone on the same core.
+    /// The speed of the task on a lane from `at_ns` on, relative to running alone on the same core with SMT off.
     fn shared_speed(&self, core: usize, id: TaskId, at_ns: u64) -> f64 {
         let lanes = self.machine.cores[core].lanes.iter();
         let others = lanes.filter_map(|&cpu| {
@@ -32,17 +32,17 @@ impl Engine {
         });
         match &self.machine.interference {
             Interference::ThreadPerf(speeds) if self.machine.beside.is_none() => {
-                speeds[self.busy[core].max(1) - 1]
+                speed_of_lane(speeds, self.online[core], self.busy[core])
             }
             Interference::ThreadPerf(speeds) => {
-                let (mut working, mut kept) = (0, 1.0);
+                let (mut working, mut kept) = (1, 1.0);
                 for (_, beside) in others {
                     match beside {
                         Some(share) => kept *= share,
                         None => working += 1,
                     }
                 }
-                speeds[working] * kept
+                speed_of_lane(speeds, self.online[core], working) * kept
             }
             Interference::Kinds(table) => {
                 let row = &table[self.task(id).spec.kind];

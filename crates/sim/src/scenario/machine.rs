@@ -141,11 +141,6 @@ fn interference(section: &Section, widest: usize) -> Result<(Interference, Vec<S
             speeds.len()
         )));
     }
-    if speeds.first() != Some(&1.0) {
-        return Err(value.error(
-            "thread_perf: the first number is the speed of a lane that runs alone, and that is 1",
-        ));
-    }
     Ok((Interference::ThreadPerf(speeds), Vec::new()))
 }
 

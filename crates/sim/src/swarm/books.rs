@@ -2,7 +2,7 @@
 
 use super::verdict::{Broken, Rule, Verdict};
 use super::watch::Watch;
-use crate::machine::Interference;
+use crate::machine::{Interference, speed_of_lane};
 use crate::simulation::Simulation;
 use crate::task::{TaskId, TaskTotals};
 use crate::{CoreTotals, LaneTotals};
@@ -22,7 +22,7 @@ impl Watch {
         if passed_ns == 0 {
             return;
         }
-        let busy = self.cores[core].busy;
+        let (busy, online) = (self.cores[core].busy, self.online(core));
         let capacity = f64::from(self.machine.cores[core].capacity) / 1024.0;
         for index in 0..self.machine.cores[core].lanes.len() {
             let cpu = self.machine.cores[core].lanes[index] as usize;
@@ -45,23 +45,33 @@ impl Watch {
             task.totals.work_ns += progress_ns as f64 * speed * capacity;
             let pool = task.spec.pool;
             if pool.is_some() {
-                self.charge_pools(pool, passed_ns, busy);
+                self.charge_pools(pool, passed_ns, online, busy);
             }
             let books = &mut self.cores[core];
-            books.progress_ns[busy] += progress_ns;
+            books.progress_ns[if online > 1 { busy } else { 0 }] += progress_ns;
             books.density_work_ns[busy] += progress_ns as f64 * speed * capacity;
         }
         self.cores[core].density_ns[busy] += passed_ns;
     }
 
-    /// Of a task that runs on a core, relative to running there alone.
+    /// Lanes of a core that are online.
+    fn online(&self, core: usize) -> usize {
+        let lanes = self.machine.cores[core].lanes.iter();
+        lanes
+            .filter(|cpu| self.lanes[**cpu as usize].online)
+            .count()
+    }
+
+    /// Of a task that runs on a core, relative to running there alone with SMT off.
     fn speed(&self, core: usize, id: TaskId) -> f64 {
         let lanes = &self.machine.cores[core].lanes;
         let tasks = lanes
             .iter()
             .filter_map(|&cpu| self.lanes[cpu as usize].task);
         match &self.machine.interference {
-            Interference::ThreadPerf(speeds) => speeds[tasks.count() - 1],
+            Interference::ThreadPerf(speeds) => {
+                speed_of_lane(speeds, self.online(core), tasks.count())
+            }
             Interference::Kinds(table) => {
                 let row = &table[self.task(id).spec.kind];
                 let others = tasks.filter(|&other| other != id);
@@ -145,7 +155,7 @@ impl Watch {
         let mt1_of_cores: f64 = self
             .cores
             .iter()
-            .flat_map(|core| core.progress_ns.iter().skip(1).zip(speeds))
+            .flat_map(|core| core.progress_ns.iter().zip([1.0].iter().chain(speeds)))
             .map(|(&progress_ns, speed)| progress_ns as f64 * speed)
             .sum();
         match close(mt1_of_tasks, mt1_of_cores) {

@@ -10,6 +10,7 @@
 
 use super::verdict::{Broken, Rule, Verdict};
 use super::watch::{Account, LOOK_NS, Place, Watch};
+use crate::machine::speed_of_lane;
 use crate::scheduler::Pool;
 use crate::task::TaskId;
 use sidelane_policy::Charge;
@@ -39,10 +40,15 @@ impl Watch {
         }
     }
 
-    /// A task of some pool was on a lane beside so many busy ones.
-    pub fn charge_pools(&mut self, innermost: Option<usize>, ran_ns: u64, busy: usize) {
-        let speed = self.speeds.get(busy.saturating_sub(1));
-        let mt1_ns = ran_ns as f64 * speed.copied().unwrap_or(1.0);
+    /// A task of some pool was on a lane of a core with so many online, of which so many were busy.
+    pub fn charge_pools(
+        &mut self,
+        innermost: Option<usize>,
+        ran_ns: u64,
+        online: usize,
+        busy: usize,
+    ) {
+        let mt1_ns = ran_ns as f64 * speed_of_lane(&self.speeds, online, busy);
         for pool in around(&self.limits, innermost) {
             let rules = &self.limits[pool];
             self.accounts[pool].left_ns -= match rules.charge {

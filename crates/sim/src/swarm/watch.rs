@@ -90,7 +90,7 @@ pub(super) struct Core {
     pub vectors: [Vector; 3],
     pub accounted_ns: u64,
     pub density_ns: Vec<u64>,
-    /// `[n]`: lane time with n busy lanes, without switches.
+    /// `[n]`: lane time with n busy lanes, without switches; `[0]`: with the only one that is online.
     pub progress_ns: Vec<u64>,
     pub density_work_ns: Vec<f64>,
 }
