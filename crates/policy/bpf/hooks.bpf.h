@@ -415,7 +415,7 @@ HOOK bool hook_takes_side(u32 core_id, u32 side)
 
 HOOK bool hook_moves(struct task_struct *p, struct task_ctx *tctx, u32 core_id, u64 now_ns)
 {
-	return promote_moves(p, tctx, now_ns) || spread_moves(p, tctx, core_id);
+	return tctx->yields || promote_moves(p, tctx, now_ns) || spread_moves(p, tctx, core_id);
 }
 
 HOOK void hook_slice_ends(struct lane_ctx *lane, u64 now_ns)
@@ -466,6 +466,7 @@ HOOK void hook_ticks(struct task_struct *p, struct task_ctx *tctx, struct lane_c
 		lane->marks = tctx->job_tid > 0;
 		job_yields(p, tctx, now_ns);
 		old_yields(p, tctx, lane, cpu, now_ns);
+		promote_yields(p, tctx, lane);
 	}
 	promote_check(p, lane);
 	nap_check(p, tctx, lane, now_ns);

@@ -242,6 +242,8 @@ struct task_ctx {
 	u32 promotable; /* 1: it is critical, and runs (promote.bpf.h) */
 	u32 promote_to; /* core that is reserved for it, + 1; 0: none */
 	u32 promote_lane; /* CPU of the lane there that was taken over for it, + 1; 0: none yet */
+	u32 yields; /* 1: it leaves its core to an older job */
+	u32 job_new; /* 1: a marked job has begun, and has not had a tick yet */
 	u32 returns
 		[2]; /* how often it was back from sleep within each time-out of its cache (retain.bpf.h) */
 	u32 short_sleeps; /* how often it was within the longest one */
@@ -275,6 +277,7 @@ struct task_ctx {
 	u64 weight_group; /* cgroup in which its weight counts; 0: none (weight.bpf.h) */
 	u64 weight; /* as what; 0: it sleeps */
 	u64 job_ns; /* critical: when its job began: it woke; else 0 */
+	u64 job_mark_ns; /* its last mark that a job begins, as the board says it */
 	u64 deadline_ns; /* of its marked job at the last look; 0: none */
 	u64 deadline_of_ns; /* which job that was: when it began, by its mark */
 	u64 jobs_seen; /* marked jobs of its slot that had ended at the last look */

@@ -102,7 +102,8 @@ static __always_inline bool find_work(struct lane_ctx *lane, struct core_ctx *co
 	bool queued = work_hinted(), level, held;
 	u32 prev_class = class_of_prev(prev, tctx, lane->core, now_ns), class;
 
-	if (!queued && prev_class == NR_CLASSES)
+	/* who leaves the core to a running job has the lane take nothing else */
+	if (prev_class == NR_CLASSES && (!queued || (tctx && tctx->yields)))
 		return false;
 	if (prev && tctx) { /* it is compared with what waits */
 		account_lane(prev, tctx, lane, now_ns);

@@ -17,6 +17,9 @@
  * to a slower or an equal place; one job a freed core, which is reserved until that
  * arrives. A job younger than fixed.promote_after_ns stays: moving costs caches, and
  * most jobs are done soon. The tick of one that has grown older looks for it again.
+ * A thread that goes from one marked job to the next does not sleep, and its core does not fall idle. So at the first tick of a
+ * marked job (jobs.bpf.h) that runs alone on its core, that core counts as fallen free, if nothing waits: where an older job gains there,
+ * the young one leaves its lane and waits, as the youngest. Then all goes as above, and it gets the slowest place that is left.
  *
  * How: a running task cannot be taken from its lane by another. So the lane that looks
  * marks the task and kicks it; its own lane then checks that the core is still free and
@@ -25,7 +28,7 @@
  * before drops its mark.
  *
  * Cost: when a core falls free, a look at the cores with several critical lanes and at the
- * slow ones with any; a move costs a kick and a migration.
+ * slow ones with any; a move costs a kick and a migration. The same look once a marked job.
  *
  * Source: Fast Old and First (FOF): fast old. Not here: moving normal work.
  */
@@ -145,6 +148,7 @@ static __always_inline void promote_drop(struct task_struct *p, const struct tas
 static __always_inline void promote_runs(struct task_struct *p, struct task_ctx *tctx)
 {
 	promote_drop(p, tctx); /* it came back before it left */
+	tctx->yields = 0;
 	if (tctx->class == CLASS_CRITICAL)
 		tctx->promotable = 1;
 }
@@ -321,24 +325,28 @@ VERIFIED_ONCE bool promote_leaves(u32 core_id, s32 cpu)
 	return fits;
 }
 
+/* The lane of the oldest job that gains on @target and is older than what counts since @than_ns, also as one that takes turns (old.bpf.h); -1. */
+static __always_inline s32 promote_older(u32 target, u64 than_ns)
+{
+	u64 before_ns = promote_before_ns();
+	s32 cpu = promote_oldest(target, than_ns < before_ns ? than_ns : before_ns);
+
+	return cpu >= 0 && old_running_ns(cpu, scx_bpf_now()) < than_ns ? cpu : -1;
+}
+
 /*
  * The lane of the job that moves to @target: the oldest one that gains there. Where critical work waits, only if the job is older,
- * also as one that takes turns (old.bpf.h), and what waits may have the job's place. -1: none.
+ * and what waits may have the job's place. -1: none.
  */
 VERIFIED_ONCE s32 promote_choose(u32 target)
 {
 	u32 waits = old_core(target, OLD_NOTHING);
-	u64 before_ns = promote_before_ns(), waits_ns;
 	s32 cpu;
 
 	if (waits >= nr_cores)
-		return promote_oldest(target, before_ns);
-	waits_ns = old_head_ns(waits);
-	cpu = promote_oldest(target, waits_ns < before_ns ? waits_ns : before_ns);
-	if (cpu < 0 || old_running_ns(cpu, scx_bpf_now()) >= waits_ns ||
-	    !promote_leaves(waits, cpu))
-		return -1;
-	return cpu;
+		return promote_oldest(target, promote_before_ns());
+	cpu = promote_older(target, old_head_ns(waits));
+	return cpu >= 0 && promote_leaves(waits, cpu) ? cpu : -1;
 }
 
 /* Gives @core_id, which may be free, to the oldest job that gains there. */
@@ -409,6 +417,40 @@ static __always_inline void promote_check(struct task_struct *p, struct lane_ctx
 		id = find_core(p, CORES_LENT, FREE_STATES, home, nr_cores);
 	if (id >= 0 && promotion_gains(lane, id))
 		promote_offer(id);
+}
+
+/* Is @p, alone on its core with a job that has just begun, to have the place of an older job, which gains there? */
+VERIFIED_ONCE bool promote_exchanges(struct task_struct *p __arg_trusted)
+{
+	const struct lane_ctx *own = lane_ctx(scx_bpf_task_cpu(p)), *lane;
+	const struct core_ctx *core, *from;
+	struct task_ctx *tctx = task_ctx(p);
+	s32 cpu;
+
+	core = own ? core_ctx(own->core) : NULL;
+	if (!core || !tctx || critical_expected(core) || is_bound_now(p) ||
+	    !core_is_free(own->core, scx_bpf_task_cpu(p)))
+		return false;
+	cpu = promote_older(own->core, old_order_ns(p, tctx, scx_bpf_now()));
+	lane = lane_ctx(cpu);
+	from = cpu >= 0 && lane ? core_ctx(lane->core) : NULL;
+	/* that lane takes it, though nothing waits beside it */
+	return from && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
+	       fixed.steal_min_queued[BOUNDED(core_distance(from, core), NR_DISTANCES)] <= 1;
+}
+
+/* The tick of critical @p, whose marks were just looked at: once a job, it is looked whether its core counts as fallen free. */
+static __always_inline void promote_yields(struct task_struct *p, struct task_ctx *tctx,
+					   const struct lane_ctx *lane)
+{
+	if (!fixed.promote || !tctx->job_new)
+		return;
+	tctx->job_new = 0;
+	if (lane->state != LANE_CRITICAL || core_set_some(CORES_QUEUED + CLASS_CRITICAL) ||
+	    !core_set_any(CORES_SLOWED, lane->core) || !promote_exchanges(p))
+		return;
+	tctx->yields = 1;
+	scx_bpf_task_set_slice(p, 0);
 }
 
 /* Takes over a lane of the core that is reserved for @p, if all is as it was. */

@@ -164,12 +164,16 @@ static __always_inline u64 job_deadline_ns(const struct job_slot *slot, u64 now_
 	return deadline_ns ? job_clock_ns(deadline_ns, now_ns) : 0;
 }
 
-/* Notes the deadline of the job in @slot, and, once a job, how much time it has. */
-static __always_inline void job_deadline_look(struct task_ctx *tctx, const struct job_slot *slot)
+/* Notes whether the job in @slot is a new one, its deadline, and, once a job, how much time it has. */
+static __always_inline void job_look(struct task_ctx *tctx, const struct job_slot *slot)
 {
 	u64 began_ns = *(volatile const u64 *)&slot->began_ns;
 	u64 deadline_ns = *(volatile const u64 *)&slot->deadline_ns;
 
+	if (began_ns && began_ns != tctx->job_mark_ns) {
+		tctx->job_mark_ns = began_ns;
+		tctx->job_new = 1;
+	}
 	tctx->deadline_ns = began_ns ? job_deadline_ns(slot, scx_bpf_now()) : 0;
 	if (!tctx->deadline_ns || began_ns == tctx->deadline_of_ns || deadline_ns <= began_ns)
 		return;
@@ -214,7 +218,7 @@ VERIFIED_ONCE bool jobs_count(struct task_struct *p __arg_trusted)
 	}
 	ended = *(volatile u64 *)&slot->ended;
 	jobs = jobs_new(tctx, ended);
-	job_deadline_look(tctx, slot);
+	job_look(tctx, slot);
 	bpf_for(i, 0, jobs) {
 		u32 at = (ended - 1 - i) % JOB_RING;
 

@@ -7,7 +7,7 @@ use crate::{
     Budget, Class, Costs, Interference, Machine, Objective, Occurrence, Record, Settings,
     Simulation, Step, TaskId, TaskSpec,
 };
-use sidelane_topology::{Regular, Topology};
+use sidelane_topology::{Builder, CoreSpec, Regular, Topology};
 use std::cell::RefCell;
 
 const MS: u64 = 1_000_000;
@@ -247,4 +247,144 @@ fn a_job_beyond_its_deadline_yields_to_those_that_can_meet_theirs() {
     // a tick ends it
     let late_ms = done_ms(30);
     assert!((35.0..=39.0).contains(&late_ms), "{late_ms}");
+}
+
+/// Threads that never sleep, and go from one marked job to the next: one on each lane in use, in the order in which they came.
+struct Servers {
+    /// Capacity and number of lanes of each core; CPUs are numbered through.
+    cores: &'static [(u32, u32)],
+    settings: Settings,
+    /// Which CPUs each may use.
+    cpus: Vec<Option<Vec<u32>>>,
+}
+
+const MARK_NS: u64 = 30 * MS + MS / 2;
+const TICKS_NS: u64 = 8 * MS;
+
+impl Servers {
+    fn new(cores: &'static [(u32, u32)], threads: usize) -> Servers {
+        Servers {
+            cores,
+            settings: Settings::default(),
+            cpus: vec![None; threads],
+        }
+    }
+
+    /// A fast core and a slow one, a thread on each.
+    fn two() -> Servers {
+        Servers::new(&[(1024, 1), (512, 1)], 2)
+    }
+
+    /// Each takes its next job at these moments, too. The lanes on which each ran, and since when, ns, and how many were promoted.
+    fn run(&self, marks: &[(u64, usize)]) -> (Vec<Vec<(u64, u32)>>, u64) {
+        let (mut builder, mut cpu) = (Builder::new(), 0);
+        for &(capacity, lanes) in self.cores {
+            builder = builder.core(CoreSpec::new(cpu..cpu + lanes).capacity(capacity.into()));
+            cpu += lanes;
+        }
+        let interference = Interference::ThreadPerf(vec![1.0, 0.5]);
+        let topology = builder.build().unwrap();
+        let machine = Machine::new(&topology, interference, Costs::none()).unwrap();
+        let board = Board::default();
+        let mut sim = Simulation::new(machine, &self.settings.clone().into()).unwrap();
+        sim.keep_records();
+        let create = |cpus: &Option<Vec<u32>>| TaskSpec {
+            cpus: cpus.clone(),
+            ..TaskSpec::new("server", Class::Critical)
+        };
+        let ids: Vec<TaskId> = self
+            .cpus
+            .iter()
+            .map(create)
+            .map(|spec| sim.create(&spec).unwrap())
+            .collect();
+        for index in 0..ids.len() as u64 {
+            sim.set_timer((10 + index) * MS, index);
+        }
+        for (at_ns, index) in marks {
+            sim.set_timer(*at_ns, *index as u64);
+        }
+        run(&mut sim, 100 * MS, |sim, index| {
+            let (id, now_ns) = (ids[index as usize], sim.now_ns());
+            board.end(id, MS);
+            board.write(id, |slot| slot.began_ns = now_ns);
+            if now_ns < MARK_NS {
+                sim.give(id, f64::INFINITY).unwrap();
+            }
+        });
+        let records = sim.take_records();
+        let lanes = |id: &TaskId| {
+            let runs = records.iter().filter_map(|record| match record.step {
+                Step::Run { task, lane } if task == *id => Some((record.at_ns, lane)),
+                _ => None,
+            });
+            let mut lanes: Vec<_> = runs.collect();
+            lanes.dedup_by_key(|(_, lane)| *lane);
+            lanes
+        };
+        (ids.iter().map(lanes).collect(), sim.counters().promotions)
+    }
+
+    /// The lanes of each, if all moves were soon after the mark.
+    fn moves(&self) -> (Vec<Vec<u32>>, u64) {
+        let (ran, promotions) = self.run(&[(MARK_NS, 0)]);
+        for (at_ns, _) in ran.iter().flat_map(|lanes| &lanes[1..]) {
+            assert!((MARK_NS..MARK_NS + TICKS_NS).contains(at_ns), "{ran:?}");
+        }
+        let lanes = |lanes: &Vec<(u64, u32)>| lanes.iter().map(|(_, lane)| *lane).collect();
+        (ran.iter().map(lanes).collect(), promotions)
+    }
+}
+
+#[test]
+fn at_the_mark_of_a_new_job_an_older_one_gets_the_faster_core() {
+    assert_eq!(Servers::two().moves(), (vec![vec![0, 1], vec![1, 0]], 1));
+    // and back, with the next one
+    let (ran, promotions) = Servers::two().run(&[(MARK_NS, 0), (2 * MARK_NS, 1)]);
+    let lanes = |index: usize| -> Vec<u32> { ran[index].iter().map(|(_, lane)| *lane).collect() };
+    assert_eq!(
+        (lanes(0), lanes(1), promotions),
+        (vec![0, 1, 0], vec![1, 0, 1], 2)
+    );
+    // the slower one takes a new job: all is well
+    let (ran, promotions) = Servers::two().run(&[(MARK_NS, 1)]);
+    assert_eq!((ran[0].len(), ran[1].len(), promotions), (1, 1, 0));
+}
+
+#[test]
+fn at_the_mark_of_a_new_job_an_older_one_gets_a_core_of_its_own() {
+    // thread 0 alone on the core of CPU 0, threads 1 and 2 on the other
+    let servers = Servers::new(&[(1024, 1), (1024, 2)], 3);
+    assert_eq!(servers.moves(), (vec![vec![0, 1], vec![1, 0], vec![2]], 1));
+}
+
+#[test]
+fn of_three_speeds_the_oldest_gets_the_fastest_and_the_young_one_the_slowest() {
+    let servers = Servers::new(&[(1024, 1), (512, 1), (256, 1)], 3);
+    assert_eq!(
+        servers.moves(),
+        (vec![vec![0, 2], vec![1, 0], vec![2, 1]], 2)
+    );
+}
+
+#[test]
+fn nobody_changes_places_where_that_is_off_or_cannot_be() {
+    let stays = (vec![vec![0], vec![1]], 0);
+    let mut servers = Servers::two();
+    servers.settings.promote = false;
+    assert_eq!(servers.moves(), stays);
+    let mut servers = Servers::two();
+    servers.settings.promote_after_ns = 100 * MS;
+    assert_eq!(servers.moves(), stays, "too young");
+    let mut servers = Servers::two();
+    servers.cpus[0] = Some(vec![0]);
+    assert_eq!(servers.moves(), stays, "the young one may not");
+    let mut servers = Servers::two();
+    servers.cpus[1] = Some(vec![1]);
+    assert_eq!(servers.moves(), stays, "the old one may not");
+    assert_eq!(
+        Servers::new(&[(1024, 1), (1024, 1)], 2).moves(),
+        stays,
+        "no gain"
+    );
 }
