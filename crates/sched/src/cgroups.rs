@@ -65,6 +65,15 @@ pub(crate) fn facts(
     cgroups.iter().map(facts).collect()
 }
 
+/// What a cgroup weighs if nobody says otherwise.
+const WEIGHT_USUAL: u32 = 100;
+
+/// How many of the cgroups at these paths weigh more or less than usual.
+pub(crate) fn weighed<'a>(mount: &Path, paths: impl Iterator<Item = &'a String>) -> usize {
+    let unusual = |path: &&String| weight(mount, path).is_some_and(|it| it != WEIGHT_USUAL);
+    paths.filter(unusual).count()
+}
+
 /// The `cpu.weight` of the cgroup at `path` below `mount`.
 pub(crate) fn weight(mount: &Path, path: &str) -> Option<u32> {
     let file = mount.join(path.trim_start_matches('/')).join("cpu.weight");

@@ -21,7 +21,9 @@ pub struct Check {
     pub rules: Vec<RuleCheck>,
     /// In the order of the configuration.
     pub pools: Vec<PoolCheck>,
-    /// With `cgroup_quotas`: how many cgroups have a `cpu.max`.
+    /// With `cgroup_weights`: how many cgroups have a `cpu.weight` other than 100; none: nobody has.
+    pub weights: Option<usize>,
+    /// With `cgroup_quotas`: how many cgroups have a `cpu.max`; none: nobody has.
     pub quotas: Option<usize>,
 }
 
@@ -98,6 +100,10 @@ pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
         let mount = mount.as_deref();
         mount.map_or(0, |mount| cgroups::quotas(mount, groups.iter()).len())
     };
+    let weights = || {
+        let mount = mount.as_deref();
+        mount.map_or(0, |mount| cgroups::weighed(mount, groups.iter()))
+    };
     Ok(Check {
         rules: rules.collect(),
         pools: config
@@ -105,7 +111,14 @@ pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
             .iter()
             .map(|pool| found(pool, &groups))
             .collect(),
-        quotas: config.scheduler.cgroup_quotas.then(quotas),
+        quotas: config
+            .holds_quotas()
+            .then(quotas)
+            .filter(|found| *found > 0),
+        weights: config
+            .holds_weights()
+            .then(weights)
+            .filter(|found| *found > 0),
     })
 }
 
@@ -209,6 +222,12 @@ impl fmt::Display for Check {
         for pool in &self.pools {
             writeln!(f, "{pool}")?;
         }
+        if let Some(weights) = self.weights {
+            writeln!(
+                f,
+                "cgroup_weights: {weights} cgroups have a cpu.weight other than 100"
+            )?;
+        }
         if let Some(quotas) = self.quotas {
             writeln!(f, "cgroup_quotas: {quotas} cgroups have a cpu.max")?;
         }
@@ -284,7 +303,7 @@ mod tests {
         let text = format!(
             "[[pool]]\ncgroup = \"/{container}\"\ncapacity_cores = 1.5\ncharge = \"raw\"\n\
              [[pool]]\ncgroup = \"/none\"\nshare = 20\n\
-             [scheduler]\ncgroup_quotas = true\nthread_perf = [1, 0.6]\n"
+             [scheduler]\nthread_perf = [1, 0.6]\n"
         );
         let check = check(&Config::parse(&text, "c.toml").unwrap(), root.path()).unwrap();
         let said = format!(

@@ -115,8 +115,18 @@ impl Config {
     pub(crate) fn looks_at_cgroups(&self) -> bool {
         cgroups::needed(&self.rules)
             || !self.pools.is_empty()
-            || self.scheduler.cgroup_weights
-            || self.scheduler.cgroup_quotas
+            || self.holds_weights()
+            || self.holds_quotas()
+    }
+
+    /// Do weights of cgroups count, where they have some? With batch alone the kernel sees to those of all others.
+    pub(crate) fn holds_weights(&self) -> bool {
+        self.scheduler.cgroup_weights && !self.scheduler.only_batch()
+    }
+
+    /// Do limits of cgroups hold, where they have some?
+    pub(crate) fn holds_quotas(&self) -> bool {
+        self.scheduler.cgroup_quotas && !self.scheduler.only_batch()
     }
 
     /// Is any budget dynamic?

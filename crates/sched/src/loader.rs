@@ -162,6 +162,8 @@ struct Scheduler<'a> {
     /// For so many cgroups there is room.
     cgroup_room: usize,
     /// It has to be loaded again, with more room.
+    /// Whether weights of cgroups count.
+    weights: bool,
     outgrown: Option<Outgrown>,
     /// As they were when it was attached.
     live: intf::live_settings,
@@ -189,6 +191,7 @@ impl<'a> Scheduler<'a> {
             rules,
             mut pools,
             cgroup_room,
+            weights,
         } = Found::by(config)?;
         let widest = layout.lanes_per_core_max;
         let mut live = config.scheduler.live(widest);
@@ -204,6 +207,7 @@ impl<'a> Scheduler<'a> {
             nr_rules: rules.len() as u32,
             has_cgroup_rules: cgroups::needed(&config.rules).into(),
             nr_pools: pools.len() as u32,
+            cgroup_weights: weights.into(),
             counters: (counters.is_ok() && config.is_dynamic()).into(),
             symbiotic: misses.is_ok().into(),
             wait_counts: stalls.into(),
@@ -224,6 +228,7 @@ impl<'a> Scheduler<'a> {
             paths: Vec::new(),
             told_depth: false,
             cgroup_room,
+            weights,
             outgrown: None,
             live,
             events: None,
@@ -391,6 +396,7 @@ struct Found {
     rules: Vec<intf::rule>,
     pools: PoolTable,
     cgroup_room: usize,
+    weights: bool,
 }
 
 impl Found {
@@ -406,6 +412,7 @@ impl Found {
             rules,
             pools,
             cgroup_room: rooms.cgroups,
+            weights: rooms.weights,
         })
     }
 }

@@ -172,8 +172,7 @@ fn churn_cgroups() {
 fn tasks_are_stopped_frozen_throttled_and_traced_while_cgroups_come_and_go() {
     let file = "/run/held-up.toml";
     let rules = "[[rule]]\nclass = \"critical\"\nmatch = \"cgroup:/critical\"\n\
-                 [[rule]]\nclass = \"batch\"\nmatch = \"cgroup:/batch\"\n\
-                 [scheduler]\ncgroup_quotas = true\n";
+                 [[rule]]\nclass = \"batch\"\nmatch = \"cgroup:/batch\"\n";
     fs::write(file, rules).unwrap();
     let held = cgroup("held");
     let scheduler = Scheduler::attach(&["--config", file]);

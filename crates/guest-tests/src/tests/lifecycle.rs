@@ -126,8 +126,6 @@ pair = true
 retention.exclusive = true
 symbiotic = true
 polarization = "vertical"
-cgroup_weights = true
-cgroup_quotas = true
 keep_slice = true
 keep_lane = true
 gather = true
@@ -136,9 +134,15 @@ trace = true
 "#;
 
 fn attaches_with_all_mechanisms_at_once() {
-    let (file, _pool) = ("/run/everything.toml", cgroup("pool"));
+    let (file, pool) = ("/run/everything.toml", cgroup("pool"));
     fs::write(file, EVERYTHING).unwrap();
+    fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu").unwrap();
+    let write = |file: &str, text: &str| fs::write(pool.join(file), text).unwrap();
+    write("cpu.weight", "300");
+    write("cpu.max", "190000 100000");
     let scheduler = Scheduler::attach(&["--config", file]);
+    write("cpu.weight", "100");
+    write("cpu.max", "max");
     let mut load = load_every_lane();
     load.push(Load::spin_in("pool"));
     load.push(Load::jobs(100, "0.001", &Traits::default()));

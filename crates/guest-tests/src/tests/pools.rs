@@ -32,9 +32,7 @@ fn weights_of_cgroups_count_whatever_the_number_of_their_tasks() {
     for (name, weight) in [("light", "100"), ("heavy", "300")] {
         fs::write(cgroup(name).join("cpu.weight"), weight).unwrap();
     }
-    let path = "/tmp/weights.toml";
-    fs::write(path, "[scheduler]\ncgroup_weights = true\n").unwrap();
-    let scheduler = Scheduler::attach(&["--config", path]);
+    let scheduler = Scheduler::attach(&[]);
     let many = 2 * nr_cpus();
     for (weight, range) in [("300", 2.6..3.4), ("100", 0.85..1.15)] {
         fs::write(cgroup("heavy").join("cpu.weight"), weight).unwrap();
@@ -52,9 +50,8 @@ fn weights_of_cgroups_count_whatever_the_number_of_their_tasks() {
 fn quotas_of_cgroups_hold_also_more_than_there_is_room_for() {
     let root = "/sys/fs/cgroup/cgroup.subtree_control";
     fs::write(root, "+cpu").unwrap();
-    let path = "/tmp/quotas.toml";
-    fs::write(path, "[scheduler]\ncgroup_quotas = true\n").unwrap();
-    let mut scheduler = Scheduler::attach(&["--config", path]);
+    let mut scheduler = Scheduler::attach(&[]);
+    the_first_limit_of_all_is_seen(&mut scheduler);
     a_quota_of_a_cgroup_holds_from_when_it_is_set_until_it_is_lifted();
     more_quotas_than_there_is_room_for_hold_after_it_is_attached_again(&mut scheduler);
     assert!(scheduler.stop().success(), "ejected");
@@ -78,9 +75,17 @@ fn set_quota(cgroup: &str, text: &str, lanes: Option<f64>) {
     std::thread::sleep(Duration::from_millis(300));
 }
 
+/// Nobody has one, and pools cost nothing until somebody has.
+fn the_first_limit_of_all_is_seen(scheduler: &mut Scheduler) {
+    assert_eq!(rates("0.1")["pools"].as_array().map(Vec::len), Some(0));
+    fs::write(cgroup("capped").join("cpu.max"), "50000 100000").unwrap();
+    scheduler.await_line("1 cgroups have a cpu.max, there was room for 0");
+    eventually("attached again", attached);
+}
+
 fn a_quota_of_a_cgroup_holds_from_when_it_is_set_until_it_is_lifted() {
     let loads = [(); 3].map(|()| Load::spin_in("capped"));
-    let lanes = || busy_lanes("1")[1];
+    let lanes = || busy_lanes("2")[1];
     eventually_all_run(&loads, 8_000_000);
     for (text, limit, range) in [
         ("max 100000", None, 2.5..3.2),

@@ -92,7 +92,7 @@ pub struct Settings {
     /// After so long without work, times the distance, a lane steals across a barrier that is lower by one,
     /// ns; 0: barriers stay as they are.
     pub steal_patience_ns: u64,
-    /// `cpu.weight` of cgroups counts among normal work.
+    /// `cpu.weight` of cgroups counts among normal work where one of them is not the usual.
     pub cgroup_weights: bool,
     /// `cpu.max` of cgroups holds, for time on lanes.
     pub cgroup_quotas: bool,
@@ -133,8 +133,8 @@ impl Default for Settings {
             follow_waker_ns: 15_000,
             steal_min_queued: StealBarriers::default(),
             steal_patience_ns: 0,
-            cgroup_weights: false,
-            cgroup_quotas: false,
+            cgroup_weights: true,
+            cgroup_quotas: true,
             trace: false,
         }
     }

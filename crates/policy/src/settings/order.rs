@@ -230,9 +230,9 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "cgroup_weights",
         kind: Kind::Switch(|settings| &mut settings.cgroup_weights),
-        change: Change::Fixed(|settings, to| to.cgroup_weights = settings.cgroup_weights.into()),
+        change: Change::Found,
         needs: None,
-        says: "`cpu.weight` of cgroups counts among normal work",
+        says: "`cpu.weight` of cgroups counts among normal work where one of them is not 100",
         more: "below",
     },
     Row {
@@ -240,7 +240,7 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Switch(|settings| &mut settings.cgroup_quotas),
         change: Change::Found,
         needs: None,
-        says: "`cpu.max` of cgroups holds, critical work included",
+        says: "`cpu.max` of cgroups holds where one of them is a limit, critical work included",
         more: "below",
     },
     Row {

@@ -2,7 +2,9 @@
 
 use super::Finding;
 use super::source::{Source, Unreadable};
+use crate::cgroups;
 use crate::error::{KERNEL_MIN, boot_a_kernel, kernels};
+use std::path::Path;
 
 /// The first kernel that may stop for ever when it frees storage of tasks while a CPU goes offline, and the first that no longer
 /// does (`task_storage`).
@@ -280,7 +282,10 @@ pub(super) fn cgroup_v2(source: &Source) -> Result<Finding, Unreadable> {
     let why = match elsewhere {
         Some(old) => format!("the cpu controller belongs to cgroup v1 at {}", old.at),
         None if lacks_cpu => format!("/{controllers} names no cpu controller"),
-        None => return Ok(Finding::ok(format!("mounted at {}", unified.at))),
+        None => {
+            let limits = limits(&source.root().join(unified.at.trim_matches('/')));
+            return Ok(Finding::ok(format!("mounted at {}{limits}", unified.at)));
+        }
     };
     Ok(Finding::warning(
         format!(
@@ -289,6 +294,19 @@ pub(super) fn cgroup_v2(source: &Source) -> Result<Finding, Unreadable> {
         ),
         "boot with systemd.unified_cgroup_hierarchy=1 if weights and quotas of cgroups are to count; rules work as they are",
     ))
+}
+
+/// What cgroups there are to whose weights and limits the scheduler sees while it is attached; nothing if there are none.
+fn limits(mount: &Path) -> String {
+    let found = cgroups::list(mount);
+    let limits = cgroups::quotas(mount, found.values()).len();
+    let weights = cgroups::weighed(mount, found.values());
+    match (limits, weights) {
+        (0, 0) => String::new(),
+        _ => format!(
+            "; {limits} cgroups with a cpu.max, {weights} with a cpu.weight other than 100: both hold unless the configuration says otherwise"
+        ),
+    }
 }
 
 /// A line of `/proc/self/mounts`.

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// How often executables named by rules are looked up again.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(1);
+/// How often cgroups are asked for weights and limits while none has any; new ones are asked at once.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// What is asked of a running scheduler.
 pub struct Requests<'a> {
@@ -177,6 +179,7 @@ impl Scheduler<'_> {
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Ended, Error> {
         let mut resolved = Instant::now();
+        let mut looked = resolved;
         while !requests.stop() && !self.exited() {
             self.wait();
             storage.let_go();
@@ -189,9 +192,13 @@ impl Scheduler<'_> {
                     self.write_rules()?;
                     self.looks.again();
                 }
-                let scheduler = &self.config.scheduler;
-                if scheduler.cgroup_weights || scheduler.cgroup_quotas {
-                    self.read_cgroups(on_event)?; // they may have changed
+                // what they say may have changed
+                let often = self.weights || self.pools.quota_room() > 0;
+                if often || looked.elapsed() >= LOOK_AGAIN {
+                    looked = Instant::now();
+                    if self.config.holds_weights() || self.config.holds_quotas() {
+                        self.read_cgroups(on_event)?;
+                    }
                 }
             }
             if let Some(outgrown) = self.outgrown

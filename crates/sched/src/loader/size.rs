@@ -16,30 +16,40 @@ const QUOTAS_MIN: usize = 256;
 pub(super) struct Rooms {
     /// For cgroups; 1 where nothing looks at them: a table has an entry at least.
     pub cgroups: usize,
-    /// For cgroups with a `cpu.max`; 0: these do not hold.
+    /// For cgroups with a `cpu.max`; 0: there are none, or they do not hold.
     pub quotas: usize,
+    /// Whether weights of cgroups count: some are not the usual.
+    pub weights: bool,
 }
 
 impl Rooms {
     /// For the cgroups that there are now.
     pub fn now(config: &Config) -> Rooms {
         if !config.looks_at_cgroups() {
-            return Rooms::of(None, None);
+            return Rooms::of(None, 0, false);
         }
-        let mount = cgroups::mount_point(Path::new("/")).ok().flatten();
-        let found = mount.as_deref().map(cgroups::list).unwrap_or_default();
-        let quotas = config.scheduler.cgroup_quotas.then(|| {
-            let mount = mount.as_deref();
-            mount.map_or(0, |mount| cgroups::quotas(mount, found.values()).len())
-        });
-        Rooms::of(Some(found.len()), quotas)
+        let Ok(Some(mount)) = cgroups::mount_point(Path::new("/")) else {
+            return Rooms::of(Some(0), 0, false);
+        };
+        let found = cgroups::list(&mount);
+        let quotas = match config.holds_quotas() {
+            true => cgroups::quotas(&mount, found.values()).len(),
+            false => 0,
+        };
+        let weights = config.holds_weights() && cgroups::weighed(&mount, found.values()) > 0;
+        Rooms::of(Some(found.len()), quotas, weights)
     }
 
-    /// For so many cgroups and limits, and as many more; none: these are not looked at.
-    fn of(cgroups: Option<usize>, quotas: Option<usize>) -> Rooms {
+    /// For so many cgroups (none: nobody looks at them) and limits, and as many more. Without a limit there is no room for any:
+    /// what nobody has costs nothing.
+    fn of(cgroups: Option<usize>, quotas: usize, weights: bool) -> Rooms {
         Rooms {
             cgroups: cgroups.map_or(1, |found| (2 * found).max(CGROUPS_MIN)),
-            quotas: quotas.map_or(0, |found| (2 * found).max(QUOTAS_MIN)),
+            quotas: match quotas {
+                0 => 0,
+                found => (2 * found).max(QUOTAS_MIN),
+            },
+            weights,
         }
     }
 }
@@ -85,17 +95,21 @@ mod tests {
     #[test]
     fn there_is_room_for_twice_as_many_as_there_are() {
         let of = |cgroups, quotas| {
-            let rooms = Rooms::of(Some(cgroups), Some(quotas));
+            let rooms = Rooms::of(Some(cgroups), quotas, false);
             (rooms.cgroups, rooms.quotas)
         };
         assert_eq!(of(10, 5), (CGROUPS_MIN, QUOTAS_MIN));
         assert_eq!(of(100_000, 700), (200_000, 1400));
+        assert_eq!(of(10, 0), (CGROUPS_MIN, 0));
     }
 
     #[test]
     fn what_is_off_takes_no_room() {
-        let rooms = Rooms::now(&Config::default());
-        assert_eq!((rooms.cgroups, rooms.quotas), (1, 0));
-        assert_eq!(Rooms::of(Some(10), None).quotas, 0);
+        let mut config = Config::default();
+        (
+            config.scheduler.cgroup_weights,
+            config.scheduler.cgroup_quotas,
+        ) = (false, false);
+        assert_eq!(Rooms::now(&config), Rooms::of(None, 0, false));
     }
 }

@@ -60,7 +60,8 @@ impl Scheduler<'_> {
     /// Reads the cgroups that there are: those that come and go are told.
     pub(super) fn watch_cgroups(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
         self.cgroup_mount = cgroups::mount_point(Path::new("/")).ok().flatten();
-        if self.cgroup_mount.is_none() {
+        let named = cgroups::needed(&self.config.rules) || !self.config.pools.is_empty();
+        if self.cgroup_mount.is_none() && named {
             on_event(Event::Degraded(
                 "cgroup v2 is not mounted: cgroup and unit rules and pools match nothing"
                     .to_owned(),
@@ -94,7 +95,7 @@ impl Scheduler<'_> {
 
     /// Takes over what `cpu.max` of these cgroups says.
     fn read_quotas(&mut self, mount: &Path, cgroups: &HashMap<u64, String>) -> Result<(), Error> {
-        if !self.config.scheduler.cgroup_quotas {
+        if !self.config.holds_quotas() {
             return Ok(());
         }
         let quotas = cgroups::quotas(mount, cgroups.values());
@@ -133,7 +134,13 @@ impl Scheduler<'_> {
         }
         self.read_quotas(mount, &cgroups)?;
         self.tell_depth(on_event);
-        let weighs = self.config.scheduler.cgroup_weights;
+        if self.config.holds_weights() && !self.weights {
+            let found = cgroups::weighed(mount, cgroups.values());
+            if found > 0 {
+                self.outgrow("cgroups have a cpu.weight of their own", found, 0);
+            }
+        }
+        let weighs = self.weights;
         let weight = |path: &str| cgroups::weight(mount, path).filter(|_| weighs);
         for (id, facts) in cgroups::facts(&cgroups, weight) {
             let path = cgroups.get(&id).map_or("/", String::as_str);

@@ -83,9 +83,9 @@ impl Sidelane {
         self.charges_by_counters() || self.settings.symbiotic || self.retains_by_counters()
     }
 
-    /// Weights count where pools have some, whether the settings say so or not.
+    /// Do weights of pools count? Where pools have some.
     fn has_weights(&self) -> bool {
-        self.settings.cgroup_weights || self.pools.iter().any(|pool| pool.weight.is_some())
+        self.settings.cgroup_weights && self.pools.iter().any(|pool| pool.weight.is_some())
     }
 
     /// `[n]`: a cgroup in pool n - 1; 0: the root, in none.

@@ -42,8 +42,7 @@ impl Watch {
     /// The one lane that the task may use, if there is one and this is its rule.
     fn competes_for(&self, id: TaskId) -> Option<u32> {
         let (settings, task) = (&self.settings, self.task(id));
-        let by_other_rules = settings.cgroup_weights
-            || settings.retain
+        let by_other_rules = settings.retain
             || settings.pair
             || settings.symbiotic
             || settings.only_batch()
