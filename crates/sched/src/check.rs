@@ -300,6 +300,8 @@ mod tests {
         let root = machine(&[&container, "b"]);
         let max = root.path().join("sys/fs/cgroup/b/cpu.max");
         fs::write(max, "1000 100000\n").unwrap();
+        let weight = root.path().join("sys/fs/cgroup/b/cpu.weight");
+        fs::write(weight, "50\n").unwrap();
         let text = format!(
             "[[pool]]\ncgroup = \"/{container}\"\ncapacity_cores = 1.5\ncharge = \"raw\"\n\
              [[pool]]\ncgroup = \"/none\"\nshare = 20\n\
@@ -309,6 +311,7 @@ mod tests {
         let said = format!(
             "pool of 1.5 lanes  /{container}\n\
              pool of cores by share 20  /none  no such cgroup now\n\
+             cgroup_weights: 1 cgroups have a cpu.weight other than 100\n\
              cgroup_quotas: 1 cgroups have a cpu.max\n"
         );
         assert!(check.to_string().ends_with(&said), "{check}");

@@ -328,6 +328,11 @@ fn cgroups() {
     tree.expect("cgroup v2", Verdict::Ok, "/sys/fs/cgroup");
     tree.set("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io");
     tree.expect("cgroup v2", Verdict::Ok, "/sys/fs/cgroup");
+    tree.set("sys/fs/cgroup/a/b/cpu.max", "50000 100000");
+    tree.set("sys/fs/cgroup/a/cpu.max", "max 100000");
+    tree.set("sys/fs/cgroup/a/cpu.weight", "300");
+    let limits = "1 cgroups with a cpu.max, 1 with a cpu.weight other than 100: both hold";
+    tree.expect("cgroup v2", Verdict::Ok, limits);
     tree.set("sys/fs/cgroup/cgroup.controllers", "cpuset io");
     tree.expect("cgroup v2", Verdict::Warning, "names no cpu controller");
     let v1 = "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,nosuid,cpu,cpuacct 0 0";
