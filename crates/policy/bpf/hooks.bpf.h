@@ -169,8 +169,8 @@ HOOK void hook_counted(struct task_ctx *tctx, struct lane_count *count, struct c
 
 HOOK s32 hook_scheduler_begins(void);
 HOOK s32 hook_core_begins(u32 core_id);
-/* A task comes to the scheduler; @p leaves it. */
-HOOK s32 hook_task_comes(void);
+/* @p comes to the scheduler; it leaves it. */
+HOOK s32 hook_task_comes(struct task_struct *p);
 HOOK void hook_task_goes(struct task_struct *p, struct task_ctx *tctx);
 /* @p wants to run; it does no longer. */
 HOOK void hook_wants(struct task_struct *p, struct task_ctx *tctx);
@@ -398,9 +398,7 @@ HOOK u32 hook_takes(u32 core_id, s32 cpu, bool goes_on, const struct lane_ctx *p
 			       : TAKES_NONE;
 	if (fixed.symbiotic && symbiosis_take(core_id, NR_SIDES))
 		return TAKEN;
-	if (goes_on && !fair_yields(core_id, prev))
-		return TAKES_NONE;
-	return fixed.keep_lane && vector_take_own(core_id) ? TAKEN : TAKES_ON;
+	return goes_on && !fair_yields(core_id, prev) ? TAKES_NONE : TAKES_ON;
 }
 
 HOOK bool hook_takes_held(u32 core_id, s32 cpu)
@@ -579,8 +577,10 @@ HOOK s32 hook_core_begins(u32 core_id)
 	return budget_init(core_id) ?: retain_init(core_id);
 }
 
-HOOK s32 hook_task_comes(void)
+HOOK s32 hook_task_comes(struct task_struct *p)
 {
+	if (fixed.gather)
+		gather_counts(p);
 	return pools_begin();
 }
 

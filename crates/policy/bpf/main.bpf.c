@@ -220,11 +220,9 @@ s32 BPF_STRUCT_OPS(sidelane_init_task, struct task_struct *p, struct scx_init_ta
 	if (!tctx)
 		return -ENOMEM;
 	class_assign(p, tctx);
-	if (fixed.gather)
-		gather_counts(p);
 	if (fixed.only_batch && args->fork)
 		adopt_born(bpf_get_current_task_btf(), p, tctx);
-	return hook_task_comes();
+	return hook_task_comes(p);
 }
 
 void BPF_STRUCT_OPS(sidelane_enable, struct task_struct *p)

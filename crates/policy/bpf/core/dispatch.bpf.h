@@ -91,6 +91,8 @@ VERIFIED_ONCE bool take(u32 core_id, s32 cpu, u32 class, bool goes_on)
 		return taken == TAKEN;
 	if (class == CLASS_CRITICAL)
 		return old_take(core_id, cpu, goes_on);
+	if (class == CLASS_NORMAL && fixed.keep_lane && vector_take_own(core_id))
+		return true;
 	return vector_take(core_id, class) || vector_steal(core_id, class, NR_SIDES);
 }
 
