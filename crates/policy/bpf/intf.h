@@ -42,9 +42,9 @@ enum limits {
 /* Old first (old.bpf.h). What has not slept for so many slices of its own takes turns. */
 #define OLD_SLICES 2
 /* A burst up to this long is brief. It may run beside critical work: no more than batch does that is overdue. */
-#define GATHER_SETS \
-	8 /* sets of threads of a program that share a core; those of larger programs share sets */
 #define BRIEF_NS 1000000ULL
+/* Sets of threads of a program that share a core (spread.bpf.h); those of larger programs share sets. */
+#define GATHER_SETS 8
 /* A task's mean burst: earlier ones together weigh one less of so many. */
 #define BURST_WEIGHT 8
 /* What is brief counts as so much older (old.bpf.h). */

@@ -118,7 +118,8 @@ fn begin() {
     after_fork();
     let connection = attach().inspect_err(status::refused).ok();
     if watch_from_a_thread(connection).is_err() {
-        // nobody would notice the service's end
+        // nobody would notice the service's end; its descriptor is closed already
+        CONNECTION.store(-1, Ordering::Release);
         stop_asking();
         let _ = region::hide();
         set_attached(false);
@@ -224,8 +225,12 @@ fn attach() -> io::Result<UnixStream> {
         unsafe { BorrowedFd::borrow_raw(fd.as_raw_fd()) }
     });
     region::show(lines, words, hello.lanes)?;
-    BOARD.connected(&stream)?;
-    WAKES.connected(&stream)?;
+    let asked = BOARD.connected(&stream);
+    let asked = asked.and_then(|()| WAKES.connected(&stream));
+    asked.inspect_err(|_| {
+        stop_asking();
+        let _ = region::hide();
+    })?;
     CONNECTION.store(stream.as_raw_fd(), Ordering::Release);
     set_attached(true);
     Ok(stream)

@@ -117,6 +117,7 @@ impl BoundLane {
     /// The kernel refuses, or there is no memory.
     pub fn bind() -> io::Result<BoundLane> {
         attach::start();
+        attach::want_naps();
         let cpu = cpu::ask().ok_or_else(io::Error::last_os_error)?;
         bind_to(cpu)?;
         let line = region::line(cpu).ok_or(io::ErrorKind::OutOfMemory)?;

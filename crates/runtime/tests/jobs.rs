@@ -15,6 +15,8 @@ fn marks_reach_a_service_that_takes_them() {
     let socket = folder.path().join("signal.sock");
     // SAFETY: the only test of this process, and no thread of it runs yet
     unsafe { std::env::set_var("SIDELANE_SIGNAL_SOCKET", &socket) };
+    // SAFETY: as above; naps for which a service would be asked, on any machine
+    unsafe { std::env::set_var("SIDELANE_RUNTIME_NAP", "futex") };
     // SAFETY: no arguments
     let tid = unsafe { libc::gettid() } as u32;
 

@@ -307,7 +307,8 @@ VERIFIED_ONCE s32 find_shared_lane(struct task_struct *p __arg_trusted, u64 leas
 			break;
 		critical = lanes_in_state(id, LANE_CRITICAL) + critical_expected(core);
 		speed = lane_speed(core, critical + 1);
-		if (!critical || speed <= least)
+		/* one that is on its way has a lane that idles still */
+		if (!critical || critical >= core->nr_lanes || speed <= least)
 			continue;
 		cpu = pick_lane(p, id, IDLE_STATES(true), prev);
 		if (cpu < 0 || !level_allows(core, id, cpu))

@@ -18,7 +18,7 @@
  * arrives. A job younger than fixed.promote_after_ns stays: moving costs caches, and
  * most jobs are done soon. The tick of one that has grown older looks for it again.
  * A thread that goes from one marked job to the next does not sleep, and its core does not fall idle. So at the first tick of a
- * marked job (jobs.bpf.h) that runs alone on its core, that core counts as fallen free, if nothing waits: where an older job gains there,
+ * marked job (jobs.bpf.h) that runs alone on its core, that core counts as fallen free, if no critical work waits, and barriers let a lane take one that waits alone: where an older job gains there,
  * the young one leaves its lane and waits, as the youngest. Then all goes as above, and it gets the slowest place that is left.
  *
  * How: a running task cannot be taken from its lane by another. So the lane that looks
@@ -434,8 +434,8 @@ VERIFIED_ONCE bool promote_exchanges(struct task_struct *p __arg_trusted)
 	cpu = promote_older(own->core, old_order_ns(p, tctx, scx_bpf_now()));
 	lane = lane_ctx(cpu);
 	from = cpu >= 0 && lane ? core_ctx(lane->core) : NULL;
-	/* that lane takes it, though nothing waits beside it */
-	return from && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
+	/* that lane takes it, though nothing waits beside it, and its own lane idles then (steal_allowed()) */
+	return from && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && !fixed.steal_patience_ns &&
 	       fixed.steal_min_queued[BOUNDED(core_distance(from, core), NR_DISTANCES)] <= 1;
 }
 

@@ -28,7 +28,7 @@
  * slice ends there ("time slice early": what it holds is not torn from it soon after it
  * wakes), and it wakes with a whole one. Else each wake-up brings a whole one.
  *
- * Lanes (fixed.keep_lane): of normal work that waits on its core a lane takes the first that ran there last, if that is ahead of
+ * Lanes (fixed.keep_lane): of normal work that waits on its core a lane takes the first that was there last (ran, or was sent there when it woke), if that is ahead of
  * the first of all by a slice at most: a lane has a TLB of its own ("thread affinity").
  *
  * The starvation bound is overdue.bpf.h.

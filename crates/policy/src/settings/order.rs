@@ -20,7 +20,7 @@ words! {
         Fair = "fair",
         /// It waits for the end of slices.
         Slices = "slices",
-        /// The same, with all else that z/VM requires or does with SMT: [`Settings::of_zvm`].
+        /// The same. In a file it stands for all else that z/VM requires or does with SMT, too: [`Settings::of_zvm`].
         Zvm = "zvm",
     }
 }

@@ -1,7 +1,7 @@
 //! Hands the lane signal to programs, and wakes those that sleep on futexes.
 //!
-//! One thread. A program's open connection is its subscription, and the service's life to the
-//! program: nothing is pinned, and nothing is left behind after `kill -9`.
+//! One thread. A program is told of lanes from when it asks for that until its connection ends, and the connection is
+//! the service's life to the program: nothing is pinned, and nothing is left behind after `kill -9`.
 
 use super::handle;
 use super::jobs::{Boards, Owned};
