@@ -141,7 +141,7 @@ impl Scheduler<'_> {
             }
         }
         let weighs = self.weights;
-        let weight = |path: &str| cgroups::weight(mount, path).filter(|_| weighs);
+        let weight = |path: &str| weighs.then(|| cgroups::weight(mount, path)).flatten();
         for (id, facts) in cgroups::facts(&cgroups, weight) {
             let path = cgroups.get(&id).map_or("/", String::as_str);
             let known = intf::cgroup_known {
