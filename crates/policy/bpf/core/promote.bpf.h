@@ -18,8 +18,9 @@
  * arrives. A job younger than fixed.promote_after_ns stays: moving costs caches, and
  * most jobs are done soon. The tick of one that has grown older looks for it again.
  * A thread that goes from one marked job to the next does not sleep, and its core does not fall idle. So at the first tick of a
- * marked job (jobs.bpf.h) that runs alone on its core, that core counts as fallen free, if no critical work waits, and barriers let a lane take one that waits alone: where an older job gains there,
- * the young one leaves its lane and waits, as the youngest. Then all goes as above, and it gets the slowest place that is left.
+ * marked job (jobs.bpf.h) that runs alone on its core, that core counts as fallen free, if no critical work waits, and barriers let a
+ * lane take one that waits alone: where an older job gains there, the young one leaves its lane and waits, as the youngest. Then all
+ * goes as above, and it gets the slowest place that is left.
  *
  * How: a running task cannot be taken from its lane by another. So the lane that looks
  * marks the task and kicks it; its own lane then checks that the core is still free and
