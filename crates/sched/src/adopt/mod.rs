@@ -162,7 +162,7 @@ impl Adopter {
             Action::Enter => self.enter(&task, task.had.unwrap_or(Had::LEAST), ask),
             Action::GiveBack => self.give_back(&task, ask),
             Action::Respect => self.respect(&task, ask),
-            Action::Forget => self.forget(&task, State::Not, ask),
+            Action::Forget => self.let_go(&task, ask),
             Action::Lend => self.lend(&task, ask),
             Action::TakeBack => self.take_back(&task, ask),
         };
@@ -272,6 +272,17 @@ impl Adopter {
             nice: 0,
         };
         self.put(task, left, false)
+    }
+
+    /// Its policy stays. The nice value is the scheduler's, unless it was given one meanwhile; so it is with a copy that the kernel
+    /// made of a task just as that was given back.
+    fn let_go(&mut self, task: &Task, ask: Ask) -> Result<(), Failure> {
+        let now = policy::get(task.tid)?;
+        let wanted = restore::with_its_own_nice(task.had.unwrap_or(now), now).nice;
+        if wanted != now.nice {
+            policy::set_nice(task.tid, wanted)?;
+        }
+        self.forget(task, State::Not, ask)
     }
 
     fn forget(&mut self, task: &Task, state: State, ask: Ask) -> Result<(), Failure> {

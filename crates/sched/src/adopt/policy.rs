@@ -2,9 +2,11 @@
 
 use crate::bpf::intf;
 use libc::sched_attr;
+use nix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::io;
 use std::mem::size_of;
+use std::time::Duration;
 
 /// A task's number: that of a thread.
 pub(crate) type Tid = u32;
@@ -76,14 +78,6 @@ pub(crate) fn get(tid: Tid) -> io::Result<Had> {
     })
 }
 
-/// The policy of a task: one number, at the least cost.
-pub(crate) fn policy(tid: Tid) -> Option<u32> {
-    const RESET_ON_FORK: i32 = 0x4000_0000;
-    // SAFETY: a plain system call
-    let policy = unsafe { libc::sched_getscheduler(tid.cast_signed()) };
-    (policy >= 0).then_some((policy & !RESET_ON_FORK).cast_unsigned())
-}
-
 /// Gives a task this policy and nice value; all else that it has of its own stays.
 pub(crate) fn set(tid: Tid, to: Had) -> io::Result<()> {
     let found = attributes(tid)?;
@@ -103,8 +97,13 @@ pub(crate) fn set(tid: Tid, to: Had) -> io::Result<()> {
         return Ok(());
     }
     // the kernel takes no nice value with this policy
+    set_nice(tid, to.nice)
+}
+
+/// Gives a task this nice value.
+pub(crate) fn set_nice(tid: Tid, nice: i32) -> io::Result<()> {
     // SAFETY: a plain system call; it is of one thread
-    done(unsafe { libc::setpriority(libc::PRIO_PROCESS, tid, to.nice) }.into())
+    done(unsafe { libc::setpriority(libc::PRIO_PROCESS, tid, nice) }.into())
 }
 
 /// What `/proc` says of a task.
@@ -138,6 +137,12 @@ pub(crate) fn ticks(ns: u64) -> u64 {
     // SAFETY: a plain call
     let a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     ns / (1_000_000_000 / u64::try_from(a_second).unwrap_or(100).max(1))
+}
+
+/// Now, in the same.
+pub(crate) fn ticks_now() -> u64 {
+    let since_boot = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from);
+    since_boot.map_or(u64::MAX, |now| ticks(now.as_nanos() as u64))
 }
 
 #[cfg(test)]
@@ -174,7 +179,7 @@ mod tests {
                 nice: before.nice,
             };
             set(tid, idle).unwrap();
-            assert_eq!((get(0).unwrap(), policy(tid)), (idle, Some(IDLE)));
+            assert_eq!(get(0).unwrap(), idle);
             assert!(Stat::of(tid).unwrap().start > 0);
         })
         .join()

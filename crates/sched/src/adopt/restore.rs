@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// It is not looked for longer than this.
 const LONGEST: Duration = Duration::from_secs(20);
+/// A task that is being made is not seen yet: all looks for so long after the last change must find nothing.
+const QUIET: Duration = Duration::from_millis(20);
 /// Generations that are walked up to a task's ancestor.
 const GENERATIONS: usize = 64;
 
@@ -94,9 +96,18 @@ fn by_cgroup(ledger: &Ledger) -> HashMap<String, Had> {
     entries.collect()
 }
 
+/// What all this goes by.
+struct Known<'a> {
+    ledger: &'a Ledger,
+    cgroups: HashMap<String, Had>,
+    /// When the first task was given back, in clock ticks since boot.
+    since: u64,
+}
+
 /// What a task is to get that has `now`; none: it is none of ours.
-fn due(ledger: &Ledger, cgroups: &HashMap<String, Had>, tid: Tid, now: Had) -> Option<Had> {
-    let own = entry_of(ledger, tid);
+fn due(known: &Known, tid: Tid, now: Had) -> Option<Had> {
+    let (ledger, own) = (known.ledger, entry_of(known.ledger, tid));
+    let near = || known.cgroups.get(&cgroup_of(tid)?).copied();
     let had = match (now.policy, own) {
         (EXT, Some(entry)) if entry.is_left() => return None,
         (EXT, Some(entry)) => entry.had,
@@ -105,13 +116,22 @@ fn due(ledger: &Ledger, cgroups: &HashMap<String, Had>, tid: Tid, now: Had) -> O
             if ancestor.as_ref().is_some_and(Entry::is_left) {
                 return None; // of one that chose this itself
             }
-            let near = || cgroups.get(&cgroup_of(tid)?).copied();
             let had = ancestor.map(|entry| entry.had).or_else(near);
             had.unwrap_or(Had::LEAST)
         }
-        (_, Some(entry)) if entry.lent => entry.had,
+        (IDLE, Some(entry)) if entry.lent => entry.had,
         (_, None) if now.nice == ADOPTED_NICE => {
-            inherited(ledger, tid).filter(|entry| entry.lent)?.had
+            let ancestor = inherited(ledger, tid);
+            if now.policy == IDLE
+                && let Some(lent) = ancestor.filter(|entry| entry.lent)
+            {
+                return Some(lent.had);
+            }
+            // The kernel copies a task without its lock: while that one is given back, the copy may have the new policy
+            // with the old nice value.
+            let had = ancestor.map(|entry| entry.had).or_else(near)?;
+            let torn = now.policy == had.policy && Stat::of(tid)?.start >= known.since;
+            torn.then_some(had)?
         }
         _ => return None,
     };
@@ -127,17 +147,18 @@ pub(crate) fn with_its_own_nice(had: Had, now: Had) -> Had {
 }
 
 /// Looks at all tasks once.
-fn pass(ledger: &Ledger, restored: &mut Restored) -> usize {
-    let cgroups = by_cgroup(ledger);
+fn pass(ledger: &Ledger, since: u64, restored: &mut Restored) -> usize {
+    let known = Known {
+        ledger,
+        cgroups: by_cgroup(ledger),
+        since,
+    };
     let mut found = 0;
     for tid in all() {
-        if ![Some(EXT), Some(IDLE)].contains(&policy::policy(tid)) {
-            continue;
-        }
         let Ok(now) = policy::get(tid) else {
             continue;
         };
-        let Some(had) = due(ledger, &cgroups, tid, now).filter(|had| *had != now) else {
+        let Some(had) = due(&known, tid, now).filter(|had| *had != now) else {
             continue;
         };
         match policy::set(tid, had) {
@@ -155,14 +176,19 @@ pub(crate) fn restore(ledger: &Ledger) -> Restored {
     if ledger.is_empty() {
         return restored;
     }
+    let (since, mut changed) = (policy::ticks_now(), begun);
     loop {
         restored.failed = None;
-        let found = pass(ledger, &mut restored);
+        let begins = Instant::now();
+        let found = pass(ledger, since, &mut restored);
         restored.tasks += found;
-        restored.endless = begun.elapsed() >= LONGEST;
-        if found == 0 || restored.endless {
-            restored.endless &= found > 0;
+        restored.endless = found > 0 && begun.elapsed() >= LONGEST;
+        if restored.endless || found == 0 && begins >= changed + QUIET {
             return restored;
+        }
+        match found {
+            0 => std::thread::sleep(QUIET / 4),
+            _ => changed = Instant::now(),
         }
     }
 }
@@ -199,8 +225,23 @@ mod tests {
             policy: EXT,
             nice: ADOPTED_NICE,
         };
-        let due_now = |ledger: &Ledger, now| due(ledger, &by_cgroup(ledger), child.id(), now);
+        let due_since = |ledger: &Ledger, since, now| {
+            let cgroups = by_cgroup(ledger);
+            let known = Known {
+                ledger,
+                cgroups,
+                since,
+            };
+            due(&known, child.id(), now)
+        };
+        let due_now = |ledger: &Ledger, now| due_since(ledger, u64::MAX, now);
         assert_eq!(due_now(&ledger, now), Some(entry(5).had));
+        // a copy of its parent just as that was given back
+        let torn = Had { policy: 0, ..now };
+        assert_eq!(due_since(&ledger, 0, torn), Some(entry(5).had));
+        assert_eq!(due_now(&ledger, torn), None);
+        let other = Had { nice: 4, ..torn };
+        assert_eq!(due_since(&ledger, 0, other), None);
         // as SCHED_IDLE it is no lent one's
         let idle = Had {
             policy: IDLE,
