@@ -7,7 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
-use sidelane_collect::export::plain;
+use sidelane_export::plain;
 use sidelane_model::Decision;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;

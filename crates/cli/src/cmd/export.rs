@@ -2,7 +2,7 @@
 
 use super::record::RateArgs;
 use crate::interrupt;
-use sidelane_collect::export::{self, Server};
+use sidelane_export::Server;
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
@@ -34,7 +34,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag()?;
     let server = Server::listen(&args.listen)?;
     eprintln!("sidelane: metrics at http://{}/metrics", server.address());
-    export::export(&settings, &server, stop, &mut |text| {
+    sidelane_export::export(&settings, &server, stop, &mut |text| {
         eprintln!("sidelane: {text}");
     })?;
     Ok(ExitCode::SUCCESS)

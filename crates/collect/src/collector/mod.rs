@@ -231,12 +231,12 @@ impl<'a> Collector<'a> {
 
     /// Whether so many cgroups were removed since the last reading that another should make room for those
     /// to come.
-    pub(crate) fn crowded(&self) -> bool {
+    pub fn crowded(&self) -> bool {
         self.control(|control| &control.removed) >= self.removed + cgroups::CROWD
     }
 
     /// Ends it, but not yet the storage of tasks.
-    pub(crate) fn into_storage(self) -> TaskStorage {
+    pub fn into_storage(self) -> TaskStorage {
         self.storage
     }
 

@@ -91,7 +91,7 @@ fn what_is_unknown_is_not_told_as_0() {
 
 #[test]
 fn the_dashboard_asks_for_what_is_exported() {
-    let dashboard = include_str!("../../../../packaging/grafana/sidelane.json");
+    let dashboard = include_str!("../../../packaging/grafana/sidelane.json");
     let json: serde_json::Value = serde_json::from_str(dashboard).unwrap();
     let (before, now) = (reading(10, 3), reading(20, 3));
     let text = told(&now, Some(&before));

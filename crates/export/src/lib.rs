@@ -11,8 +11,8 @@ pub use encode::{plain, text};
 pub use series::{SERIES_MAX, Series};
 pub use serve::{ServeError, Server};
 
-use crate::Error;
-use crate::collector::{Collector, Place, Settings};
+use sidelane_collect::Error;
+use sidelane_collect::collector::{Collector, Place, Settings};
 use sidelane_kernel::TaskStorage;
 use sidelane_smt::snapshot::{Interval, Snapshot, delta};
 use std::sync::atomic::{AtomicBool, Ordering};
