@@ -1,6 +1,6 @@
 //! The text of a reading.
 
-use super::Series;
+use super::series::{Jobs, Latencies, Series};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -11,27 +11,63 @@ use sidelane_smt::snapshot::{CoreTotals, Interval, RateSource, Snapshot, Usage};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// The reading `now` in the OpenMetrics text format, with the series of its cgroups; `recent` is what passed
-/// since an earlier one, from which the SMT metrics follow, if there was one.
+/// All that is told at a time.
+pub(crate) struct Exported<'a> {
+    /// The reading.
+    pub now: &'a Snapshot,
+    /// What passed since an earlier one, from which the SMT metrics follow, if there was one.
+    pub recent: Option<&'a Interval>,
+    /// Of its cgroups.
+    pub series: &'a Series,
+    /// How long jobs took.
+    pub jobs: &'a Jobs,
+    /// Of the scheduler.
+    pub scheduler: Vec<Family>,
+    /// Collectors that were started.
+    pub starts: u64,
+}
+
+/// A metric and its samples.
+#[derive(Clone, Debug)]
+pub(crate) struct Family {
+    pub name: &'static str,
+    pub help: &'static str,
+    pub kind: Kind,
+    /// Labels and values.
+    pub samples: Samples<'static>,
+}
+
+/// What kind of metric it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Counter,
+    /// A counter of seconds.
+    Time,
+    Gauge,
+    /// A gauge in seconds.
+    Seconds,
+}
+
+/// It in the OpenMetrics text format.
 ///
 /// # Errors
 /// The text cannot be written.
-pub fn text(
-    now: &Snapshot,
-    recent: Option<&Interval>,
-    series: &Series,
-) -> Result<String, fmt::Error> {
+pub(crate) fn text(exported: &Exported<'_>) -> Result<String, fmt::Error> {
+    let series = exported.series;
     let cgroups = series.totals();
     let mut registry = Registry::with_prefix("sidelane");
     registry.register_collector(Box::new(Reading {
-        now: now.clone(),
-        recent: recent.and_then(|interval| interval.metrics().ok()),
+        now: exported.now.clone(),
+        recent: exported.recent.and_then(|interval| interval.metrics().ok()),
         cgroups: cgroups
             .map(|(path, used)| (path.to_owned(), used.clone()))
             .collect(),
         folded: series.folded(),
         ended: series.ended(),
         forgotten: series.forgotten(),
+        jobs: exported.jobs.latencies().collect(),
+        scheduler: exported.scheduler.clone(),
+        starts: exported.starts,
     }));
     let mut text = String::new();
     encode(&mut text, &registry)?;
@@ -77,6 +113,9 @@ struct Reading {
     folded: usize,
     ended: u64,
     forgotten: u64,
+    jobs: Vec<(&'static str, Latencies)>,
+    scheduler: Vec<Family>,
+    starts: u64,
 }
 
 impl Collector for Reading {
@@ -85,6 +124,10 @@ impl Collector for Reading {
         self.encode_cores(encoder)?;
         self.encode_smt(encoder)?;
         self.encode_cgroups(encoder)?;
+        self.encode_jobs(encoder)?;
+        for family in &self.scheduler {
+            family.encode(encoder)?;
+        }
         self.encode_notes(encoder)
     }
 }
@@ -93,11 +136,11 @@ impl Collector for Reading {
 type Time = fn(&Usage) -> Option<u64>;
 
 /// Samples of one metric: labels and value.
-type Samples<'a> = Vec<(Vec<(&'a str, String)>, f64)>;
+pub(crate) type Samples<'a> = Vec<(Vec<(&'a str, String)>, f64)>;
 
 /// A label's value as the format wants it, which the library leaves to us. Names of cgroups may have any
 /// character.
-fn escaped(value: &str) -> String {
+pub(crate) fn escaped(value: &str) -> String {
     let mut escaped = String::with_capacity(value.len());
     for character in value.chars() {
         match character {
@@ -151,7 +194,17 @@ fn gauges(
     help: &str,
     samples: Samples<'_>,
 ) -> fmt::Result {
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    gauges_in(encoder, name, help, None, samples)
+}
+
+fn gauges_in(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    unit: Option<&Unit>,
+    samples: Samples<'_>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
     for (labels, value) in samples {
         match labels.is_empty() {
             true => metric.encode_gauge(&value)?,
@@ -159,6 +212,18 @@ fn gauges(
         }
     }
     Ok(())
+}
+
+impl Family {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let (name, help, samples) = (self.name, self.help, self.samples.clone());
+        match self.kind {
+            Kind::Counter => counters(encoder, name, help, None, samples),
+            Kind::Time => counters(encoder, name, help, Some(&Unit::Seconds), samples),
+            Kind::Gauge => gauges(encoder, name, help, samples),
+            Kind::Seconds => gauges_in(encoder, name, help, Some(&Unit::Seconds), samples),
+        }
+    }
 }
 
 impl Reading {
@@ -295,9 +360,33 @@ impl Reading {
         Ok(())
     }
 
+    fn encode_jobs(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        if self.jobs.is_empty() {
+            return Ok(());
+        }
+        let help = "How long jobs took, from a wake-up to the next sleep, by class of the task";
+        let unit = Some(&Unit::Seconds);
+        let mut metric =
+            encoder.encode_descriptor("job_latency", help, unit, MetricType::Histogram)?;
+        for (class, jobs) in &self.jobs {
+            let labels = vec![("class", (*class).to_owned())];
+            let mut family = metric.encode_family(&labels)?;
+            family.encode_histogram::<NoLabelSet>(jobs.sum_s, jobs.count, &jobs.buckets, None)?;
+        }
+        Ok(())
+    }
+
     fn encode_notes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let notes = &self.now.notes;
+        let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+        let help = "1: the version of this program";
+        gauges(encoder, "build_info", help, vec![(version, 1.0)])?;
         let counted = [
+            (
+                "collector_starts",
+                "Collectors that were started; with each, totals of cores and lanes begin at 0",
+                self.starts,
+            ),
             (
                 "hotplug_changes",
                 "Changes of the set of online lanes",

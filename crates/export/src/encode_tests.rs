@@ -1,6 +1,9 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
+use crate::scheduler::tests::Machine;
+use sidelane_smt::histogram::LogHistogram;
 use sidelane_smt::snapshot::CgroupTotals;
+use sidelane_smt::snapshot::{Class, TaskTotals};
 use sidelane_smt::snapshot::{LaneTotals, Rates, delta};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -48,10 +51,52 @@ fn reading_with(at_s: u64, groups: u64, classes: bool) -> Snapshot {
 
 /// The text of a reading that is the first of its collector, or follows `before`.
 fn told(now: &Snapshot, before: Option<&Snapshot>) -> String {
+    told_with(now, before, &Jobs::default(), Vec::new())
+}
+
+/// The same with all that is told while the scheduler is attached.
+fn all_told() -> String {
+    let mut jobs = Jobs::default();
+    jobs.count(&[TaskTotals {
+        class: Some(Class::Critical),
+        usage: Usage {
+            jobs: LogHistogram::of([1_000_000]),
+            ..Usage::default()
+        },
+        ..TaskTotals::default()
+    }]);
+    let machine = Machine::new();
+    let scheduler = machine.ejected_and_attached_again();
+    let mut families = scheduler.families();
+    machine.replace("lavd_1.0");
+    let other = machine.scheduler().families();
+    families.extend(
+        other
+            .into_iter()
+            .filter(|family| family.name == "other_scheduler_attached"),
+    );
+    let (before, now) = (reading(10, 3), reading(20, 3));
+    told_with(&now, Some(&before), &jobs, families)
+}
+
+fn told_with(
+    now: &Snapshot,
+    before: Option<&Snapshot>,
+    jobs: &Jobs,
+    scheduler: Vec<Family>,
+) -> String {
     let mut series = Series::default();
     series.count(None, now);
     let recent = before.map(|before| delta(before, now).unwrap());
-    text(now, recent.as_ref(), &series).unwrap()
+    let exported = Exported {
+        now,
+        recent: recent.as_ref(),
+        series: &series,
+        jobs,
+        scheduler,
+        starts: 1,
+    };
+    text(&exported).unwrap()
 }
 
 #[test]
@@ -70,6 +115,7 @@ fn a_reading_is_valid_text_with_units_and_labels() {
         "sidelane_cgroup_borrowed_seconds_total{cgroup=\"/\\\"2\\\"\"} 2.5",
         "sidelane_cgroup_forced_idle_seconds_total{cgroup=\"(others)\"} 2.0",
         "sidelane_core_forced_idle_seconds_total{core=\"3\"} 2.5",
+        "sidelane_collector_starts_total 1.0",
         "# EOF",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
@@ -89,24 +135,79 @@ fn what_is_unknown_is_not_told_as_0() {
     assert!(text.contains("sidelane_cgroup_waiting_seconds_total"));
 }
 
+/// Names of metrics in a query, or several.
+fn asked(query: &str) -> BTreeSet<&str> {
+    let part = |c: char| !(c.is_ascii_alphanumeric() || "_:".contains(c));
+    let words = query.split(part);
+    words.filter(|word| word.starts_with("sidelane_")).collect()
+}
+
+/// Metrics of which there are samples in a text.
+fn there(text: &str) -> BTreeSet<&str> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| line.split(['{', ' ']).next())
+        .collect()
+}
+
 #[test]
 fn the_dashboard_asks_for_what_is_exported() {
     let dashboard = include_str!("../../../packaging/grafana/sidelane.json");
     let json: serde_json::Value = serde_json::from_str(dashboard).unwrap();
-    let (before, now) = (reading(10, 3), reading(20, 3));
-    let text = told(&now, Some(&before));
-    let mut asked = 0;
+    let text = all_told();
+    let mut asked_for = BTreeSet::new();
     for panel in json["panels"].as_array().unwrap() {
-        for target in panel["targets"].as_array().unwrap() {
-            let query = target["expr"].as_str().unwrap();
-            let start = query.find("sidelane_").unwrap();
-            let metric = query[start..].split('{').next().unwrap();
-            let sample = |line: &str| line.split(['{', ' ']).next() == Some(metric);
-            assert!(text.lines().any(sample), "{metric} in\n{text}");
-            asked += 1;
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            asked_for.extend(asked(target["expr"].as_str().unwrap()));
         }
     }
-    assert!(asked > 9);
+    let exported = there(&text);
+    let missing: Vec<_> = asked_for.difference(&exported).collect();
+    assert!(missing.is_empty(), "{missing:?} not in\n{text}");
+    assert!(asked_for.len() > 25, "{asked_for:?}");
+}
+
+/// What rules record begins with the level, `instance:`.
+#[test]
+fn rules_ask_for_what_is_exported() {
+    let rules = include_str!("../../../packaging/prometheus/sidelane.rules.yml");
+    let text = all_told();
+    let metrics = there(&text);
+    let (mut asked_for, mut lines) = (BTreeSet::new(), rules.lines());
+    while let Some(line) = lines.next() {
+        if line.trim_start().starts_with("expr:") {
+            asked_for.extend(asked(line));
+            let more = lines
+                .clone()
+                .take_while(|line| line.starts_with("         "));
+            more.for_each(|line| asked_for.extend(asked(line)));
+        }
+    }
+    let missing: Vec<_> = asked_for.difference(&metrics).collect();
+    assert!(missing.is_empty(), "{missing:?} not in\n{text}");
+    assert!(asked_for.len() > 8, "{asked_for:?}");
+}
+
+/// Each metric has its line in the table of the documentation, and the other way round.
+#[test]
+fn the_table_of_metrics_is_complete() {
+    let document = include_str!("../../../docs/metrics.md");
+    let rows = document
+        .lines()
+        .filter(|line| line.starts_with("| `sidelane_"));
+    let cells = rows.filter_map(|row| row.split('|').nth(1));
+    let told: BTreeSet<&str> = cells.flat_map(asked).collect();
+    let text = all_told();
+    let exported: BTreeSet<&str> = there(&text)
+        .into_iter()
+        .map(|name| {
+            let part = ["_bucket", "_count", "_sum"];
+            let of = part.iter().find_map(|part| name.strip_suffix(part));
+            of.filter(|name| name.ends_with("latency_seconds"))
+                .unwrap_or(name)
+        })
+        .collect();
+    assert_eq!(told, exported);
 }
 
 #[test]
@@ -155,8 +256,7 @@ fn the_older_format_names_counters_as_their_samples() {
 #[test]
 fn promtool_finds_no_fault() {
     let tool = std::env::var_os("SIDELANE_PROMTOOL").unwrap_or_else(|| "promtool".into());
-    let (before, now) = (reading(10, 3), reading(20, 3));
-    let text = plain(&told(&now, Some(&before)));
+    let text = plain(&all_told());
     let started = Command::new(&tool)
         .args(["check", "metrics"])
         .stdin(Stdio::piped())
@@ -176,4 +276,24 @@ fn promtool_finds_no_fault() {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
+fn the_scheduler_is_told_with_units_and_labels() {
+    let text = all_told();
+    for line in [
+        "sidelane_scheduler_attached 1.0",
+        "sidelane_scheduler_exits_total{how=\"ejected\"} 1.0",
+        "sidelane_scheduler_start_timestamp_seconds 1000.0",
+        "sidelane_scheduler_run_seconds_total{class=\"batch\"} 0.0",
+        "sidelane_objective_tail_seconds{rule=\"0\"} 0.018",
+        "sidelane_pool_capacity_cores{pool=\"/tenants/\\\"a\\\"\",charge=\"mt1\"} 1.5",
+        "sidelane_batch_threads{state=\"lent\"} 1.0",
+        "sidelane_scheduler_budget_seconds 0.005",
+        "sidelane_job_latency_seconds_count{class=\"critical\"} 1",
+        "sidelane_job_latency_seconds_bucket{le=\"0.001048576\",class=\"critical\"} 1",
+        "sidelane_job_latency_seconds_bucket{le=\"0.000786432\",class=\"critical\"} 0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    }
 }

@@ -1,7 +1,10 @@
-//! Series of cgroups: one a path, whatever ends and begins again there.
+//! What is added up from reading to reading: series of cgroups, one a path, whatever ends and begins again there; latencies of
+//! jobs by class.
 
 use sidelane_smt::histogram::LogHistogram;
-use sidelane_smt::snapshot::{CgroupTotals, Notes, Snapshot, Usage, by_path, cgroups_between};
+use sidelane_smt::snapshot::{
+    CgroupTotals, Class, Notes, Snapshot, TaskTotals, Usage, by_path, cgroups_between,
+};
 use std::collections::BTreeMap;
 
 /// Cgroups that have a series of their own.
@@ -164,6 +167,65 @@ fn add(sum: &mut Option<Usage>, usage: Usage) {
     }
 }
 
+/// How long jobs took, by class. Who has no class, because Sidelane's scheduler is not attached, does not count.
+#[derive(Debug, Default)]
+pub struct Jobs(BTreeMap<&'static str, LogHistogram>);
+
+/// Latencies of one class.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latencies {
+    /// Jobs.
+    pub count: u64,
+    /// Of all of them together, s; each counts as the middle of the collector's bucket, which is a quarter of an octave.
+    pub sum_s: f64,
+    /// The longest of a bucket, s, and how many are in it; the last one is the rest.
+    pub buckets: Vec<(f64, u64)>,
+}
+
+impl Jobs {
+    /// Bounds are 1.5 times a power of two of ns, and the next power, of these: from 16 µs to 17 s.
+    const OCTAVES: std::ops::Range<u32> = 14..34;
+
+    /// Counts what tasks did since the reading before.
+    pub fn count(&mut self, tasks: &[TaskTotals]) {
+        for task in tasks {
+            let class = match task.class {
+                Some(Class::Critical) => "critical",
+                Some(Class::Normal) => "normal",
+                Some(Class::Batch) => "batch",
+                None => continue,
+            };
+            self.0.entry(class).or_default().merge(&task.usage.jobs);
+        }
+    }
+
+    /// The classes that had jobs.
+    pub fn latencies(&self) -> impl Iterator<Item = (&'static str, Latencies)> {
+        self.0.iter().map(|(class, jobs)| (*class, latencies(jobs)))
+    }
+}
+
+fn latencies(jobs: &LogHistogram) -> Latencies {
+    let octave = |k: u32| [1 << k, 3 << (k - 1)];
+    let mut bounds: Vec<u64> = Jobs::OCTAVES.flat_map(octave).collect();
+    bounds.push(1 << Jobs::OCTAVES.end);
+    let mut counts = vec![0; bounds.len() + 1];
+    let (mut count, mut sum_ns) = (0, 0.0);
+    for (longest_ns, many) in jobs.counts() {
+        // the largest value of a bucket is one below its end
+        counts[bounds.partition_point(|&bound| bound <= longest_ns)] += many;
+        let octave = 1u64 << longest_ns.max(1).ilog2();
+        sum_ns += (longest_ns - longest_ns.min(octave / 8)) as f64 * many as f64;
+        count += many;
+    }
+    let bounds = bounds.into_iter().map(|bound_ns| bound_ns as f64 / 1e9);
+    Latencies {
+        count,
+        sum_s: sum_ns / 1e9,
+        buckets: bounds.chain([f64::MAX]).zip(counts).collect(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -321,6 +383,70 @@ mod tests {
         machine.read();
         let told = machine.told();
         assert_eq!((told["/first"], told["(others)"]), (51 * S, S));
+    }
+
+    #[test]
+    fn jobs_are_in_the_bucket_of_their_latency() {
+        let mut jobs = Jobs::default();
+        let task = |class, latencies: &[u64]| TaskTotals {
+            class,
+            usage: Usage {
+                jobs: LogHistogram::of(latencies.iter().copied()),
+                ..Usage::default()
+            },
+            ..TaskTotals::default()
+        };
+        // as the collector tells them: the longest of a quarter of an octave
+        let ms = (1 << 20) - 1;
+        jobs.count(&[
+            task(Some(Class::Critical), &[1023, ms, ms, 1 << 36]),
+            task(None, &[ms]),
+            task(Some(Class::Critical), &[(5 << 18) - 1]),
+        ]);
+        let all: Vec<_> = jobs.latencies().collect();
+        let [("critical", latencies)] = &all[..] else {
+            panic!("{all:?}");
+        };
+        assert_eq!(latencies.count, 5);
+        let counts: u64 = latencies.buckets.iter().map(|(_, count)| count).sum();
+        assert_eq!(counts, 5);
+        let up_to = |bound: u64| {
+            let bound = bound as f64 / 1e9;
+            let found = latencies.buckets.iter().find(|(le, _)| *le == bound);
+            found.unwrap().1
+        };
+        assert_eq!((up_to(1 << 14), up_to(1 << 20), up_to(3 << 19)), (1, 2, 1));
+        assert_eq!(latencies.buckets.last(), Some(&(f64::MAX, 1)));
+        let rest = latencies.sum_s - 68.7;
+        assert!((-9.0..0.1).contains(&rest), "{latencies:?}");
+        assert!(latencies.buckets.is_sorted_by(|a, b| a.0 < b.0));
+    }
+
+    /// An hour of a machine whose containers live for a moment: 10,000 of them, beside services that use little.
+    #[test]
+    fn ten_thousand_short_lives_lose_no_living_cgroup() {
+        let mut machine = Machine::default();
+        let services: Vec<u64> = (0..20)
+            .map(|at| machine.begin(&format!("/service/{at}")))
+            .collect();
+        for life in 0..10_000 {
+            let id = machine.begin(&format!("/pod/{life}"));
+            machine.run(id, S / 20);
+            services.iter().for_each(|id| machine.run(*id, S / 50));
+            machine.end(id);
+            if life % 10 == 9 {
+                machine.read();
+            }
+        }
+        let told = machine.told();
+        for at in 0..services.len() {
+            let path = format!("/service/{at}");
+            assert_eq!(told.get(&path), machine.used_ns.get(&path), "{path}");
+        }
+        assert!(machine.series.paths.len() <= REMEMBERED_MAX);
+        // each use counts once, also of what is forgotten
+        let (all, used) = (told.values().sum::<u64>(), machine.used_ns.values().sum());
+        assert!(all <= used && machine.series.ended() >= machine.series.forgotten());
     }
 
     proptest! {

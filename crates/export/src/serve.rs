@@ -13,8 +13,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use tokio::net::{TcpListener as Listener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
@@ -175,13 +175,23 @@ async fn converse(stream: TcpStream, wants: Sender<Wanted>, limits: Limits) {
 /// Whoever asks for anything else than metrics is told what there is.
 async fn respond(request: Request<Incoming>, wants: &Sender<Wanted>) -> Response<Full<Bytes>> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, TEXT_TYPE, "only GET is answered\n");
+        let mut refused = text(
+            StatusCode::METHOD_NOT_ALLOWED,
+            TEXT_TYPE,
+            "only GET is answered\n",
+        );
         (refused.headers_mut()).insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
     match request.uri().path() {
         "/metrics" => {}
-        "/" => return text(StatusCode::OK, TEXT_TYPE, "Sidelane's metrics are at /metrics\n"),
+        "/" => {
+            return text(
+                StatusCode::OK,
+                TEXT_TYPE,
+                "Sidelane's metrics are at /metrics\n",
+            );
+        }
         _ => return text(StatusCode::NOT_FOUND, TEXT_TYPE, "only /metrics is here\n"),
     }
     let (wanted, reading) = oneshot::channel();
@@ -192,7 +202,11 @@ async fn respond(request: Request<Incoming>, wants: &Sender<Wanted>) -> Response
             text(StatusCode::OK, OPEN_METRICS_TYPE, reading)
         }
         Some(Ok(reading)) => text(StatusCode::OK, PLAIN_TYPE, super::plain(&reading)),
-        Some(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, TEXT_TYPE, format!("{error}\n")),
+        Some(Err(error)) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            TEXT_TYPE,
+            format!("{error}\n"),
+        ),
         None => text(StatusCode::SERVICE_UNAVAILABLE, TEXT_TYPE, "it is ending\n"),
     }
 }
@@ -200,10 +214,18 @@ async fn respond(request: Request<Incoming>, wants: &Sender<Wanted>) -> Response
 /// Does the client take this type?
 fn asks_for(request: &Request<Incoming>, content_type: &str) -> bool {
     let mut accepted = request.headers().get_all(ACCEPT).iter();
-    accepted.any(|value| value.to_str().is_ok_and(|value| value.contains(content_type)))
+    accepted.any(|value| {
+        value
+            .to_str()
+            .is_ok_and(|value| value.contains(content_type))
+    })
 }
 
-fn text(status: StatusCode, content_type: &'static str, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+fn text(
+    status: StatusCode,
+    content_type: &'static str,
+    text: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(text.into()));
     *response.status_mut() = status;
     let content_type = HeaderValue::from_static(content_type);
@@ -296,7 +318,9 @@ mod tests {
         assert!(answer.ends_with("a 1\n"), "{answer}");
         for mut silent in silent {
             let mut rest = Vec::new();
-            silent.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            silent
+                .set_read_timeout(Some(Duration::from_secs(20)))
+                .unwrap();
             // the end, or a reset: not the time-out
             let ended = silent.read_to_end(&mut rest);
             assert!(ended.is_ok_and(|_| rest.is_empty() || rest.starts_with(b"HTTP/1.1 408")));
@@ -311,14 +335,18 @@ mod tests {
         let mut stuck = send(&server, "GET /metrics HTTP/1.1");
         let mut begun = Instant::now();
         server
-            .answer(Duration::from_secs(20), || Ok::<_, Infallible>(long.clone()))
+            .answer(Duration::from_secs(20), || {
+                Ok::<_, Infallible>(long.clone())
+            })
             .unwrap();
         assert!(begun.elapsed() < Duration::from_secs(10));
         let answer = ask(&server, "GET /metrics HTTP/1.1", Ok("b 1\n".into()));
         assert!(answer.ends_with("b 1\n"), "{answer}");
         begun = Instant::now();
         std::thread::sleep(2 * HASTY.connection);
-        stuck.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stuck
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
         let mut got = Vec::new();
         let _ = stuck.read_to_end(&mut got);
         assert!(got.len() < long.len(), "all of it");

@@ -3,7 +3,7 @@
 //! Its maps are found by name among the kernel's, so that nothing has to be pinned and the loader
 //! needs no socket.
 
-use crate::{Plain, from_bytes};
+use crate::{Need, Plain, Refusal, allowed, from_bytes};
 use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::os::unix::ffi::OsStrExt;
@@ -11,11 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 /// Why the kernel does not answer; each names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Loading BPF needs privileges.
-    #[error(
-        "loading BPF programs needs root (CAP_SYS_ADMIN, or CAP_BPF with CAP_PERFMON); run as root"
-    )]
-    NotPrivileged,
+    /// A capability is missing.
+    #[error(transparent)]
+    NotPrivileged(#[from] Refusal),
     /// No running scheduler to read counters from.
     #[error("no Sidelane scheduler is attached; start one with 'sidelane run'")]
     NotRunning,
@@ -32,14 +30,24 @@ pub enum Error {
 impl Error {
     /// Is the machine (kernel, privilege) at fault rather than the input?
     pub fn is_machine(&self) -> bool {
-        matches!(self, Error::NotPrivileged)
+        matches!(self, Error::NotPrivileged(_))
     }
+}
+
+/// The name of the sched_ext scheduler that is attached, whoever's it is.
+pub fn name() -> Option<String> {
+    let name = std::fs::read_to_string("/sys/kernel/sched_ext/root/ops").ok()?;
+    Some(name.trim().to_owned())
+}
+
+/// Is a scheduler of this name ours?
+pub fn is_ours(name: &str) -> bool {
+    name.starts_with("sidelane")
 }
 
 /// Is a scheduler of ours attached?
 pub fn is_attached() -> bool {
-    std::fs::read_to_string("/sys/kernel/sched_ext/root/ops")
-        .is_ok_and(|name| name.trim().starts_with("sidelane"))
+    name().is_some_and(|name| is_ours(&name))
 }
 
 /// Does the attached scheduler have batch alone, while the kernel's own keeps all else? The kernel says so.
@@ -60,9 +68,7 @@ pub fn enable_seq() -> u64 {
 /// # Errors
 /// [`Error::NotPrivileged`], [`Error::NotRunning`], or [`Error::Running`].
 pub fn map(name: &[u8], value_size: usize) -> Result<MapHandle, Error> {
-    if !nix::unistd::geteuid().is_root() {
-        return Err(Error::NotPrivileged);
-    }
+    allowed(Need::Find)?;
     let named = || MapInfoIter::default().filter(|map| map.name.as_bytes() == name);
     // the newest: who reads those of a scheduler that has ended keeps them alive
     let found = named()

@@ -1,6 +1,6 @@
 //! What the scheduler's loader and the collector of metrics both ask of the kernel.
 //!
-//! - [`prepare`], [`warnings`], [`Urgent`], [`switch_everywhere`]: around the loading of BPF programs.
+//! - [`allowed`], [`prepare`], [`warnings`], [`Urgent`], [`switch_everywhere`]: around the loading of BPF programs.
 //! - [`Plain`]: structures that BPF programs share, as bytes.
 //! - [`attached`]: the scheduler that is attached, and its maps; [`pools`]: its pools.
 //! - [`cgroups`]: which cgroups exist, and their `cpu.max`.
@@ -13,7 +13,9 @@ pub mod pools;
 mod task_storage;
 
 pub use attached::Error;
-pub use loading::{Urgent, prepare, switch_everywhere, warnings};
+pub use loading::{
+    Capabilities, Need, Refusal, Urgent, allowed, prepare, switch_everywhere, warnings,
+};
 pub use task_storage::TaskStorage;
 
 use sidelane_policy::intf;

@@ -1,12 +1,130 @@
-//! Around the loading of BPF programs: what libbpf needs and says, the loader's turn on a busy machine, and lanes that have not
-//! switched since.
+//! Around the loading of BPF programs: what it needs of privileges and of libbpf, what that says, the loader's turn on a busy
+//! machine, and lanes that have not switched since.
 
 use libbpf_rs::PrintLevel;
 use libc::{PRIO_PROCESS, getpriority, setpriority};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use sidelane_topology::Topology;
+use std::fmt;
+use std::fs;
 use std::sync::Mutex;
+
+/// What the kernel asks capabilities for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// To load BPF programs that trace or schedule.
+    Load,
+    /// To find maps and programs of others, such as the running scheduler's, among the kernel's.
+    Find,
+}
+
+/// Why the kernel would refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What was wanted.
+    pub need: Need,
+    /// Capabilities that would do and are not there; none: those that there are count in a user namespace alone.
+    pub missing: Option<&'static str>,
+}
+
+/// The effective capabilities of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    bits: u64,
+    /// It lives in a user namespace of its own, where they say nothing to BPF.
+    confined: bool,
+}
+
+impl Capabilities {
+    // numbers of linux/capability.h
+    const SYS_ADMIN: u64 = 1 << 21;
+    const PERFMON: u64 = 1 << 38;
+    const BPF: u64 = 1 << 39;
+
+    /// From the text of `/proc/PID/status` and `/proc/PID/uid_map`; none: it tells no capabilities.
+    pub fn parse(status: &str, uid_map: &str) -> Option<Capabilities> {
+        let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        let bits = u64::from_str_radix(effective?.trim(), 16).ok()?;
+        // the first user namespace maps all users to themselves
+        let identity = ["0", "0", "4294967295"];
+        let confined = !uid_map.is_empty() && !uid_map.split_whitespace().eq(identity);
+        Some(Capabilities { bits, confined })
+    }
+
+    /// Those of this process; none: the kernel does not tell.
+    pub fn own() -> Option<Capabilities> {
+        let read = |file| fs::read_to_string(file).unwrap_or_default();
+        Capabilities::parse(&read("/proc/self/status"), &read("/proc/self/uid_map"))
+    }
+
+    /// Is it CAP_SYS_ADMIN, which stands for the others?
+    pub fn has_sys_admin(self) -> bool {
+        self.has(Capabilities::SYS_ADMIN)
+    }
+
+    fn has(self, bits: u64) -> bool {
+        self.bits & bits == bits
+    }
+
+    /// Do they suffice?
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn suffice(self, need: Need) -> Result<(), Refusal> {
+        let [bpf, perfmon] = [Capabilities::BPF, Capabilities::PERFMON].map(|one| self.has(one));
+        let missing = match (self.has_sys_admin(), need, bpf, perfmon) {
+            (true, ..) | (false, Need::Load, true, true) => match self.confined {
+                true => None,
+                false => return Ok(()),
+            },
+            (false, Need::Load, true, false) => Some("CAP_PERFMON"),
+            (false, Need::Load, false, true) => Some("CAP_BPF"),
+            (false, Need::Load, false, false) => Some("CAP_BPF and CAP_PERFMON"),
+            (false, Need::Find, ..) => Some("CAP_SYS_ADMIN"),
+        };
+        Err(Refusal { need, missing })
+    }
+}
+
+/// Does the kernel let this process do it? Where it does not say what this process has, it is tried.
+///
+/// # Errors
+/// What is missing.
+pub fn allowed(need: Need) -> Result<(), Refusal> {
+    Capabilities::own().map_or(Ok(()), |own| own.suffice(need))
+}
+
+impl std::error::Error for Refusal {}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, needed, remedy) = match self.need {
+            Need::Load => (
+                "loading BPF programs",
+                "CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN",
+                "CAP_BPF CAP_PERFMON",
+            ),
+            Need::Find => (
+                "finding the running scheduler among the kernel's BPF maps",
+                "CAP_SYS_ADMIN",
+                "CAP_SYS_ADMIN",
+            ),
+        };
+        match self.missing {
+            Some(missing) => write!(
+                f,
+                "{what} needs {needed}, and {missing} is missing; run as root, or in a service with \
+                 AmbientCapabilities={remedy}"
+            ),
+            None => write!(
+                f,
+                "{what} needs {needed} outside of a user namespace, where the kernel ignores them; run outside the \
+                 container, or in one that shares the host's users"
+            ),
+        }
+    }
+}
 
 /// What any use of libbpf needs first.
 pub fn prepare() {
@@ -80,11 +198,47 @@ pub fn switch_everywhere(topology: &Topology) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn nice() -> i32 {
         // SAFETY: a plain system call about this thread
         unsafe { getpriority(PRIO_PROCESS, 0) }
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let first = "         0          0 4294967295\n";
+        let lacks = |bits: u64, map: &str, need| {
+            let status = format!("Name:\tx\nCapPrm:\tffff\nCapEff:\t{bits:016x}\n");
+            let own = Capabilities::parse(&status, map).unwrap();
+            own.suffice(need).map_err(|refusal| refusal.missing)
+        };
+        let (bpf, perfmon, admin) = (1 << 39, 1 << 38, 1 << 21);
+        for enough in [admin, bpf | perfmon, u64::MAX] {
+            assert_eq!(lacks(enough, first, Need::Load), Ok(()));
+            assert_eq!(lacks(enough, "0 1000 1\n", Need::Load), Err(None));
+        }
+        assert_eq!(lacks(bpf, first, Need::Load), Err(Some("CAP_PERFMON")));
+        assert_eq!(lacks(perfmon, "", Need::Load), Err(Some("CAP_BPF")));
+        let both = Some("CAP_BPF and CAP_PERFMON");
+        assert_eq!(
+            lacks(!(bpf | perfmon | admin), first, Need::Load),
+            Err(both)
+        );
+        let admin_alone = Err(Some("CAP_SYS_ADMIN"));
+        assert_eq!(lacks(bpf | perfmon, first, Need::Find), admin_alone);
+        assert_eq!(lacks(admin, first, Need::Find), Ok(()));
+        assert_eq!(Capabilities::parse("Name:\tx\n", ""), None);
+        let refusal = Refusal {
+            need: Need::Load,
+            missing: Some("CAP_PERFMON"),
+        };
+        let said = refusal.to_string();
+        assert!(
+            said.contains("CAP_PERFMON is missing; run as root"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub use sidelane_policy::intf;
 
 include!(concat!(env!("OUT_DIR"), "/bpf_skel.rs"));
 
+// SAFETY: integers only, without implicit padding
+unsafe impl Plain for types::user_exit_info {}
+
 /// The tracer of lanes (`bpf/lanes.bpf.c`).
 pub mod lanes {
     include!(concat!(env!("OUT_DIR"), "/lanes_skel.rs"));

@@ -1,5 +1,7 @@
 //! Why the scheduler was detached, in words.
 
+use crate::bpf::types;
+use std::ffi::CStr;
 use std::fmt;
 
 /// Exit code bit by which the kernel asks for a restart (`SCX_ECODE_ACT_RESTART`).
@@ -29,6 +31,16 @@ pub struct ExitReason {
 }
 
 impl ExitReason {
+    /// As the scheduler wrote it down.
+    pub(crate) fn of(info: &types::user_exit_info) -> ExitReason {
+        ExitReason {
+            kind: info.kind,
+            code: info.exit_code,
+            reason: text(&info.reason),
+            message: text(&info.msg),
+        }
+    }
+
     /// Does the kernel ask to be loaded again, as after CPU hotplug?
     pub fn asks_for_restart(&self) -> bool {
         self.is_graceful() && self.code & RESTART != 0
@@ -38,6 +50,14 @@ impl ExitReason {
     pub fn is_graceful(&self) -> bool {
         self.kind <= LAST_GRACEFUL_KIND
     }
+}
+
+/// A C string of a fixed-size field, whatever its bytes.
+fn text(field: &[libc::c_char]) -> String {
+    let bytes: Vec<u8> = field.iter().map(|&c| c as u8).collect();
+    CStr::from_bytes_until_nul(&bytes)
+        .map(|s| s.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }
 
 impl fmt::Display for ExitReason {

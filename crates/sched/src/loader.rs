@@ -31,7 +31,6 @@ use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open};
 use sidelane_kernel::Urgent;
 use sidelane_topology::Topology;
 use size::Rooms;
-use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -372,19 +371,11 @@ impl<'a> Scheduler<'a> {
     }
 
     fn exit_reason(&self) -> ExitReason {
-        let Some(data) = &self.skel.maps.data_data else {
-            return ExitReason {
-                kind: 0,
-                code: 0,
-                reason: String::new(),
-                message: String::new(),
-            };
-        };
+        let data = self.skel.maps.data_data.as_ref();
+        let unknown = zeroed();
         ExitReason {
             kind: self.exit_kind(),
-            code: data.uei.exit_code,
-            reason: text(&data.uei.reason),
-            message: text(&data.uei.msg),
+            ..ExitReason::of(data.map_or(&unknown, |data| &data.uei))
         }
     }
 }
@@ -549,12 +540,4 @@ fn fill<T: Plain>(map: &impl MapCore, table: &[T]) -> Result<(), Error> {
 fn write<T: Plain>(map: &impl MapCore, key: usize, entry: &T) -> Result<(), Error> {
     map.update(&(key as u32).to_ne_bytes(), bytes_of(entry), MapFlags::ANY)
         .map_err(load_error("fill the tables of"))
-}
-
-/// A C string of a fixed-size field, whatever its bytes.
-fn text(field: &[libc::c_char]) -> String {
-    let bytes: Vec<u8> = field.iter().map(|&c| c as u8).collect();
-    CStr::from_bytes_until_nul(&bytes)
-        .map(|s| s.to_string_lossy().into_owned())
-        .unwrap_or_default()
 }

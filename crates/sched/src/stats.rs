@@ -1,17 +1,25 @@
 //! Counters of the running scheduler, read from its map by whoever may.
 
 use crate::Class;
-use crate::adopt::{Adopted, adopted};
-use crate::bpf::{from_bytes, intf};
+pub use crate::adopt::Adopted;
+use crate::adopt::adopted;
+use crate::bpf::{from_bytes, intf, types};
 use crate::charge::{ChargeState, Charges};
+use crate::exit_reason::ExitReason;
 use crate::running::scope;
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapInfo, ProgramType};
+use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use sidelane_kernel::pools::{PoolRates, PoolState, Pools};
 use sidelane_kernel::{Error, attached};
 use sidelane_policy::settings::Scope;
+use sidelane_policy::{Budget, Polarization};
+use std::mem::offset_of;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The counters' map; the kernel keeps 15 bytes of a name.
 const MAP_NAME: &[u8] = b"sidelane_stats";
@@ -39,7 +47,33 @@ pub struct Reader {
     objectives: MapHandle,
     charges: Charges,
     pools: Pools,
+    /// Data of its programs: why it ended.
+    data: MapHandle,
+    /// Of its counters, as the kernel numbers maps.
+    id: u32,
 }
+
+/// Settings of the running scheduler that are in force.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InForce {
+    /// Which tasks it has.
+    pub scope: Scope,
+    /// Lanes of a core that critical and normal work may keep busy.
+    pub smt_level: u32,
+    /// How long batch may run beside critical work of rules without a budget of their own.
+    pub budget: Budget,
+    /// Which cores normal and batch work uses.
+    pub polarization: Polarization,
+    /// With vertical polarization: on how many it does.
+    pub cores_awake: Option<u32>,
+    /// With scope `batch`: the threads that it has, if that can be read.
+    pub threads: Option<Adopted>,
+}
+
+/// The map of the programs' data; the kernel keeps 15 bytes of a name.
+const DATA: &[u8] = b"bpf_bpf.data";
+/// How the names of its programs begin.
+const PROGRAMS: &[u8] = b"sidelane_";
 
 impl Reader {
     /// Finds the running scheduler.
@@ -51,11 +85,60 @@ impl Reader {
         let objectives = attached::map(OBJECTIVES, size_of::<intf::objective>())?;
         let charges = Charges::open()?;
         let pools = Pools::open()?;
+        let data = attached::map(DATA, size_of::<types::data>())?;
+        let info = MapInfo::new(map.as_fd()).map_err(|e| Error::Running(e.to_string()))?;
         Ok(Reader {
+            id: info.info.id,
             map,
             objectives,
             charges,
             pools,
+            data,
+        })
+    }
+
+    /// A number that another scheduler's reader does not have, also when both are of the same program.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// When the scheduler was loaded, a moment before it was attached; none: the kernel does not tell.
+    pub fn loaded(&self) -> Option<SystemTime> {
+        // the newest, as with the maps
+        let programs = ProgInfoIter::default().filter(|program| {
+            program.ty == ProgramType::StructOps && program.name.as_bytes().starts_with(PROGRAMS)
+        });
+        let loaded = programs.map(|program| program.load_time).max()?;
+        let now = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).ok()?);
+        SystemTime::now().checked_sub(now.checked_sub(loaded)?)
+    }
+
+    /// Why it ended; none while it has not. It can be read also then, as long as this lives.
+    pub fn exit_reason(&self) -> Option<ExitReason> {
+        let data = self
+            .data
+            .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
+            .ok()??;
+        let info = data.get(offset_of!(types::data, uei)..)?;
+        let reason = ExitReason::of(&from_bytes::<types::user_exit_info>(info)?);
+        (reason.kind != 0).then_some(reason)
+    }
+
+    /// The settings in force.
+    ///
+    /// # Errors
+    /// As [`Reader::read`].
+    pub fn in_force(&self) -> Result<InForce, Error> {
+        let live = self.charges.live()?;
+        let live = live.ok_or_else(|| Error::Running("it has no settings".to_owned()))?;
+        let scope = scope();
+        Ok(InForce {
+            scope,
+            smt_level: live.smt_level,
+            budget: Budget::of_native(&live.budget),
+            polarization: Polarization::of_native(live.vertical),
+            cores_awake: (live.vertical != 0).then_some(live.cores_awake),
+            threads: (scope == Scope::Batch).then(adopted).flatten(),
         })
     }
 
@@ -114,6 +197,17 @@ impl Reader {
     /// # Errors
     /// [`Error::NotRunning`] once the scheduler is gone, [`Error::Running`] otherwise.
     pub fn read(&self) -> Result<intf::counters, Error> {
+        match attached::is_attached() {
+            true => self.last(),
+            false => Err(Error::NotRunning),
+        }
+    }
+
+    /// Reads the totals, also of a scheduler that has ended.
+    ///
+    /// # Errors
+    /// [`Error::Running`].
+    pub fn last(&self) -> Result<intf::counters, Error> {
         let none = intf::counters::default();
         let all = self.per_cpu()?;
         Ok(all.iter().fold(none, |sum, lane| sum.plus(lane)))
@@ -127,13 +221,13 @@ impl Reader {
         let of = |counters: &intf::counters| {
             counters.run_ns[Class::Critical as usize] + counters.run_ns[Class::Normal as usize]
         };
+        if !attached::is_attached() {
+            return Err(Error::NotRunning);
+        }
         Ok(self.per_cpu()?.iter().map(of).collect())
     }
 
     fn per_cpu(&self) -> Result<Vec<intf::counters>, Error> {
-        if !attached::is_attached() {
-            return Err(Error::NotRunning);
-        }
         let per_cpu = self
             .map
             .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)

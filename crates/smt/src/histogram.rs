@@ -82,6 +82,12 @@ impl LogHistogram {
         }
     }
 
+    /// The largest value of each bucket in use, ascending, and how many values are in it.
+    pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> {
+        let counts = self.counts.iter();
+        counts.map(|(&bucket, &count)| (largest_in(bucket), count))
+    }
+
     /// How many values were counted.
     pub fn count(&self) -> u64 {
         self.counts.values().sum()

@@ -22,7 +22,8 @@ const EXAMPLES: &str = "Examples:
   sidelane advise --seconds 60 --calibration machine.json
   sidelane advise smt.rec                  on a recording
 
-On this machine it needs root and BTF. Recordings of version 2 do not say which cgroups are limited.";
+On this machine it needs root, or CAP_BPF and CAP_PERFMON, and BTF. Recordings of version 2 do not say
+which cgroups are limited.";
 
 /// Advise on what was measured.
 #[derive(clap::Args)]

@@ -14,8 +14,9 @@ const EXAMPLES: &str = "Examples:
   sidelane export
   sidelane export --listen localhost:9000 --calibration machine.json
 
-Needs root and BTF. It listens on this machine alone unless told otherwise: who is on the network
-would see the names of cgroups. Ctrl-C ends it.";
+Needs root, or CAP_BPF and CAP_PERFMON, and BTF; what the scheduler counts takes CAP_SYS_ADMIN, too.
+It listens on this machine alone unless told otherwise: others on the network would see the names of
+cgroups. Ctrl-C ends it.";
 
 /// Export SMT metrics over HTTP.
 #[derive(clap::Args)]

@@ -21,8 +21,9 @@ const EXAMPLES: &str = "Examples:
   sidelane record smt.rec --sample --seconds 60
   sidelane report smt.rec
 
-Needs root and BTF. Ctrl-C ends the recording; so does the end of the command, whose exit status is
-this one's. Without --calibration and --thread-perf typical values are assumed, and said to be.";
+Needs root, or CAP_BPF and CAP_PERFMON, and BTF. Ctrl-C ends the recording; so does the end of the
+command, whose exit status is this one's. Without --calibration and --thread-perf typical values
+are assumed, and said to be.";
 
 /// Record SMT metrics in a file.
 #[derive(clap::Args)]

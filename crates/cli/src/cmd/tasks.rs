@@ -18,7 +18,7 @@ const EXAMPLES: &str = "Examples:
   sidelane tasks --seconds 10 --rows 100
   sidelane tasks --calibration machine.json --format json
 
-Needs root. Virtual CPUs are known from /sys/kernel/debug/kvm.";
+Needs root, or CAP_SYS_ADMIN. Virtual CPUs are known from /sys/kernel/debug/kvm.";
 
 /// Show what retention and pairing know of each task, and of virtual machines.
 #[derive(clap::Args)]

@@ -19,8 +19,8 @@ const EXAMPLES: &str = "Examples:
   sidelane top
   sidelane top --interval 0.5 --calibration machine.json
 
-Keys are htop's; F1 lists them, q ends. Needs root and BTF. Classes are known while Sidelane's
-scheduler is attached.";
+Keys are htop's; F1 lists them, q ends. Needs root, or CAP_BPF and CAP_PERFMON, and BTF. Classes are
+known while Sidelane's scheduler is attached, and take CAP_SYS_ADMIN.";
 
 /// Watch cores, tasks and cgroups on a terminal.
 #[derive(clap::Args)]

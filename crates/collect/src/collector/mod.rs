@@ -21,7 +21,7 @@ use nix::time::{ClockId, clock_gettime};
 use rates::Instructions;
 use reading::TaskTable;
 use sampler::Sampler;
-use sidelane_kernel::{TaskStorage, Urgent, attached, switch_everywhere};
+use sidelane_kernel::{Need, TaskStorage, Urgent, allowed, attached, switch_everywhere};
 use sidelane_smt::snapshot::{Notes, RateSource, Rates, Snapshot};
 use sidelane_topology::{CpuList, Topology};
 use std::collections::HashMap;
@@ -103,9 +103,7 @@ impl<'a> Collector<'a> {
     /// # Errors
     /// No privilege, a kernel without what is needed, a machine beyond the limits, no valid threadPerf.
     pub fn start(settings: &Settings, place: &'a mut Place) -> Result<Collector<'a>, Error> {
-        if !nix::unistd::geteuid().is_root() {
-            return Err(sidelane_kernel::Error::NotPrivileged.into());
-        }
+        allowed(Need::Load).map_err(sidelane_kernel::Error::from)?;
         sidelane_kernel::prepare();
         let topology = Topology::read(Path::new("/"))?;
         let (rates, tail) = rates::rates(settings, topology.lanes_per_core_max())?;
@@ -122,7 +120,8 @@ impl<'a> Collector<'a> {
         }
         tables.size(&mut open)?;
         let attached = attached::enable_seq();
-        let classes = tables.share_scheduler(&mut open)?;
+        let mut unknown = None;
+        let classes = tables.share_scheduler(&mut open, &mut |text| unknown = Some(text))?;
         let urgent = Urgent::begin();
         let mut skel = open.load().map_err(failed("load"))?;
         drop(urgent);
@@ -177,6 +176,7 @@ impl<'a> Collector<'a> {
             not_told: tail
                 .into_iter()
                 .chain(settings.sample_hz.map(Sampler::note))
+                .chain(unknown)
                 .collect(),
             limits: Limits::new(cgroup_mount.clone(), classes),
             cgroups: CgroupTable::new(cgroup_mount),

@@ -84,16 +84,23 @@ impl Tables {
         Ok(())
     }
 
-    /// Has the collector read the maps of Sidelane's scheduler. False: it is not attached, or of another
-    /// version.
+    /// Has the collector read the maps of Sidelane's scheduler. False: it is not attached, or cannot be read, of which
+    /// `tell` hears.
     pub(super) fn share_scheduler(
         &mut self,
         open: &mut OpenMetricsSkel<'_>,
+        tell: &mut dyn FnMut(String),
     ) -> Result<bool, Error> {
         let tasks = attached::map(SCHEDULER_TASKS, size_of::<task_ctx>());
         let cores = attached::map(SCHEDULER_CORES, size_of::<core_ctx>());
-        let (Ok(tasks), Ok(cores)) = (tasks, cores) else {
-            return Ok(false);
+        let (tasks, cores) = match (tasks, cores) {
+            (Ok(tasks), Ok(cores)) => (tasks, cores),
+            (Err(error), _) | (_, Err(error)) => {
+                if attached::is_attached() {
+                    tell(format!("Classes of tasks are not known: {error}."));
+                }
+                return Ok(false);
+            }
         };
         self.number_as_the_scheduler()?;
         let shared = (open.maps.tasks.reuse_fd(tasks.as_fd()))

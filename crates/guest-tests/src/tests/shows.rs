@@ -5,12 +5,18 @@ use super::support::*;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
 
 tests! {
     #[untimed]
     what_is_exported_follows_the_load,
+    #[untimed]
+    the_scheduler_is_exported_while_it_is_attached,
+    #[untimed]
+    capabilities_do_where_root_is_not_needed,
     #[untimed]
     a_thread_that_never_pauses_beside_idle_cores_is_found,
     #[untimed]
@@ -20,6 +26,16 @@ tests! {
 pub const ADDRESS: &str = "127.0.0.1:9754";
 
 pub struct Exporter(Child);
+
+/// A program that is killed when this is dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 impl Exporter {
     /// Starts it and waits until it answers.
@@ -52,11 +68,18 @@ pub fn scrape() -> String {
     answer
 }
 
+/// A sample's value, by its name and labels.
+fn sample(text: &str, name: &str) -> Option<f64> {
+    let named = |line: &'_ str| Some(line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()?);
+    text.lines().find_map(named)
+}
+
 /// Seconds that lane `cpu` was busy, as exported.
 fn busy_s(text: &str, cpu: usize) -> Option<f64> {
-    let name = format!("sidelane_lane_busy_seconds_total{{cpu=\"{cpu}\"}} ");
-    let line = text.lines().find_map(|line| line.strip_prefix(&name));
-    line?.parse().ok()
+    sample(
+        text,
+        &format!("sidelane_lane_busy_seconds_total{{cpu=\"{cpu}\"}}"),
+    )
 }
 
 fn what_is_exported_follows_the_load() {
@@ -75,6 +98,151 @@ fn what_is_exported_follows_the_load() {
     drop(load);
     signal(exporter.0.id(), "INT");
     assert!(exporter.0.wait().unwrap().success());
+}
+
+const ATTACHED: &str = "sidelane_scheduler_attached";
+const CRITICAL_S: &str = "sidelane_scheduler_run_seconds_total{class=\"critical\"}";
+const EJECTED: &str = "sidelane_scheduler_exits_total{how=\"ejected\"}";
+
+/// Attaches it beside critical work that sleeps, and batch: exported seconds that the former ran.
+fn exported_critical_s() -> (Scheduler, Option<f64>) {
+    let scheduler = Scheduler::attach(&RULES);
+    let _loads = (Load::critical_jobs(2_000, "0.01"), Load::spin_in("batch"));
+    let jobs = "sidelane_job_latency_seconds_count{class=\"critical\"}";
+    eventually("critical work is exported", || {
+        let text = scrape();
+        let told = [ATTACHED, "sidelane_scheduler_readable"].map(|name| sample(&text, name));
+        told == [Some(1.0); 2]
+            && sample(&text, jobs) > Some(0.0)
+            && sample(&text, CRITICAL_S) > Some(0.1)
+    });
+    (scheduler, sample(&scrape(), CRITICAL_S))
+}
+
+fn the_scheduler_is_exported_while_it_is_attached() {
+    let exporter = Exporter::start();
+    let without = |name: &str| {
+        let text = scrape();
+        let stale = text
+            .lines()
+            .find(|line| line.starts_with("sidelane_scheduler_run"));
+        sample(&text, ATTACHED) == Some(0.0) && sample(&text, name) == Some(1.0) && stale.is_none()
+    };
+    assert_eq!(sample(&scrape(), ATTACHED), Some(0.0));
+    let (scheduler, first_s) = exported_critical_s();
+    let text = scrape();
+    let since = sample(&text, "sidelane_scheduler_start_timestamp_seconds").unwrap();
+    let now = std::time::SystemTime::UNIX_EPOCH
+        .elapsed()
+        .unwrap()
+        .as_secs_f64();
+    assert!((0.0..600.0).contains(&(now - since)), "{since}, now {now}");
+    assert!(
+        text.contains("sidelane_scheduler_settings_info{scope=\"all\",borrow=\"off\""),
+        "{text}"
+    );
+    assert!(scheduler.stop().success(), "ejected");
+    eventually("that it ended is exported", || {
+        without("sidelane_scheduler_exits_total{how=\"stopped\"}")
+    });
+    let (mut scheduler, second_s) = exported_critical_s();
+    assert!(second_s > first_s, "{second_s:?} after {first_s:?}");
+    std::fs::write("/proc/sysrq-trigger", "S").unwrap();
+    assert!(!scheduler.child.wait().unwrap().success());
+    eventually("that it was ejected is exported", || without(EJECTED));
+    let text = scrape();
+    assert_eq!(
+        sample(&text, "sidelane_scheduler_attaches_total"),
+        Some(2.0)
+    );
+    let last = "sidelane_scheduler_last_exit_timestamp_seconds{how=\"ejected\",reason=\"";
+    println!("{:?}", text.lines().find(|line| line.starts_with(last)));
+    assert!(text.contains(last), "{text}");
+    drop(exporter);
+}
+
+// numbers of linux/capability.h
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
+
+/// `sidelane` as nobody, with these capabilities alone.
+fn with_capabilities(capabilities: &'static [u32], args: &[&str]) -> Command {
+    let prepare = || {
+        const VERSION_3: u32 = 0x2008_0522;
+        let header = [VERSION_3, 0];
+        let word = |word: u32| {
+            let within = capabilities.iter().filter(|number| **number / 32 == word);
+            within.fold(0u32, |bits, number| bits | 1 << (number % 32))
+        };
+        // effective, permitted and inheritable, twice
+        let sets = [[word(0); 3], [word(1); 3]];
+        let check = |result: i64| match result {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        };
+        // SAFETY: system calls with numbers, and with memory that lives as long as they last
+        unsafe {
+            check(libc::prctl(libc::PR_SET_KEEPCAPS, 1 as libc::c_ulong).into())?;
+            check(libc::setresuid(65534, 65534, 65534).into())?;
+            check(libc::syscall(
+                libc::SYS_capset,
+                header.as_ptr(),
+                sets.as_ptr(),
+            ))?;
+            for number in capabilities {
+                let [raise, number, none] =
+                    [libc::PR_CAP_AMBIENT_RAISE as u32, *number, 0].map(libc::c_ulong::from);
+                check(libc::prctl(libc::PR_CAP_AMBIENT, raise, number, none, none).into())?;
+            }
+        }
+        Ok(())
+    };
+    let mut command = Command::new(SIDELANE);
+    command.args(args);
+    // SAFETY: only makes system calls between fork and exec
+    unsafe { command.pre_exec(prepare) };
+    command
+}
+
+fn capabilities_do_where_root_is_not_needed() {
+    const SOME: &[u32] = &[CAP_BPF, CAP_PERFMON];
+    let folder = "/tmp/nobody";
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let file = format!("{folder}/smt.rec");
+    let output =
+        |capabilities, args: &[&str]| with_capabilities(capabilities, args).output().unwrap();
+    let record = ["record", &file, "--seconds", "1"];
+    let recorded = output(SOME, &record);
+    assert!(recorded.status.success(), "{recorded:?}");
+    for (capabilities, args, missing) in [
+        (&[CAP_BPF] as &[u32], &record[..], "CAP_PERFMON is missing"),
+        (&[CAP_PERFMON], &record, "CAP_BPF is missing"),
+        (SOME, &["stat", "1", "1"], "CAP_SYS_ADMIN is missing"),
+    ] {
+        let refused = output(capabilities, args);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(3), "{said}");
+        assert!(said.contains(missing), "{said}");
+    }
+    let run = with_capabilities(SOME, &["run"]).spawn();
+    let mut run = Killed(run.unwrap());
+    eventually("it is attached without root", attached);
+    let export = with_capabilities(SOME, &["export", "--listen", ADDRESS]).spawn();
+    let export = Killed(export.unwrap());
+    eventually("it is exported without root", || {
+        let text = scrape();
+        let told = [ATTACHED, "sidelane_scheduler_readable"].map(|name| sample(&text, name));
+        told == [Some(1.0), Some(0.0)] && busy_s(&text, 0) > Some(0.0)
+    });
+    drop(export);
+    let stat = output(&[CAP_SYS_ADMIN], &["stat", "1", "1"]);
+    assert!(stat.status.success(), "{stat:?}");
+    let tuned = output(&[CAP_SYS_ADMIN], &["tune"]);
+    assert!(tuned.status.success(), "{tuned:?}");
+    signal(run.0.id(), "TERM");
+    assert!(run.0.wait().unwrap().success());
 }
 
 fn a_thread_that_never_pauses_beside_idle_cores_is_found() {

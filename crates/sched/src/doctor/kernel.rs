@@ -4,6 +4,7 @@ use super::Finding;
 use super::source::{Source, Unreadable};
 use crate::cgroups;
 use crate::error::{KERNEL_MIN, boot_a_kernel, kernels};
+use sidelane_kernel::{Capabilities, Need, Refusal};
 use std::path::Path;
 
 /// The first kernel that may stop for ever when it frees storage of tasks while a CPU goes offline, and the first that no longer
@@ -118,50 +119,40 @@ pub(super) fn config(source: &Source) -> Result<Finding, Unreadable> {
     ))
 }
 
-/// Capability bits of `CapEff`, from `linux/capability.h`.
-const CAP_SYS_ADMIN: u64 = 1 << 21;
-const CAP_PERFMON: u64 = 1 << 38;
-const CAP_BPF: u64 = 1 << 39;
-
 pub(super) fn privileges(source: &Source) -> Result<Finding, Unreadable> {
     const REMEDY: &str = "run as root, or with CAP_SYS_ADMIN, or with CAP_BPF and CAP_PERFMON";
     let status = source.text("proc/self/status")?.unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let Some(bits) = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()) else {
+    let uid_map = source.text("proc/self/uid_map")?.unwrap_or_default();
+    let Some(own) = Capabilities::parse(&status, &uid_map) else {
         return Ok(Finding::unknown(
             "/proc/self/status tells no capabilities",
             REMEDY,
         ));
     };
-    let has = |bits_needed: u64| bits & bits_needed == bits_needed;
-    if !has(CAP_SYS_ADMIN) && !has(CAP_BPF | CAP_PERFMON) {
-        let missing: Vec<&str> = [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")]
-            .into_iter()
-            .filter_map(|(bit, name)| (!has(bit)).then_some(name))
-            .collect();
-        let seen = format!("neither CAP_SYS_ADMIN nor {}", missing.join(" nor "));
-        return Ok(Finding::fail(seen, REMEDY));
-    }
-    let seen = if has(CAP_SYS_ADMIN) {
-        "CAP_SYS_ADMIN"
-    } else {
-        "CAP_BPF and CAP_PERFMON"
+    let seen = match own.has_sys_admin() {
+        true => "CAP_SYS_ADMIN",
+        false => "CAP_BPF and CAP_PERFMON",
     };
-    Ok(match in_user_namespace(source)? {
-        true => Finding::fail(
+    Ok(match (own.suffice(Need::Load), own.suffice(Need::Find)) {
+        (Ok(()), Ok(())) => Finding::ok(seen),
+        (Ok(()), Err(_)) => Finding::ok(format!(
+            "{seen}: they load programs; to find what an attached scheduler counts takes CAP_SYS_ADMIN"
+        )),
+        (Err(Refusal { missing: None, .. }), _) => Finding::fail(
             format!("{seen}, but only inside a user namespace, where the kernel ignores them"),
             "run outside the container, or in one that shares the host's users",
         ),
-        false => Finding::ok(seen),
+        (Err(refusal), _) => Finding::fail(
+            format!(
+                "neither CAP_SYS_ADMIN nor {}",
+                refusal
+                    .missing
+                    .unwrap_or_default()
+                    .replace(" and ", " nor ")
+            ),
+            REMEDY,
+        ),
     })
-}
-
-/// Whether the process lives in a user namespace of its own: the first one maps all users to
-/// themselves.
-fn in_user_namespace(source: &Source) -> Result<bool, Unreadable> {
-    let map = source.text("proc/self/uid_map")?.unwrap_or_default();
-    let identity = ["0", "0", "4294967295"];
-    Ok(!map.is_empty() && !map.split_whitespace().eq(identity))
 }
 
 pub(super) fn lockdown(source: &Source) -> Result<Finding, Unreadable> {

@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::doctor;
 use crate::resolve;
 use crate::{Error, ExitReason};
-use sidelane_kernel::TaskStorage;
+use sidelane_kernel::{Need, TaskStorage, allowed};
 use std::fs;
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -124,9 +124,7 @@ fn check_machine() -> Result<(), Error> {
     if !sched_ext.exists() {
         return Err(Error::NoSchedExt);
     }
-    if !nix::unistd::geteuid().is_root() {
-        return Err(sidelane_kernel::Error::NotPrivileged.into());
-    }
+    allowed(Need::Load).map_err(sidelane_kernel::Error::from)?;
     let state = fs::read_to_string(sched_ext.join("state")).unwrap_or_default();
     if state.trim() == "enabled" {
         let name = fs::read_to_string(sched_ext.join("root/ops")).unwrap_or_default();

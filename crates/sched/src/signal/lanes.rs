@@ -8,7 +8,7 @@ use crate::cgroups;
 use crate::error::load_error;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
-use sidelane_kernel::switch_everywhere;
+use sidelane_kernel::{Need, allowed, switch_everywhere};
 use sidelane_topology::Topology;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
@@ -42,9 +42,7 @@ pub fn mount_point(root: &Path) -> Result<PathBuf, Error> {
 /// # Errors
 /// What prevented it.
 pub fn run(groups: &Groups, stop: &AtomicBool, serving: &mut dyn FnMut()) -> Result<(), Error> {
-    if !nix::unistd::geteuid().is_root() {
-        return Err(sidelane_kernel::Error::NotPrivileged.into());
-    }
+    allowed(Need::Load).map_err(sidelane_kernel::Error::from)?;
     sidelane_kernel::prepare();
     let mut object = MaybeUninit::uninit();
     let tracer = Tracer::attach(groups, &mut object)?;
