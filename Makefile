@@ -22,7 +22,7 @@ help:
 	@echo 'make bench-collector  what the collector of SMT metrics costs, in the test bed'
 	@echo 'make bench-switch  what a switch of tasks costs, in executed instructions, in the test bed'
 	@echo 'make bench-ordinary  ordinary work without any rule beside the default scheduler, in the test bed'
-	@echo 'make check-prometheus  a real Prometheus scrapes sidelane export, in the test bed'
+	@echo 'make check-prometheus  promtool tests the rules, a real Prometheus scrapes sidelane export in the test bed'
 	@echo "make check-dashboard  holds the dashboard against Grafana's published schema"
 
 demo: build

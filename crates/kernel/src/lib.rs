@@ -10,13 +10,11 @@ pub mod attached;
 pub mod cgroups;
 mod loading;
 pub mod pools;
-mod task_storage;
 
 pub use attached::Error;
 pub use loading::{
-    Capabilities, Need, Refusal, Urgent, allowed, prepare, switch_everywhere, warnings,
+    Capabilities, Need, Refusal, TaskStorage, Urgent, allowed, prepare, switch_everywhere, warnings,
 };
-pub use task_storage::TaskStorage;
 
 use sidelane_policy::intf;
 

@@ -1,4 +1,4 @@
-//! `sidelane export`: SMT metrics for Prometheus.
+//! `sidelane export`: SMT metrics and the scheduler's state for Prometheus.
 
 use super::record::RateArgs;
 use crate::interrupt;
@@ -6,9 +6,11 @@ use sidelane_export::Server;
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
-Answers GET /metrics with SMT metrics in the OpenMetrics text format: times by density, thread density,
-capacity factor, productivity, and the raw and MT1-equivalent time of cgroups. docs/metrics.md
-defines them; packaging/grafana/sidelane.json is a dashboard.";
+Answers GET /metrics in the OpenMetrics text format. With any scheduler: times by density, thread
+density, capacity factor, productivity, the raw and MT1-equivalent time of cgroups. Of Sidelane's
+scheduler: whether it is attached, why it ended last, its counters, settings, objectives, pools, and
+how long jobs took. docs/metrics.md lists them; packaging/prometheus has alerts,
+packaging/grafana a dashboard.";
 
 const EXAMPLES: &str = "Examples:
   sidelane export
@@ -18,7 +20,7 @@ Needs root, or CAP_BPF and CAP_PERFMON, and BTF; what the scheduler counts takes
 It listens on this machine alone unless told otherwise: others on the network would see the names of
 cgroups. Ctrl-C ends it.";
 
-/// Export SMT metrics over HTTP.
+/// Export SMT metrics and the scheduler's state over HTTP.
 #[derive(clap::Args)]
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 pub struct Args {

@@ -168,7 +168,7 @@ const CAP_BPF: u32 = 39;
 
 /// `sidelane` as nobody, with these capabilities alone.
 fn with_capabilities(capabilities: &'static [u32], args: &[&str]) -> Command {
-    let prepare = || {
+    let prepare = move || {
         const VERSION_3: u32 = 0x2008_0522;
         let header = [VERSION_3, 0];
         let word = |word: u32| {

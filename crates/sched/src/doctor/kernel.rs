@@ -8,7 +8,7 @@ use sidelane_kernel::{Capabilities, Need, Refusal};
 use std::path::Path;
 
 /// The first kernel that may stop for ever when it frees storage of tasks while a CPU goes offline, and the first that no longer
-/// does (`task_storage`).
+/// does (`TaskStorage`).
 const KERNELS_STUCK: std::ops::Range<(u32, u32)> = (6, 14)..(7, 0);
 
 /// The first kernel that counts BPF memory in cgroups instead of against the memlock limit.
