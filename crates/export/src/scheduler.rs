@@ -321,7 +321,10 @@ impl<S: Source> Scheduler<S> {
         let ours = seen.name.as_deref().is_some_and(attached::is_ours);
         let same = seen.seq == self.seen.seq && self.current.is_some();
         let followed = match (ours, same) {
-            (false, _) => Ok(self.end()),
+            (false, _) => {
+                self.end();
+                Ok(())
+            }
             (true, true) => Ok(()),
             (true, false) => self.follow(),
         };

@@ -68,12 +68,22 @@ pub fn enable_seq() -> u64 {
 /// # Errors
 /// [`Error::NotPrivileged`], [`Error::NotRunning`], or [`Error::Running`].
 pub fn map(name: &[u8], value_size: usize) -> Result<MapHandle, Error> {
+    find(name, |size| size == value_size)
+}
+
+/// The same of a map whose values begin with what is known of them: data of programs, where the compiler adds its own.
+///
+/// # Errors
+/// As [`map`].
+pub fn data(name: &[u8], least: usize) -> Result<MapHandle, Error> {
+    find(name, |size| size >= least)
+}
+
+fn find(name: &[u8], fits: impl Fn(usize) -> bool) -> Result<MapHandle, Error> {
     allowed(Need::Find)?;
     let named = || MapInfoIter::default().filter(|map| map.name.as_bytes() == name);
-    // the newest: who reads those of a scheduler that has ended keeps them alive
-    let found = named()
-        .filter(|map| map.value_size as usize == value_size)
-        .last();
+    // the newest: a program that reads those of a scheduler that has ended keeps them alive
+    let found = named().filter(|map| fits(map.value_size as usize)).last();
     match (found, named().next()) {
         (Some(map), _) if is_attached() => {
             MapHandle::from_map_id(map.id).map_err(|e| Error::Running(e.to_string()))

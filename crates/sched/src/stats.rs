@@ -85,7 +85,7 @@ impl Reader {
         let objectives = attached::map(OBJECTIVES, size_of::<intf::objective>())?;
         let charges = Charges::open()?;
         let pools = Pools::open()?;
-        let data = attached::map(DATA, size_of::<types::data>())?;
+        let data = attached::data(DATA, size_of::<types::data>())?;
         let info = MapInfo::new(map.as_fd()).map_err(|e| Error::Running(e.to_string()))?;
         Ok(Reader {
             id: info.info.id,

@@ -138,7 +138,7 @@ fn the_scheduler_is_exported_while_it_is_attached() {
         .as_secs_f64();
     assert!((0.0..600.0).contains(&(now - since)), "{since}, now {now}");
     assert!(
-        text.contains("sidelane_scheduler_settings_info{scope=\"all\",borrow=\"off\""),
+        text.contains("sidelane_scheduler_settings_info{scope=\"all\",borrow=\"borrow-idle\""),
         "{text}"
     );
     assert!(scheduler.stop().success(), "ejected");
