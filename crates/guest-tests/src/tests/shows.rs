@@ -70,7 +70,7 @@ pub fn scrape() -> String {
 
 /// A sample's value, by its name and labels.
 fn sample(text: &str, name: &str) -> Option<f64> {
-    let named = |line: &'_ str| Some(line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()?);
+    let named = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
     text.lines().find_map(named)
 }
 
