@@ -426,10 +426,12 @@ mod tests {
     #[test]
     fn ten_thousand_short_lives_lose_no_living_cgroup() {
         let mut machine = Machine::default();
-        let services: Vec<u64> = (0..20)
-            .map(|at| machine.begin(&format!("/service/{at}")))
-            .collect();
+        let mut services = Vec::new();
         for life in 0..10_000 {
+            // they begin one after the other, when the places are taken
+            if life % 500 == 0 {
+                services.push(machine.begin(&format!("/service/{}", services.len())));
+            }
             let id = machine.begin(&format!("/pod/{life}"));
             machine.run(id, S / 20);
             services.iter().for_each(|id| machine.run(*id, S / 50));
@@ -441,7 +443,13 @@ mod tests {
         let told = machine.told();
         for at in 0..services.len() {
             let path = format!("/service/{at}");
-            assert_eq!(told.get(&path), machine.used_ns.get(&path), "{path}");
+            // a place is taken by those used clearly more: what was used until then is in (others)
+            let used_ns = machine.used_ns[&path];
+            let found_ns = told.get(&path).copied().unwrap_or(0);
+            assert!(
+                found_ns > used_ns - S && found_ns <= used_ns,
+                "{path}: {found_ns}"
+            );
         }
         assert!(machine.series.paths.len() <= REMEMBERED_MAX);
         // each use counts once, also of what is forgotten
