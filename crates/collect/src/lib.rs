@@ -7,7 +7,6 @@
 //! - [`proc_stat`]: how busy each lane is, by the kernel's own account.
 //! - [`counters`]: instructions of each lane, by hardware counters.
 
-mod bpf;
 pub mod collector;
 pub mod counters;
 pub mod lanes;
@@ -15,6 +14,40 @@ pub mod proc_stat;
 pub mod record;
 pub mod tasks;
 pub mod watch;
+
+/// Generated bindings: the skeleton of the collector and the layouts of `bpf/metrics_intf.h`.
+#[allow(
+    missing_docs,
+    dead_code,
+    unused_imports,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    unsafe_op_in_unsafe_fn,
+    clippy::all,
+    clippy::unwrap_used,
+    clippy::expect_used
+)]
+mod bpf {
+    use sidelane_kernel::Plain;
+
+    include!(concat!(env!("OUT_DIR"), "/metrics_skel.rs"));
+
+    /// Layouts that the collector shares.
+    pub mod intf {
+        include!(concat!(env!("OUT_DIR"), "/metrics_intf.rs"));
+    }
+
+    // SAFETY: integers only; bpf/metrics_intf.h pads by name
+    unsafe impl Plain for intf::metrics_core {}
+    unsafe impl Plain for intf::metrics_lane {}
+    unsafe impl Plain for intf::density_record {}
+    unsafe impl Plain for intf::metrics_reading {}
+    unsafe impl Plain for intf::metrics_ended {}
+    unsafe impl Plain for intf::metrics_ended_key {}
+    unsafe impl Plain for intf::metrics_cgroup {}
+    unsafe impl Plain for intf::metrics_removed {}
+}
 
 /// An error of the collector; each names the place and the remedy.
 #[derive(Debug, thiserror::Error)]

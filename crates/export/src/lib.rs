@@ -4,6 +4,7 @@
 //! [`SERIES_MAX`] (those that ran most of late; the others are summed), pools as many, and tasks are not exported.
 
 mod encode;
+mod families;
 mod scheduler;
 mod series;
 mod serve;
