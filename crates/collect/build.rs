@@ -7,5 +7,6 @@ fn main() -> anyhow::Result<()> {
     scx_cargo::BpfBuilder::new()?
         .enable_intf("bpf/metrics_intf.h", "metrics_intf.rs")
         .enable_skel("bpf/metrics.bpf.c", "metrics")
+        .enable_skel("bpf/service.bpf.c", "service")
         .build()
 }

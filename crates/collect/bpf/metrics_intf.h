@@ -165,4 +165,65 @@ struct metrics_control {
 	u32 reading; /* the number of the reading that is under way; 0: none is */
 };
 
+/* What service.bpf.c counts. */
+enum service_limits {
+	SERVICE_GROUPS = 2,
+	SERVICE_MEMBERS_MAX = 16384, /* cgroups */
+	SERVICE_OTHERS_MAX = 4096, /* kinds of tasks beside it */
+	SERVICE_WAITS_MAX = 16384, /* threads that wait */
+};
+
+enum service_groups {
+	SERVICE_ITSELF = 0,
+	SERVICE_BATCH = 1, /* counted, too */
+};
+
+/* Tasks that are told as one. */
+struct service_task {
+	u64 cgroup; /* id; 0: none runs */
+	char comm[METRICS_NAME_LEN];
+};
+
+/* One lane. The loader fills in its core. */
+struct service_lane {
+	struct service_task task; /* that runs there */
+	u32 core; /* index, or METRICS_NO_CORE */
+	u32 group; /* of that task, its enum service_groups + 1; 0: none */
+	u64 start_ns; /* when it began to run */
+	u64 alone_ns; /* since then, time in which no other lane of the core was busy */
+	u64 instructions; /* that the lane had executed then */
+} __attribute__((aligned(64)));
+
+/* One core. The loader fills it. */
+struct service_core {
+	u32 first_lane; /* its lanes are service_cpus[first_lane .. +nr_lanes] */
+	u32 nr_lanes;
+	u64 at_ns; /* up to then all is charged */
+	u64 pad[6];
+} __attribute__((aligned(64)));
+
+struct service_work {
+	u64 ns;
+	u64 instructions;
+};
+
+/* Of a group, on one lane. */
+struct service_totals {
+	u64 by_density_ns[METRICS_LANES_MAX + 1]; /* its run time, by lanes of the core that were busy */
+	u64 ran_ns; /* of runs that have ended */
+	u64 runs;
+	u64 waiting_ns;
+	u64 waits[METRICS_JOB_BUCKETS]; /* by length */
+	/* where instructions are counted: of runs that have ended */
+	struct service_work all;
+	struct service_work alone; /* in which no other lane was busy */
+	struct service_work beside; /* in which always one was */
+};
+
+struct service_control {
+	u64 began_ns; /* nothing is counted before; 0: not yet */
+	u64 unlisted_ns; /* run time beside tasks for which there was no room */
+	u64 strangers; /* cgroups that are not counted: there was no room */
+};
+
 #endif /* SIDELANE_METRICS_INTF_H */

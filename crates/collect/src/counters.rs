@@ -3,6 +3,7 @@
 use perf_event::events::{Event, Hardware};
 use perf_event::{Builder, Counter};
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 
 /// Errors of the system call that mean "no such counter here".
 const ABSENT: [nix::errno::Errno; 4] = [
@@ -87,6 +88,12 @@ impl LaneCounters {
         };
         let lanes: Result<Vec<Lane>, Error> = cpus.iter().map(open_one).collect();
         Ok(LaneCounters { lanes: lanes? })
+    }
+
+    /// By CPU, by which a BPF program may read them. They are open as long as this lives.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = (u32, RawFd)> {
+        let lanes = self.lanes.iter();
+        lanes.map(|lane| (lane.cpu, lane.counter.as_raw_fd()))
     }
 
     /// By CPU, what was counted since the last call, or since the counters were opened; scaled up

@@ -4,6 +4,7 @@
 //! - [`watch`]: intervals of it, one after the other; [`record`]: in a file.
 //! - [`tasks`]: what retention and pairing know of each task.
 //! - [`lanes`]: what the lanes of the running scheduler do.
+//! - [`service`]: what one service meets there: waits, densities, who runs beside it.
 //! - [`proc_stat`]: how busy each lane is, by the kernel's own account.
 //! - [`counters`]: instructions of each lane, by hardware counters.
 
@@ -12,10 +13,11 @@ pub mod counters;
 pub mod lanes;
 pub mod proc_stat;
 pub mod record;
+pub mod service;
 pub mod tasks;
 pub mod watch;
 
-/// Generated bindings: the skeleton of the collector and the layouts of `bpf/metrics_intf.h`.
+/// Generated bindings: the skeletons of the collector and of what watches a service, and the layouts of `bpf/metrics_intf.h`.
 #[allow(
     missing_docs,
     dead_code,
@@ -33,6 +35,11 @@ mod bpf {
 
     include!(concat!(env!("OUT_DIR"), "/metrics_skel.rs"));
 
+    /// What watches a service.
+    pub mod service {
+        include!(concat!(env!("OUT_DIR"), "/service_skel.rs"));
+    }
+
     /// Layouts that the collector shares.
     pub mod intf {
         include!(concat!(env!("OUT_DIR"), "/metrics_intf.rs"));
@@ -47,6 +54,10 @@ mod bpf {
     unsafe impl Plain for intf::metrics_ended_key {}
     unsafe impl Plain for intf::metrics_cgroup {}
     unsafe impl Plain for intf::metrics_removed {}
+    unsafe impl Plain for intf::service_task {}
+    unsafe impl Plain for intf::service_lane {}
+    unsafe impl Plain for intf::service_core {}
+    unsafe impl Plain for intf::service_totals {}
 }
 
 /// An error of the collector; each names the place and the remedy.

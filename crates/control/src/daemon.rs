@@ -183,7 +183,8 @@ pub fn restore(root: &Path, state: &Path) -> Result<bool> {
     }
 }
 
-fn nothing_to_do(topology: &Topology, reserved: &CpuList) -> Option<String> {
+/// Why there is no SMT to control, if there is none.
+pub(crate) fn nothing_to_do(topology: &Topology, reserved: &CpuList) -> Option<String> {
     let online = topology
         .cores()
         .iter()

@@ -121,9 +121,29 @@ pub enum Error {
     /// The scheduler cannot be reached.
     #[error(transparent)]
     Scheduler(#[from] sidelane_kernel::Error),
-    /// The lane signal cannot be kept.
+    /// The lane signal cannot be kept, the scheduler cannot be attached, or a rule cannot be understood.
     #[error(transparent)]
     Signal(#[from] sidelane_sched::Error),
+    /// Nothing can be counted.
+    #[error(transparent)]
+    Collector(#[from] sidelane_collect::Error),
+    /// A rule that finds nothing.
+    #[error(
+        "'{rule}' finds no cgroup now; 'systemd-cgls' shows which there are, and only services that run have one"
+    )]
+    NoCgroup {
+        /// The rule.
+        rule: String,
+    },
+    /// A rule that names no cgroups.
+    #[error(
+        "'{rule}': this command counts by cgroups; name unit:NAME, user-unit:NAME or cgroup:GLOB, and start other work \
+         below one ('systemd-run --slice=batch.slice COMMAND')"
+    )]
+    NotByCgroup {
+        /// The rule.
+        rule: String,
+    },
 }
 
 /// A result of this crate.
@@ -173,6 +193,7 @@ impl Error {
         match self {
             Error::Scheduler(error) => error.is_machine(),
             Error::Signal(error) => error.is_machine(),
+            Error::Collector(error) => error.is_machine(),
             Error::NoSecondLane
             | Error::TasksHidden { .. }
             | Error::TaskUnknown { .. }
@@ -188,13 +209,18 @@ impl Error {
 
     /// Is what the user gave at fault?
     pub fn is_input(&self) -> bool {
-        matches!(
-            self,
-            Error::Model(_)
-                | Error::ThreadPerfUnknown(_)
-                | Error::ProcStat(_)
-                | Error::State { .. }
-                | Error::Overlap { .. }
-        )
+        match self {
+            Error::Signal(error) => error.is_input(),
+            _ => matches!(
+                self,
+                Error::Model(_)
+                    | Error::ThreadPerfUnknown(_)
+                    | Error::ProcStat(_)
+                    | Error::State { .. }
+                    | Error::Overlap { .. }
+                    | Error::NoCgroup { .. }
+                    | Error::NotByCgroup { .. }
+            ),
+        }
     }
 }

@@ -4,6 +4,8 @@
 //! (`/proc/stat`, or the scheduler's counters), the [`Actuator`]s, and the state file by which what
 //! was found is restored, also after a crash.
 //!
+//! [`service`] says what SMT costs one service.
+//!
 //! Source: Inoue and Nakatani 2014, "Adaptive SMT Control for More Responsive Web Applications",
 //! section IV.
 
@@ -17,6 +19,7 @@ pub mod lanes;
 mod learner;
 mod numbers;
 mod sampler;
+pub mod service;
 mod settings;
 mod state;
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! - [`metrics`]: density, capacity, productivity, MT1-equivalent time.
 //! - [`recording`]: a file of such intervals.
 //! - [`report`]: what a recording says, and two of them compared.
+//! - [`service`]: what SMT costs one service.
 //! - [`snapshot`]: totals that a collector counted, and what lies between two readings.
 //! - [`thread_perf`]: what makes threadPerf valid, and the nearest valid one to measured speeds.
 //! - [`online`]: threadPerf from work done and time at each density, while the machine works.
@@ -20,7 +21,7 @@ pub mod metrics;
 pub mod online;
 pub mod recording;
 pub mod report;
-
+pub mod service;
 pub mod snapshot;
 pub mod thread_perf;
 pub mod trace;

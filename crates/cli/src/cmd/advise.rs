@@ -5,34 +5,41 @@ use super::{Format, seconds};
 use crate::exit::BadInput;
 use crate::interrupt;
 use sidelane_collect::watch::watch;
+use sidelane_control::service::{self, Asked, Service};
 use sidelane_smt::advise::{advise, text};
 use sidelane_smt::recording::intervals;
 use sidelane_topology::printable;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 const ABOUT: &str = "\
 Says what SMT metrics mean for this machine and its work: whether a stage has too few workers, a thread
 keeps all others waiting, SMT is worth having, room is left, or a limited cgroup gets less than it is
-entitled to; each with its evidence and how sure it is.";
+entitled to; each with its evidence and how sure it is. Of a service it says what SMT costs that now: how
+long it waits for a lane, how long it has a core to itself, how fast it is beside others, and who they are.";
 
 const EXAMPLES: &str = "Examples:
   sidelane advise                          on this machine, for 10 s
   sidelane advise --seconds 60 --calibration machine.json
   sidelane advise smt.rec                  on a recording
+  sidelane advise nginx.service            what SMT costs this unit now, and beside whom
+  sidelane advise cgroup:/kubepods --seconds 60 --format json
 
-On this machine it needs root, or CAP_BPF and CAP_PERFMON, and BTF. Recordings of version 2 do not say
-which cgroups are limited.";
+On this machine it needs root, or CAP_BPF and CAP_PERFMON, and BTF. Services: UNIT, user-unit:UNIT,
+cgroup:/PATH, with all cgroups below. How fast a service is beside others is counted in instructions; machines that count none need
+--calibration, and without one that is unknown. Recordings of version 2 do not say which cgroups are
+limited.";
 
 /// Advise on what was measured.
 #[derive(clap::Args)]
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 pub struct Args {
-    /// A file of 'sidelane record' [default: this machine, now].
-    file: Option<PathBuf>,
-    /// How long this machine is watched.
-    #[arg(long, value_name = "S", default_value = "10", conflicts_with = "file",
+    /// A file of 'sidelane record', or a service: UNIT, user-unit:UNIT, cgroup:/PATH [default: this machine, now].
+    #[arg(value_name = "FILE|SERVICE")]
+    of: Option<String>,
+    /// How long this machine, or the service, is watched.
+    #[arg(long, value_name = "S", default_value = "10",
         value_parser = |text: &str| seconds(text, 2.0))]
     seconds: f64,
     #[command(flatten)]
@@ -44,9 +51,10 @@ pub struct Args {
 
 /// Runs `sidelane advise`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (intervals, notes) = match &args.file {
+    let (intervals, notes) = match args.of.as_deref() {
+        Some(service) if !is_file(service) => return of_service(&args, service),
         Some(file) => {
-            let bad = |reason: String| BadInput(format!("{}: {reason}", file.display()));
+            let bad = |reason: String| BadInput(format!("{file}: {reason}"));
             let bytes = std::fs::read(file).map_err(|e| bad(e.to_string()))?;
             intervals(&bytes).map_err(|e| bad(printable(e.to_string().as_bytes())))?
         }
@@ -62,5 +70,25 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let advice = advise(&intervals)?;
     args.format.print(|| text(&advice), &advice)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A recording, rather than a service? One that is not there is told by its name.
+fn is_file(of: &str) -> bool {
+    Path::new(of).is_file() || of.ends_with(".rec")
+}
+
+/// What SMT costs a service.
+fn of_service(args: &Args, name: &str) -> anyhow::Result<ExitCode> {
+    let service = Service::parse(name)?;
+    let rates = args.rates.settings()?.rates.unwrap_or_default();
+    let length = Duration::from_secs_f64(args.seconds);
+    match service::ask(&service, &rates, length, interrupt::flag()?)? {
+        Asked::NoSmt(none) => args.format.print(|| none.text(), &none)?,
+        Asked::Answered(answered) => {
+            let (answer, seen) = *answered;
+            args.format.print(|| answer.text(&seen), &answer)?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }

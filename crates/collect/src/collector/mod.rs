@@ -8,6 +8,7 @@ mod reading;
 mod sampler;
 mod tables;
 
+pub(crate) use reading::{entries, latencies};
 pub use sampler::SAMPLE_HZ;
 pub(crate) use tables::{SCHEDULER_TASKS, online};
 
@@ -56,6 +57,12 @@ pub struct Place(MaybeUninit<OpenObject>);
 impl Default for Place {
     fn default() -> Place {
         Place(MaybeUninit::uninit())
+    }
+}
+
+impl Place {
+    pub(crate) fn memory(&mut self) -> &mut MaybeUninit<OpenObject> {
+        &mut self.0
     }
 }
 
@@ -405,7 +412,8 @@ fn set_speeds(skel: &mut MetricsSkel<'_>, thread_perf: &[f64]) {
     }
 }
 
-fn now_ns(clock: ClockId) -> Result<u64, Error> {
+/// A clock of the kernel.
+pub(crate) fn now_ns(clock: ClockId) -> Result<u64, Error> {
     let time = clock_gettime(clock).map_err(|e| Error::Metrics(e.to_string()))?;
     Ok(Duration::from(time).as_nanos() as u64)
 }

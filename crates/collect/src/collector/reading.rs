@@ -65,7 +65,7 @@ fn entry<T: Plain>(map: &impl MapCore, key: u32) -> Result<T, Error> {
 }
 
 /// All entries of a hash map.
-pub(super) fn entries<K: Plain, T: Plain>(map: &impl MapCore) -> Result<Vec<(K, T)>, Error> {
+pub(crate) fn entries<K: Plain, T: Plain>(map: &impl MapCore) -> Result<Vec<(K, T)>, Error> {
     let batches = map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
     let parse = |(key, value): (Vec<u8>, Vec<u8>)| from_bytes(&key).zip(from_bytes(&value));
     Ok(batches.map_err(failed("read"))?.filter_map(parse).collect())
@@ -115,19 +115,24 @@ fn minus(times: &intf::metrics_times, part: &intf::metrics_times) -> intf::metri
 
 /// What was borrowed and forced to idle nobody knows without `classes`.
 fn usage(times: &intf::metrics_times, jobs: impl Iterator<Item = u64>, classes: bool) -> Usage {
-    let mut histogram = LogHistogram::default();
-    for (bucket, count) in (0..JOB_BUCKETS).zip(jobs) {
-        histogram.record_many(job_ns(bucket), count);
-    }
     Usage {
         raw_ns: times.raw_ns,
         mt1_ns: times.mt1_ns,
         waiting_ns: times.waiting_ns,
         runs: times.runs,
-        jobs: histogram,
+        jobs: latencies(jobs),
         borrowed_ns: classes.then_some(times.borrowed_ns),
         forced_idle_ns: classes.then_some(times.forced_idle_ns),
     }
+}
+
+/// Latencies, of what the kernel counted in each of its buckets.
+pub(crate) fn latencies(buckets: impl Iterator<Item = u64>) -> LogHistogram {
+    let mut histogram = LogHistogram::default();
+    for (bucket, count) in (0..JOB_BUCKETS).zip(buckets) {
+        histogram.record_many(job_ns(bucket), count);
+    }
+    histogram
 }
 
 /// The longest latency of a bucket; of the last one, the shortest.

@@ -21,6 +21,7 @@ tests! {
     a_thread_that_never_pauses_beside_idle_cores_is_found,
     #[untimed]
     a_recording_tells_which_pool_lost_entitlement,
+    a_service_is_told_beside_whom_it_runs,
 }
 
 pub const ADDRESS: &str = "127.0.0.1:9754";
@@ -297,4 +298,56 @@ fn a_recording_tells_which_pool_lost_entitlement() {
     assert_eq!(lost["limit_lanes"], 0.5);
     assert!(lost["lost"].as_f64().unwrap() > 0.2, "{lost}");
     assert!(lost["throttled"].as_f64().unwrap() > 0.2, "{lost}");
+}
+
+/// `sidelane advise SERVICE`, as JSON.
+fn advise_service(more: &[&str]) -> Value {
+    let args = [
+        "advise",
+        "cgroup:/service",
+        "--seconds",
+        "2.5",
+        "--format",
+        "json",
+    ];
+    let output = sidelane(&[&args, more].concat());
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Two lanes of a core, with the kernel's scheduler.
+fn a_service_is_told_beside_whom_it_runs() {
+    let on = |cpu: usize, cgroup| Traits {
+        cgroup: Some(cgroup),
+        cpus: vec![cpu],
+        ..Traits::default()
+    };
+    let core = first_core();
+    let (first, second) = (core[0], core[1]);
+    let service = Load::spin(&on(first, "service"));
+    let alone = advise_service(&[]);
+    println!("{alone}");
+    assert!(alone["by_density"][0].as_f64().unwrap() > 0.8, "{alone}");
+    let beside = Load::spin(&on(second, "other"));
+    let rival = Load::spin(&on(first, "service/below"));
+    let shared = advise_service(&[]);
+    println!("{shared}");
+    assert!(shared["by_density"][1].as_f64().unwrap() > 0.9, "{shared}");
+    let most = &shared["beside"][0];
+    assert_eq!(most["cgroup"], "/other");
+    assert!(most["share"].as_f64().unwrap() > 0.85, "{shared}");
+    // two that share a lane wait half of the time each
+    let wait = shared["waits"]["share"].as_f64().unwrap();
+    assert!((0.35..0.65).contains(&wait), "{shared}");
+    assert!(
+        shared["waits"]["p99_ms"].as_f64().unwrap() > 0.5,
+        "{shared}"
+    );
+    // the emulator counts no instructions
+    assert_eq!(shared["verdict"]["cost"], "unknown");
+    assert_eq!(shared["verdict"]["confidence"], "none");
+    let told = advise_service(&["--thread-perf", "1,0.6"]);
+    let cost = told["speed"]["cost"].as_f64().unwrap();
+    assert!((0.35..0.41).contains(&cost), "{told}");
+    drop((service, rival, beside));
 }

@@ -16,21 +16,24 @@ pub fn text(advice: &[Advice]) -> String {
     }
     let paragraphs = advice.iter().map(|advice| {
         let [finding, remedy] = advice.finding.sentences();
-        let confidence = match advice.confidence {
+        let confidence = advice.confidence.line(&advice.doubts);
+        [wrapped(&finding), wrapped(&remedy), confidence].concat()
+    });
+    paragraphs.collect::<Vec<_>>().join("\n")
+}
+
+impl Confidence {
+    /// A line that says it, and why it is not surer.
+    pub(crate) fn line(self, doubts: &[String]) -> String {
+        let confidence = match self {
             Confidence::None => "none",
             Confidence::Low => "low",
             Confidence::Medium => "medium",
             Confidence::High => "high",
         };
-        let doubts: String = advice.doubts.iter().map(|d| format!("; {d}")).collect();
-        let lines = [
-            finding,
-            remedy,
-            format!("Confidence: {confidence}{doubts}."),
-        ];
-        lines.map(|line| wrapped(&line)).concat()
-    });
-    paragraphs.collect::<Vec<_>>().join("\n")
+        let doubts: String = doubts.iter().map(|d| format!("; {d}")).collect();
+        wrapped(&format!("Confidence: {confidence}{doubts}."))
+    }
 }
 
 /// What helps until there are more workers. Simulated, marking the serial stage of the source's Table 4

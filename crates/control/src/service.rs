@@ -1,0 +1,152 @@
+//! A service of the operator's own: its cgroups by name, and what SMT costs it now.
+
+use crate::daemon::nothing_to_do;
+use crate::{Error, Result};
+use sidelane_collect::collector::Place;
+use sidelane_collect::service::{Members, ServiceWatch};
+use sidelane_kernel::cgroups;
+use sidelane_sched::rules::{Matcher, matches_cgroup};
+use sidelane_sched::{Class, ClassRule, Rule};
+use sidelane_smt::service::{Answer, NoSmt, Seen, answer};
+use sidelane_smt::snapshot::Rates;
+use sidelane_topology::{CpuList, Topology};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often a watch looks whether the end has come.
+pub(crate) const POLL: Duration = Duration::from_millis(50);
+
+/// A service by its name.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// As it was written.
+    pub name: String,
+    /// The rule that finds it.
+    pub rule: Rule,
+}
+
+impl Service {
+    /// Reads `nginx.service`, `unit:nginx.service`, `user-unit:NAME`, `cgroup:/PATH` or `/PATH`.
+    ///
+    /// # Errors
+    /// It is none of them.
+    pub fn parse(name: &str) -> Result<Service> {
+        let text = match name {
+            path if path.starts_with('/') => format!("cgroup:{path}"),
+            rule if rule.contains(':') && !rule.contains('@') => rule.to_owned(),
+            rule if KINDS.iter().any(|kind| rule.starts_with(kind)) => rule.to_owned(),
+            unit => format!("unit:{unit}"),
+        };
+        let rule: Rule = text.parse()?;
+        check_by_cgroup(&rule)?;
+        let name = name.to_owned();
+        Ok(Service { name, rule })
+    }
+
+    /// The rule by which the scheduler knows it.
+    pub(crate) fn critical(&self) -> ClassRule {
+        ClassRule::new(Class::Critical, self.rule.clone())
+    }
+}
+
+/// Rules that look at cgroups.
+const KINDS: [&str; 3] = ["unit:", "user-unit:", "cgroup:"];
+
+/// Only those are counted as a whole: threads that come and go count in their cgroup.
+///
+/// # Errors
+/// The rule looks at something else.
+pub fn check_by_cgroup(rule: &Rule) -> Result<()> {
+    match rule.matcher {
+        Matcher::Cgroup(_) | Matcher::Unit { .. } => Ok(()),
+        _ => Err(Error::NotByCgroup {
+            rule: rule.to_string(),
+        }),
+    }
+}
+
+/// The ids of the cgroups that these rules find now.
+///
+/// # Errors
+/// Cgroups cannot be listed, or a rule finds none.
+pub(crate) fn members(service: &Service, batch: &[Rule], root: &Path) -> Result<Members> {
+    let mount = sidelane_sched::signal::lanes::mount_point(root)?;
+    let all = cgroups::list(&mount);
+    let of = |rule: &Rule| -> Result<Vec<u64>> {
+        let matches = all
+            .iter()
+            .filter(|(_, path)| matches_cgroup(&rule.matcher, path));
+        let ids: Vec<u64> = matches.map(|(id, _)| *id).collect();
+        match ids.is_empty() {
+            false => Ok(ids),
+            true => Err(Error::NoCgroup {
+                rule: rule.to_string(),
+            }),
+        }
+    };
+    let batch: Result<Vec<Vec<u64>>> = batch.iter().map(of).collect();
+    Ok(Members {
+        service: of(&service.rule)?,
+        batch: batch?.concat(),
+    })
+}
+
+/// What SMT costs a service, or why nothing is to be said.
+#[derive(Debug, Clone)]
+pub enum Asked {
+    /// There is no SMT.
+    NoSmt(NoSmt),
+    /// The answer, and what was seen.
+    Answered(Box<(Answer, Seen)>),
+}
+
+/// Watches a service for so long, or until `stop`, with whatever scheduler there is. `rates`: speeds of lanes,
+/// for machines that count no instructions.
+///
+/// # Errors
+/// No such cgroup, no privilege, or a kernel without what is needed.
+pub fn ask(service: &Service, rates: &Rates, length: Duration, stop: &AtomicBool) -> Result<Asked> {
+    let root = Path::new("/");
+    if let Some(why) = nothing_to_do(&Topology::read(root)?, &CpuList::new()) {
+        return Ok(Asked::NoSmt(NoSmt::new(&service.name, why)));
+    }
+    let members = members(service, &[], root)?;
+    let mut place = Place::default();
+    let mut watch = ServiceWatch::start(&members, &mut place)?;
+    let end = Instant::now() + length;
+    while Instant::now() < end && !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(POLL);
+    }
+    let seen = watch.read()?;
+    let answer = answer(&service.name, &seen, rates);
+    Ok(Asked::Answered(Box::new((answer, seen))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_named_as_operators_do() {
+        for (name, rule) in [
+            ("nginx.service", "unit:nginx.service"),
+            ("web@1.service", "unit:web@1.service"),
+            ("unit:web@1.service", "unit:web@1.service"),
+            ("/kubepods/x", "cgroup:/kubepods/x"),
+            ("cgroup:/a", "cgroup:/a"),
+        ] {
+            assert_eq!(Service::parse(name).unwrap().rule.to_string(), rule);
+        }
+        for (name, part) in [
+            ("nginx", "did you mean 'unit:nginx.service'"),
+            ("comm:redis", "counts by cgroups"),
+        ] {
+            let error = Service::parse(name).unwrap_err();
+            assert!(
+                error.is_input() && error.to_string().contains(part),
+                "{error}"
+            );
+        }
+    }
+}
