@@ -10,6 +10,7 @@ pub const HELP: &str = "Exit codes:
   2    wrong usage
   3    this machine cannot do it (kernel feature, privilege or program missing)
   4    bad input (configuration, scenario, captured tree)
+  5    a guard ended it
   124  timed out
   125  the emulated machine failed
   130  interrupted
@@ -20,6 +21,9 @@ pub const CANNOT: u8 = 3;
 
 /// The exit code for "bad input".
 pub const BAD_INPUT: u8 = 4;
+
+/// The exit code for "a guard ended it".
+pub const GUARDED: u8 = 5;
 
 /// Context for an error that lies in what the user handed in: makes the exit code [`BAD_INPUT`].
 #[derive(Debug)]

@@ -180,15 +180,6 @@ struct ran {
 	u64 batch;
 };
 
-static __always_inline u32 bits(u64 lanes)
-{
-	u32 count = 0, i;
-
-	bpf_for(i, 0, METRICS_LANES_MAX)
-		count += (lanes >> i) & 1;
-	return count;
-}
-
 /* @lanes lanes with tasks of @group ran for @passed_ns, while @busy were busy. */
 static __always_inline void charge_group(u32 group, u32 lanes, u32 busy, u64 passed_ns)
 {
@@ -202,12 +193,12 @@ static __always_inline void charge_group(u32 group, u32 lanes, u32 busy, u64 pas
 VERIFIED_ONCE int charge_core(u32 core_id, const struct ran *ran __arg_nonnull, u64 passed_ns)
 {
 	struct service_core *core = bpf_map_lookup_elem(&service_cores, &core_id);
-	u32 i, busy = bits(ran->busy), service = bits(ran->service);
+	u32 i, busy = __builtin_popcountll(ran->busy), service = __builtin_popcountll(ran->service);
 
 	if (!core)
 		return 0;
 	charge_group(SERVICE_ITSELF, service, busy, passed_ns);
-	charge_group(SERVICE_BATCH, bits(ran->batch), busy, passed_ns);
+	charge_group(SERVICE_BATCH, __builtin_popcountll(ran->batch), busy, passed_ns);
 	bpf_for(i, 0, core->nr_lanes) {
 		struct service_lane *lane = lane_at(core, i);
 		u32 beside = service - ((ran->service >> i) & 1);

@@ -121,6 +121,15 @@ impl<'a> ServiceWatch<'a> {
         })
     }
 
+    /// The service alone, since the start: much less work than all.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn service(&mut self) -> Result<Group, Error> {
+        self.charge()?;
+        self.group(intf::service_groups_SERVICE_ITSELF)
+    }
+
     /// Has the kernel charge what runs now.
     fn charge(&mut self) -> Result<(), Error> {
         let ran = (self.skel.progs.service_read).test_run(ProgramInput::default());

@@ -135,6 +135,16 @@ pub enum Error {
         /// The rule.
         rule: String,
     },
+    /// The command that was to print latencies.
+    #[error(
+        "the latency command '{command}' {problem}; it is to print one number a line, in ms, and to end within the slot"
+    )]
+    LatencyCommand {
+        /// As it was given.
+        command: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// A rule that names no cgroups.
     #[error(
         "'{rule}': this command counts by cgroups; name unit:NAME, user-unit:NAME or cgroup:GLOB, and start other work \
@@ -219,6 +229,7 @@ impl Error {
                     | Error::State { .. }
                     | Error::Overlap { .. }
                     | Error::NoCgroup { .. }
+                    | Error::LatencyCommand { .. }
                     | Error::NotByCgroup { .. }
             ),
         }

@@ -4,7 +4,8 @@
 //! (`/proc/stat`, or the scheduler's counters), the [`Actuator`]s, and the state file by which what
 //! was found is restored, also after a crash.
 //!
-//! [`service`] says what SMT costs one service.
+//! [`service`] says what SMT costs one service, and [`trial`] compares the kernel's default, SMT level 1 and
+//! Sidelane for it, on the live machine.
 //!
 //! Source: Inoue and Nakatani 2014, "Adaptive SMT Control for More Responsive Web Applications",
 //! section IV.
@@ -25,6 +26,7 @@ mod state;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, missing_docs)]
 mod testing;
+pub mod trial;
 
 pub use actuator::{Actuator, ActuatorKind, DryRun, Found, SchedulerCap, Sysfs};
 pub use cpusets::FoundCpusets;

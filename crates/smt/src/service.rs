@@ -108,7 +108,7 @@ const NONE_BELOW: f64 = 0.02;
 const NAMED: usize = 8;
 
 /// Name and version of the form of an answer.
-const SCHEMA: &str = "sidelane.advise-service/1";
+pub const SCHEMA: &str = "sidelane.advise-service/1";
 
 /// The answer for one service. Shares are of 1.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -186,9 +186,9 @@ pub struct NoSmt {
 
 impl NoSmt {
     /// For a service.
-    pub fn new(service: &str, why: String) -> NoSmt {
+    pub fn new(schema: &'static str, service: &str, why: String) -> NoSmt {
         NoSmt {
-            schema: SCHEMA,
+            schema,
             service: service.to_owned(),
             no_smt: why,
         }
@@ -196,7 +196,10 @@ impl NoSmt {
 
     /// For people.
     pub fn text(&self) -> String {
-        wrapped(&format!("No SMT: {}. It costs nothing here.", self.no_smt))
+        wrapped(&format!(
+            "No SMT: {}. There it costs nothing, and nothing is to be tried.",
+            self.no_smt
+        ))
     }
 }
 

@@ -19,6 +19,7 @@ mod tasks;
 mod testbed;
 mod top;
 mod topology;
+mod trial;
 mod tune;
 
 use anyhow::Context;
@@ -51,6 +52,7 @@ pub enum Command {
     Testbed(testbed::Args),
     Top(top::Args),
     Topology(topology::Args),
+    Trial(trial::Args),
     Tune(tune::Args),
 }
 
@@ -77,6 +79,7 @@ impl Command {
             Command::Testbed(args) => testbed::run(args),
             Command::Top(args) => top::run(args),
             Command::Topology(args) => topology::run(args),
+            Command::Trial(args) => trial::run(args),
             Command::Tune(args) => tune::run(args),
         }
     }

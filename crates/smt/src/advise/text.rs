@@ -24,7 +24,7 @@ pub fn text(advice: &[Advice]) -> String {
 
 impl Confidence {
     /// A line that says it, and why it is not surer.
-    pub(crate) fn line(self, doubts: &[String]) -> String {
+    pub fn line(self, doubts: &[String]) -> String {
         let confidence = match self {
             Confidence::None => "none",
             Confidence::Low => "low",

@@ -4,7 +4,7 @@ mod compare;
 mod html;
 mod text;
 
-pub(crate) use text::wrapped;
+pub use text::wrapped;
 
 pub use compare::{Comparison, Row, Unit};
 

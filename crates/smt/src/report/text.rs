@@ -227,7 +227,7 @@ fn shortened(name: &str, longest: usize) -> String {
 }
 
 /// Lines of at most 100 columns, further ones indented.
-pub(crate) fn wrapped(text: &str) -> String {
+pub fn wrapped(text: &str) -> String {
     let mut lines = String::new();
     let mut columns = 0;
     for word in text.split_whitespace() {

@@ -1,0 +1,105 @@
+//! `sidelane trial`: what helps a service on this machine, by trying.
+
+use super::{Format, seconds};
+use crate::exit::GUARDED;
+use crate::interrupt;
+use sidelane_control::DEFAULT_STATE_PATH;
+use sidelane_control::service::Service;
+use sidelane_control::trial::{Outcome, Plan, run as try_it};
+use sidelane_sched::Rule;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const ABOUT: &str = "\
+Tries on the live machine what helps a service: the kernel's default scheduler, SMT level 1 (one lane of each
+core) and Sidelane take turns for some minutes. What the service waited and what batch got is compared, with
+intervals, and one of them is recommended if they are apart. Afterwards the machine is as it was.";
+
+const EXAMPLES: &str = "Examples:
+  sidelane trial nginx.service --batch cgroup:/batch.slice
+  sidelane trial redis.service --batch unit:backup.service --minutes 20 --guard 3
+  sidelane trial /critical --batch cgroup:/batch --slot 5 --minutes 5 --format json
+  sidelane trial redis.service --batch cgroup:/batch.slice --thread-perf 1,0.6 --latency-command \\
+    'redis-cli --latency --raw -i 15 | cut -d\" \" -f3'
+
+Services: UNIT, user-unit:UNIT, cgroup:/PATH, with all cgroups below. Batch is found by the same kinds of rules,
+for its time is counted by cgroups. The latency command runs in a shell in each slot, prints one number a line,
+in ms, and ends by itself within $SIDELANE_SLOT_SECONDS; after twice that it is ended. Without one the 99th
+percentile of waits for a lane decides.
+
+Needs root, and a kernel with sched_ext to which no scheduler is attached. Ctrl-C and SIGTERM end the trial and
+leave the machine as it was; killed by SIGKILL while lanes are offline, 'sidelane control --restore' brings
+them back. If --guard ends it the exit code is 5. Without SMT there is nothing to try: that is said, and the
+exit code is 0. docs/trial.md tells what is measured.";
+
+/// Try the kernel's default, SMT level 1 and Sidelane in turns, and compare them for a service.
+#[derive(clap::Args)]
+#[command(long_about = ABOUT, after_help = EXAMPLES)]
+pub struct Args {
+    /// The service: UNIT, user-unit:UNIT or cgroup:/PATH.
+    service: String,
+    /// Work that may wait; may be repeated.
+    #[arg(long, value_name = "RULE", required = true)]
+    batch: Vec<Rule>,
+    /// How long it takes, at least a round of three slots.
+    #[arg(long, value_name = "N", default_value = "10", value_parser = minutes)]
+    minutes: f64,
+    /// Length of a slot.
+    #[arg(long, value_name = "S", default_value = "20", value_parser = |text: &str| seconds(text, 1.0))]
+    slot: f64,
+    /// End it at once if a 99th percentile is so many times the default's, and at least 1 ms for waits.
+    #[arg(long, value_name = "X", value_parser = guard)]
+    guard: Option<f64>,
+    /// A shell command that prints latencies of the service, ms, one a line.
+    #[arg(long, value_name = "COMMAND")]
+    latency_command: Option<String>,
+    /// Speed of a lane when 1, 2, ... lanes of its core run, for Sidelane.
+    #[arg(long, value_name = "1,S,...", value_delimiter = ',')]
+    thread_perf: Option<Vec<f64>>,
+    /// Where the SMT level that was found is kept meanwhile.
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_STATE_PATH)]
+    state: PathBuf,
+    /// How the result is printed.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    number(text, 0.05, 1440.0, "minutes")
+}
+
+fn guard(text: &str) -> Result<f64, String> {
+    number(text, 1.01, 1000.0, "times the default's")
+}
+
+fn number(text: &str, least: f64, most: f64, what: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (least..=most).contains(&value) => Ok(value),
+        _ => Err(format!("expected {least} to {most} {what}")),
+    }
+}
+
+/// Runs `sidelane trial`.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let plan = Plan {
+        service: Service::parse(&args.service)?,
+        batch: args.batch,
+        slot: Duration::from_secs_f64(args.slot),
+        length: Duration::from_secs_f64(args.minutes * 60.0),
+        guard: args.guard,
+        latency_command: args.latency_command,
+        thread_perf: args.thread_perf,
+        state: args.state,
+    };
+    let stop = interrupt::flag()?;
+    let outcome = try_it(&plan, stop, &mut |event| eprintln!("sidelane: {event}"))?;
+    args.format.print(|| outcome.text(), &outcome)?;
+    match outcome {
+        Outcome::Guarded { why, .. } => {
+            eprintln!("sidelane: the guard ended the trial, the machine is as it was: {why}");
+            Ok(ExitCode::from(GUARDED))
+        }
+        Outcome::Ended(_) | Outcome::NoSmt(_) => Ok(ExitCode::SUCCESS),
+    }
+}
