@@ -198,6 +198,7 @@ impl Machine {
         }
         command
             .args(["--add", "/usr/bin/gzip"])
+            .args(["--add", "/usr/bin/redis-server"])
             .arg(match runs {
                 Runs::BesideOthers => "--float",
                 Runs::Alone | Runs::UnderOneScheduler => "--keep-awake",

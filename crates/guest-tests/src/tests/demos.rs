@@ -1,12 +1,14 @@
 //! Demonstrations that are measured for a minute, on this very machine: by `make test-demos`.
 
 use super::lanes::{STATE, text};
+use super::shows::{LATENCY_COMMAND, RedisBesideBatch, trial_of_redis};
 use super::support::*;
 use std::fs;
 
 tests! {
     an_entitlement_buys_the_same_work_with_smt_and_without,
     the_demonstration_measures_both_kinds_of_eviction,
+    a_trial_recommends_for_redis_what_the_demonstration_measures,
 }
 
 const SMT: &str = "/sys/devices/system/cpu/smt/control";
@@ -81,4 +83,25 @@ fn the_demonstration_measures_both_kinds_of_eviction() {
         "{document}"
     );
     assert!(!fs::exists(STATE).unwrap() && !attached());
+}
+
+/// The tail of redis is shortest under Sidelane (docs/demo.md), which it takes more rounds than a few to tell.
+fn a_trial_recommends_for_redis_what_the_demonstration_measures() {
+    let load = RedisBesideBatch::start();
+    let plan = [
+        "--slot",
+        "4",
+        "--minutes",
+        "5",
+        "--latency-command",
+        LATENCY_COMMAND,
+    ];
+    let output = trial_of_redis(&plan).output().unwrap();
+    drop(load);
+    println!("{}{}", text(&output.stderr), text(&output.stdout));
+    assert!(output.status.success() && !attached());
+    assert!(
+        text(&output.stdout).contains("sidelane run --critical cgroup:/redis"),
+        "{output:?}"
+    );
 }

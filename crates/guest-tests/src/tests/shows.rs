@@ -1,13 +1,19 @@
-//! `sidelane export` and `sidelane advise`.
+//! `sidelane export`, `sidelane advise` and `sidelane trial`.
 
 use super::metrics::{FILE, Recorder};
 use super::support::*;
 use serde_json::Value;
+use sidelane_demo::batch::Batch;
+use sidelane_demo::redis::Redis;
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 tests! {
@@ -22,6 +28,8 @@ tests! {
     #[untimed]
     a_recording_tells_which_pool_lost_entitlement,
     a_service_is_told_beside_whom_it_runs,
+    a_trial_shows_redis_under_three_setups,
+    a_trial_that_is_ended_leaves_the_machine_as_it_was,
 }
 
 pub const ADDRESS: &str = "127.0.0.1:9754";
@@ -267,7 +275,7 @@ fn a_recording_tells_which_pool_lost_entitlement() {
     };
     let path = "/tmp/entitled.toml";
     let speeds = "[scheduler]\nthread_perf = [1, 0.6]\n";
-    std::fs::write(path, pool("raw", "raw") + &pool("mt1", "mt1") + speeds).unwrap();
+    fs::write(path, pool("raw", "raw") + &pool("mt1", "mt1") + speeds).unwrap();
     let scheduler = Scheduler::attach(&["--config", path]);
     let spin = |cgroup| {
         Load::spin(&Traits {
@@ -350,4 +358,181 @@ fn a_service_is_told_beside_whom_it_runs() {
     let cost = told["speed"]["cost"].as_f64().unwrap();
     assert!((0.35..0.41).contains(&cost), "{told}");
     drop((service, rival, beside));
+}
+
+/// redis at the demonstration's load, in the cgroup /redis, beside a compressor for each lane in /batch. Latencies of its
+/// client, ms, go to a file.
+pub struct RedisBesideBatch {
+    _batch: Batch,
+    stop: Arc<AtomicBool>,
+    client: Option<JoinHandle<()>>,
+}
+
+/// Share of a core that commands take, as in `sidelane demo`.
+const REDIS_LOAD: f64 = 0.3;
+const LATENCIES: &str = "/run/latencies";
+/// Of the slot that it runs in.
+pub const LATENCY_COMMAND: &str =
+    ": > /run/latencies; sleep $SIDELANE_SLOT_SECONDS; cat /run/latencies";
+
+impl RedisBesideBatch {
+    pub fn start() -> RedisBesideBatch {
+        let join =
+            |name: &str, pid: String| fs::write(cgroup(name).join("cgroup.procs"), pid).unwrap();
+        let batch = Batch::start(nr_cpus(), 1).unwrap();
+        batch.pids().for_each(|pid| join("batch", pid.to_string()));
+        let mut redis = Redis::start().unwrap();
+        join("redis", redis.pid().to_string());
+        let rate_per_s = REDIS_LOAD * 1e9 / redis.calibrate(1).unwrap();
+        println!("{rate_per_s:.0} commands/s");
+        fs::write(LATENCIES, "").unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let run_ns = 300_000_000;
+        let client = std::thread::spawn(move || {
+            for seed in 0.. {
+                let Ok(outcome) = redis.run(rate_per_s, run_ns, seed, &stopped) else {
+                    return;
+                };
+                let lines = outcome
+                    .latency_ns
+                    .iter()
+                    .map(|ns| format!("{}\n", *ns as f64 / 1e6));
+                let mut file = fs::OpenOptions::new().append(true).open(LATENCIES).unwrap();
+                file.write_all(lines.collect::<String>().as_bytes())
+                    .unwrap();
+            }
+        });
+        batch.resume(nr_cpus()).unwrap();
+        RedisBesideBatch {
+            _batch: batch,
+            stop,
+            client: Some(client),
+        }
+    }
+}
+
+impl Drop for RedisBesideBatch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.client.take().map(JoinHandle::join);
+    }
+}
+
+/// `sidelane trial` of that.
+pub fn trial_of_redis(more: &[&str]) -> Command {
+    let mut command = Command::new(SIDELANE);
+    command
+        .args(["trial", "cgroup:/redis", "--batch", "cgroup:/batch"])
+        .args(["--thread-perf", "1,0.63"])
+        .args(more);
+    command
+}
+
+const JSON: [&str; 2] = ["--format", "json"];
+
+fn report_of(output: &Output) -> Value {
+    let said = String::from_utf8_lossy(&output.stderr);
+    println!("{said}");
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Lanes, and whether a scheduler is attached.
+fn as_found() -> (String, bool) {
+    (online(), attached())
+}
+
+/// One round.
+fn a_trial_shows_redis_under_three_setups() {
+    let found = as_found();
+    let load = RedisBesideBatch::start();
+    let slots = [
+        "--slot",
+        "2",
+        "--minutes",
+        "0.1",
+        "--latency-command",
+        LATENCY_COMMAND,
+    ];
+    let report = report_of(&trial_of_redis(&slots).args(JSON).output().unwrap());
+    drop(load);
+    println!("{report}");
+    assert_eq!(as_found(), found);
+    assert_eq!(report["rounds"], 1);
+    let slots: Vec<&str> = report["slots"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|slot| slot["setup"].as_str().unwrap())
+        .collect();
+    assert_eq!(slots, ["default", "smt-off", "sidelane"]);
+    let figure = |name: &str| {
+        let figures = report["figures"].as_array().unwrap();
+        let figure = figures
+            .iter()
+            .find(|figure| figure["name"] == name)
+            .unwrap();
+        let setups = figure["setups"].as_array().unwrap().iter();
+        let medians: Vec<f64> = setups
+            .map(|s| s["value"]["median"].as_f64().unwrap())
+            .collect();
+        medians
+    };
+    // with SMT off nothing is beside it, and Sidelane keeps batch away; two cores have two lanes then
+    let [default, smt_off, sidelane] = figure("beside_share")[..] else {
+        panic!("{report}");
+    };
+    assert!(
+        default > 0.5 && smt_off < 0.01 && sidelane < 0.5 * default,
+        "{report}"
+    );
+    assert!(figure("batch_lanes")[1] < 2.01, "{report}");
+    assert!(figure("batch_lanes")[0] > 2.5, "{report}");
+    assert_eq!(figure("latency_p99_ms").len(), 3);
+    // one round proves nothing
+    assert_eq!(report["recommendation"]["setup"], Value::Null);
+    assert_eq!(report["recommendation"]["confidence"], "none");
+}
+
+/// By SIGTERM while lanes are offline, and by a guard that nothing can satisfy.
+fn a_trial_that_is_ended_leaves_the_machine_as_it_was() {
+    let found = as_found();
+    let spin = |cgroup| Load::spin_in(cgroup);
+    let load = [
+        spin("redis"),
+        spin("redis"),
+        spin("redis"),
+        spin("batch"),
+        spin("batch"),
+        spin("batch"),
+    ];
+    let trial = trial_of_redis(&["--slot", "2"])
+        .args(JSON)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    eventually("SMT is off", || online() != found.0);
+    signal(trial.id(), "TERM");
+    let output = trial.wait_with_output().unwrap();
+    assert_eq!(as_found(), found);
+    let report = report_of(&output);
+    assert_eq!(report["rounds"], 0);
+    // fewer lanes: all wait for longer
+    let output = trial_of_redis(&["--slot", "3", "--guard", "1.01"])
+        .args(JSON)
+        .output()
+        .unwrap();
+    println!("{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(as_found(), found);
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(
+        report["guarded"]
+            .as_str()
+            .unwrap()
+            .contains("99th percentile"),
+        "{report}"
+    );
+    drop(load);
 }
