@@ -28,6 +28,7 @@ mod summary;
 pub mod swarm;
 mod table;
 mod task;
+pub mod what_if;
 mod workload;
 
 pub use baseline::Baseline;

@@ -5,7 +5,10 @@ use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use sidelane_sim::show::Trace;
+use sidelane_sim::what_if::WhatIf;
 use sidelane_sim::{Configuration, RecordError, Scenario, Summary, swarm};
+use sidelane_smt::recording::intervals;
+use sidelane_topology::printable;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::ops::Range;
@@ -15,7 +18,8 @@ use std::process::ExitCode;
 const ABOUT: &str = "\
 Simulates a machine whose lanes slow each other down, under the scheduler's own source (the same
 that `sidelane run` loads) and under others to compare with. The scenario says which machine, which
-load and which configurations; docs/scenarios.md describes it. The same scenario and seed give the
+load and which configurations; docs/scenarios.md describes it. Without a file one is made of --cores and
+--load, or --from a recording; what it assumes is printed. The same scenario and seed give the
 same results on every machine.";
 
 const EXAMPLES: &str = "Examples:
@@ -25,6 +29,9 @@ const EXAMPLES: &str = "Examples:
   sidelane sim examples/scenarios/demo.toml --seconds 1 --trace trace.json   # for ui.perfetto.dev
   sidelane sim examples/scenarios/demo.toml --configuration sidelane --record sidelane.rec
   sidelane report sidelane.rec        its SMT metrics; 'sidelane advise' reads it too
+  sidelane sim --cores 64 --load 0.3 --batch        without a file: 64 cores of 2 lanes, batch on each
+  sidelane sim --cores 16 --lanes 4 --load 0.5 --mean-ms 1 --show-scenario > mine.toml
+  sidelane sim --from smt.rec         the machine and the load of a recording
   sidelane sim --swarm 200            random machines and loads: does the scheduler keep its rules?";
 
 /// Simulate what Sidelane would do on a machine with a load.
@@ -32,8 +39,10 @@ const EXAMPLES: &str = "Examples:
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 pub struct Args {
     /// The scenario.
-    #[arg(value_name = "SCENARIO.toml", required_unless_present_any = ["swarm", "swarm_seed"])]
+    #[arg(value_name = "SCENARIO.toml", required_unless_present_any = ["swarm", "swarm_seed", "cores", "from"])]
     scenario: Option<PathBuf>,
+    #[command(flatten)]
+    what_if: WhatIfArgs,
     /// Instead of a scenario: the random ones of so many seeds, each checked against the scheduler's
     /// rules.
     #[arg(long, value_name = "N", conflicts_with_all = ["scenario", "swarm_seed"])]
@@ -70,6 +79,71 @@ pub struct Args {
     format: Format,
 }
 
+/// A scenario without a file.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Instead of a scenario")]
+struct WhatIfArgs {
+    /// A machine of so many cores.
+    #[arg(long, value_name = "N", requires = "load", conflicts_with_all = ["scenario", "swarm", "swarm_seed", "from"],
+        value_parser = clap::value_parser!(u16).range(1..))]
+    cores: Option<u16>,
+    /// Lanes of each core.
+    #[arg(long, value_name = "N", default_value_t = 2, requires = "cores",
+        value_parser = clap::value_parser!(u16).range(1..=64))]
+    lanes: u16,
+    /// Share of the cores that a service's requests need.
+    #[arg(long, value_name = "SHARE", requires = "cores")]
+    load: Option<f64>,
+    /// How long a request takes alone on a core, on the mean.
+    #[arg(long, value_name = "MS", default_value_t = 4.0, requires = "cores")]
+    mean_ms: f64,
+    /// Batch beside it: so many tasks that always have work; without a number one for each lane.
+    #[arg(long, value_name = "N", num_args = 0..=1, requires = "cores")]
+    batch: Option<Option<usize>>,
+    /// Machine and load of a file of 'sidelane record'.
+    #[arg(long, value_name = "RECORDING", conflicts_with_all = ["scenario", "swarm", "swarm_seed"])]
+    from: Option<PathBuf>,
+    /// Speed of a lane when 1, 2, ... lanes of its core run [default: the recording's, or typical ones].
+    #[arg(long, value_name = "1,S,...", value_delimiter = ',', conflicts_with_all = ["scenario", "swarm", "swarm_seed"])]
+    thread_perf: Option<Vec<f64>>,
+    /// Print the scenario that was made, to be kept in a file, and simulate nothing.
+    #[arg(long, conflicts_with_all = ["scenario", "swarm", "swarm_seed"])]
+    show_scenario: bool,
+}
+
+impl WhatIfArgs {
+    /// What was asked for, if anything was.
+    fn what_if(&self) -> anyhow::Result<Option<WhatIf>> {
+        let mut what_if = match (self.cores.zip(self.load), &self.from) {
+            (Some((cores, load)), _) => WhatIf {
+                cores: cores.into(),
+                lanes: self.lanes.into(),
+                load,
+                mean_ms: self.mean_ms,
+                batch: (self.batch).map_or(0, |n| {
+                    n.unwrap_or(usize::from(cores) * usize::from(self.lanes))
+                }),
+                thread_perf: None,
+                assumptions: Vec::new(),
+            },
+            (None, Some(file)) => {
+                let bad = |reason: String| BadInput(format!("{}: {reason}", file.display()));
+                let bytes = std::fs::read(file).map_err(|e| bad(e.to_string()))?;
+                let (intervals, notes) = intervals(&bytes).map_err(|e| bad(e.to_string()))?;
+                for note in notes {
+                    eprintln!("sidelane: {}", printable(note.as_bytes()));
+                }
+                WhatIf::from_recording(&intervals).map_err(|e| bad(e.to_string()))?
+            }
+            (None, None) => return Ok(None),
+        };
+        if self.thread_perf.is_some() {
+            what_if.thread_perf.clone_from(&self.thread_perf);
+        }
+        Ok(Some(what_if))
+    }
+}
+
 /// How results are printed.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -94,7 +168,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     {
         return run_swarm(seeds, args.format);
     }
-    let scenario = read(&args)?;
+    let what_if = args.what_if.what_if()?;
+    if let Some(what_if) = what_if.as_ref().filter(|_| args.what_if.show_scenario) {
+        what_if
+            .scenario()
+            .map_err(|error| BadInput(error.to_string()))?;
+        super::write_out(&what_if.text())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let scenario = read(&args, what_if.as_ref())?;
     if args.svg.is_some() || args.trace.is_some() {
         draw(&scenario, &args)?;
     }
@@ -127,9 +209,14 @@ fn run_swarm(seeds: Range<u64>, format: Format) -> anyhow::Result<ExitCode> {
 }
 
 /// The scenario, with what the command line says instead.
-fn read(args: &Args) -> anyhow::Result<Scenario> {
+fn read(args: &Args, what_if: Option<&WhatIf>) -> anyhow::Result<Scenario> {
     let path = args.scenario.as_deref().unwrap_or(Path::new(""));
-    let mut scenario = read_scenario(path)?;
+    let mut scenario = match what_if {
+        Some(what_if) => what_if
+            .scenario()
+            .map_err(|error| BadInput(error.to_string()))?,
+        None => read_scenario(path)?,
+    };
     let run = &mut scenario.run;
     run.replications = args.replications.unwrap_or(run.replications);
     run.seed = args.seed.unwrap_or(run.seed);

@@ -22,7 +22,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// How long what waits for a lane has to get used to a setup before it counts.
-const SETTLE: Duration = Duration::from_millis(500);
+const SETTLE: Duration = Duration::from_secs(1);
 /// How often the guard looks.
 const LOOK: Duration = Duration::from_secs(1);
 /// The latency command may take so many times the slot's length.

@@ -383,6 +383,8 @@ impl RedisBesideBatch {
         batch.pids().for_each(|pid| join("batch", pid.to_string()));
         let mut redis = Redis::start().unwrap();
         join("redis", redis.pid().to_string());
+        // as long as a command takes beside batch
+        batch.resume(nr_cpus()).unwrap();
         let rate_per_s = REDIS_LOAD * 1e9 / redis.calibrate(1).unwrap();
         println!("{rate_per_s:.0} commands/s");
         fs::write(LATENCIES, "").unwrap();
@@ -403,7 +405,6 @@ impl RedisBesideBatch {
                     .unwrap();
             }
         });
-        batch.resume(nr_cpus()).unwrap();
         RedisBesideBatch {
             _batch: batch,
             stop,
@@ -424,7 +425,7 @@ pub fn trial_of_redis(more: &[&str]) -> Command {
     let mut command = Command::new(SIDELANE);
     command
         .args(["trial", "cgroup:/redis", "--batch", "cgroup:/batch"])
-        .args(["--thread-perf", "1,0.63"])
+        .args(["--thread-perf", "1,0.5"])
         .args(more);
     command
 }
