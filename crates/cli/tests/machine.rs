@@ -1,4 +1,5 @@
-//! What the program says of a machine, as it is typed: `sidelane topology`, `doctor` and `calibrate`.
+//! What the program says of a machine, as it is typed: `sidelane topology`, `doctor`, `calibrate`, and of a service
+//! `advise` and `trial`.
 
 use sidelane_calibrate::Calibration;
 use sidelane_topology::{Topology, render};
@@ -214,4 +215,61 @@ fn the_model_reads_a_calibration() {
     );
     let neither = sidelane(&["model", "--cores", "16", "--utilization", "0.3"]);
     assert_eq!(neither.status.code(), Some(2));
+}
+
+/// Whether this machine has SMT.
+fn has_smt() -> bool {
+    let topology = Topology::read(std::path::Path::new("/")).unwrap();
+    topology
+        .online_by_core()
+        .iter()
+        .any(|lanes| lanes.len() > 1)
+}
+
+#[test]
+fn without_smt_a_service_is_told_so_and_nothing_is_tried() {
+    if has_smt() {
+        return; // there it would be watched, which needs root
+    }
+    for args in [
+        &["advise", "nginx.service"][..],
+        &["trial", "nginx.service", "--batch", "cgroup:/batch.slice"],
+    ] {
+        let output = sidelane(args);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            text.starts_with("No SMT: ") && output.stderr.is_empty(),
+            "{text}"
+        );
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let output = sidelane(&[args, &["--format", "json"]].concat());
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let schema = json["schema"].as_str().unwrap();
+        assert!(
+            schema.starts_with("sidelane.") && schema.ends_with("/1"),
+            "{json}"
+        );
+        assert!(json["no_smt"].is_string(), "{json}");
+    }
+}
+
+#[test]
+fn a_service_that_is_none_is_bad_input_and_the_remedy_is_named() {
+    for (args, part) in [
+        (&["advise", "nginx"][..], "nginx.service"),
+        (&["advise", "exe:/usr/bin/nginx"], "cgroup:GLOB"),
+        (&["advise", "none-such.rec"], "none-such.rec"),
+        (&["trial", "nginx", "--batch", "cgroup:/b"], "nginx.service"),
+    ] {
+        let output = sidelane(args);
+        assert_eq!(output.status.code(), Some(4), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(part), "{said}");
+    }
+    // what is asked for is checked before the machine is
+    for (flag, value) in [("--guard", "0.5"), ("--slot", "0"), ("--minutes", "x")] {
+        let output = sidelane(&["trial", "a.service", "--batch", "cgroup:/b", flag, value]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
 }

@@ -154,3 +154,72 @@ fn a_run_is_recorded_for_report_and_advise() {
     let advice = sidelane(&["advise", file]);
     assert!(advice.status.success(), "{}", stderr(&advice));
 }
+
+#[test]
+fn a_few_numbers_are_simulated_without_a_file() {
+    let what_if = ["sim", "--cores", "4", "--load", "0.3", "--batch"];
+    let quick = ["--seconds", "1", "--replications", "2"];
+    let output = sidelane(&[&what_if[..], &quick].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    for part in [
+        "4 cores with 2 lanes",
+        "8 batch tasks",
+        "sidelane",
+        "smt off",
+        "assumed: thread_perf",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let shown = sidelane(&[&what_if[..], &["--show-scenario"]].concat());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("what if.toml");
+    std::fs::write(&path, stdout(&shown)).unwrap();
+    let kept = sidelane(&[&["sim", path.to_str().unwrap()], &quick[..]].concat());
+    assert_eq!(stdout(&kept), text); // the same scenario, to the last digit
+    for (args, code) in [
+        (&["sim", "--cores", "4"][..], 2),
+        (&["sim", "--load", "0.3"], 2),
+        (&["sim", DEMO, "--cores", "4", "--load", "0.3"], 2),
+        (&["sim", "--cores", "4", "--load", "-1"], 2),
+        (&["sim", "--cores", "4", "--load", "0"], 4),
+        (&["sim", "--from", "none-such.rec"], 4),
+    ] {
+        assert_eq!(sidelane(args).status.code(), Some(code), "{args:?}");
+    }
+}
+
+#[test]
+fn a_recording_becomes_a_scenario() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("demo.rec");
+    let file = path.to_str().unwrap();
+    let short = [
+        "--seconds",
+        "5",
+        "--configuration",
+        "sidelane",
+        "--replications",
+        "1",
+    ];
+    let recorded = sidelane(&[&["sim", DEMO, "--record", file], &short[..]].concat());
+    assert!(recorded.status.success(), "{}", stderr(&recorded));
+    let shown = stdout(&sidelane(&["sim", "--from", file, "--show-scenario"]));
+    for part in [
+        "cores = 2\nlanes = 2\nthread_perf = [1.0, 0.63]",
+        "tasks = 4",
+        "of the recording (5 s)",
+    ] {
+        assert!(shown.contains(part), "{shown}");
+    }
+    let output = sidelane(&[
+        "sim",
+        "--from",
+        file,
+        "--seconds",
+        "1",
+        "--replications",
+        "2",
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+}

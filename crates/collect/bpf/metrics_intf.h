@@ -209,7 +209,8 @@ struct service_work {
 
 /* Of a group, on one lane. */
 struct service_totals {
-	u64 by_density_ns[METRICS_LANES_MAX + 1]; /* its run time, by lanes of the core that were busy */
+	u64 by_density_ns[METRICS_LANES_MAX +
+			  1]; /* its run time, by lanes of the core that were busy */
 	u64 ran_ns; /* of runs that have ended */
 	u64 runs;
 	u64 waiting_ns;

@@ -3,8 +3,7 @@
 use crate::actuator::{SchedulerCap, Sysfs, check_harmless, cores_without};
 use crate::exposition::Exposition;
 use crate::learner::{Learner, Learnt};
-use crate::numbers;
-use crate::sampler::{Sampler, normalized};
+use crate::sampler::{Sampler, check_numbers, normalized};
 use crate::state::StateFile;
 use crate::{Actuator, ActuatorKind, DryRun, Error, Result, Settings};
 use serde::Serialize;
@@ -227,7 +226,7 @@ impl Daemon {
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Daemon> {
         if settings.actuator != ActuatorKind::Scheduler {
-            numbers::check(&settings.root)?;
+            check_numbers(&settings.root)?;
         }
         let cores = cores_without(topology, &reserved.cpus());
         let lanes = cores.iter().map(Vec::len).max().unwrap_or(1);

@@ -18,7 +18,6 @@ mod exposition;
 mod files;
 pub mod lanes;
 mod learner;
-mod numbers;
 mod sampler;
 pub mod service;
 mod settings;

@@ -1,7 +1,7 @@
 //! The check, and what happens when critical work runs beside.
 
 use crate::wire::LaneSignal;
-use crate::{attach, board, clock, cpu, nap, region, totals};
+use crate::{attach, board, cpu, nap, region, totals};
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -82,7 +82,7 @@ fn nap_while_beside() {
     if !own_line().is_some_and(|(_, line)| is_beside(line)) {
         return;
     }
-    let began_ns = clock::now_ns();
+    let began_ns = cpu::now_ns();
     if began_ns < GRACE_UNTIL_NS.get() {
         return;
     }
@@ -95,7 +95,7 @@ fn nap_while_beside() {
         }
         board::naps(true);
         nap::wait(&line.critical_beside, region::word(cpu));
-        now_ns = clock::now_ns();
+        now_ns = cpu::now_ns();
     }
     board::naps(false);
     totals::count_nap(now_ns.saturating_sub(began_ns));

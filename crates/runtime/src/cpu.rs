@@ -1,4 +1,4 @@
-//! On which lane this thread runs now.
+//! On which lane this thread runs now, and the clock of naps and jobs.
 //!
 //! The kernel keeps the number in the thread's rseq area, which the C library registers (glibc 2.35
 //! or later): one load, and right also after the thread has moved.
@@ -56,6 +56,17 @@ pub fn current() -> u32 {
 pub fn ask() -> Option<u32> {
     // SAFETY: no arguments
     u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC; no system call on the usual machines.
+pub fn now_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes the structure it is given; this clock is always there
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //!
 //! Source: FOF ("fast first, old fast"): jobs of unknown demand, deadlines, partial results.
 
-use crate::{attach, board, clock};
+use crate::{attach, board, cpu};
 
 /// A job that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Job {
 impl Job {
     /// Begins a job, on this thread, that has `budget_ns` nanoseconds from now; 0: as long as it takes.
     pub fn begin(budget_ns: u64) -> Job {
-        Job::begun_at(clock::now_ns(), budget_ns)
+        Job::begun_at(cpu::now_ns(), budget_ns)
     }
 
     /// The same for a job that began earlier, for instance when its request arrived: nanoseconds of
@@ -52,7 +52,7 @@ impl Job {
 
     /// Nanoseconds until the deadline; 0 when it has passed, `u64::MAX` without one.
     pub fn time_left_ns(&self) -> u64 {
-        self.left_at_ns(clock::now_ns())
+        self.left_at_ns(cpu::now_ns())
     }
 
     /// Should the program stop, and answer with what it has? `reserve_ns` is what it takes to answer.
@@ -62,7 +62,7 @@ impl Job {
 
     /// How old the job is, in nanoseconds.
     pub fn age_ns(&self) -> u64 {
-        clock::now_ns().saturating_sub(self.begin_ns)
+        cpu::now_ns().saturating_sub(self.begin_ns)
     }
 
     /// Ends it, on this thread: nanoseconds that it took.

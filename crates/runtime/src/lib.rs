@@ -14,7 +14,6 @@
 mod attach;
 mod board;
 pub mod check;
-mod clock;
 mod cpu;
 pub mod ffi;
 pub mod job;

@@ -5,7 +5,7 @@
 //! below a microsecond. Elsewhere the thread sleeps on a futex, which gives the lane to the kernel; the
 //! service wakes it. Each wait has a time-out of its own, after which the signal is looked at again.
 
-use crate::{clock, totals};
+use crate::{cpu, totals};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -107,9 +107,9 @@ fn futex(flag: &AtomicU64, word: Option<&AtomicU32>) {
 /// How long a nap of this method lasts when nothing ends it, in nanoseconds: for measurements.
 pub fn time_out_ns(method: Method) -> u64 {
     let flag = AtomicU64::new(1);
-    let began_ns = clock::now_ns();
+    let began_ns = cpu::now_ns();
     method.wait(&flag, None);
-    clock::now_ns() - began_ns
+    cpu::now_ns() - began_ns
 }
 
 #[cfg(target_arch = "x86_64")]

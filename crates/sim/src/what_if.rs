@@ -126,6 +126,10 @@ impl WhatIf {
         assumptions.push(
             "requests come at exponential gaps, and their demands are exponential".to_owned(),
         );
+        if self.batch > 0 {
+            let batch = "batch is ordinary work to the kernel's scheduler (policy normal, nice 0)";
+            assumptions.push(batch.to_owned());
+        }
         assumptions
             .push("the costs of switches, kicks and migrations: defaults, assumed".to_owned());
         let mut text = format!(

@@ -322,7 +322,7 @@ fn recommendation(plan: &Plan, figures: &[Figure], rounds: usize) -> Recommendat
         let sentences = [vec![found.to_owned()], sentences].concat();
         return told(Some(Setup::Default), sentences, confidence, doubts);
     };
-    let found = format!("{}: {}", capital(best.name()), advice(best, plan));
+    let found = format!("Take {}: {}", best.name(), advice(best, plan));
     told(
         Some(best),
         [vec![found], sentences].concat(),

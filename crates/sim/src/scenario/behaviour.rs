@@ -1,9 +1,8 @@
 //! What the tasks of a `[[workload]]` do.
 
 use super::context::Context;
-use super::distribution::{distribution, lasting};
 use super::trace;
-use super::values::{class, name, usable};
+use super::values::{class, distribution, lasting, name, usable};
 use crate::{Arrivals, Behaviour, Distribution, Poll, Quality, Stage, TaskSpec, Workload};
 use sidelane_policy::file::{
     LONGEST_MS, Limits, MS, Result, SECOND, Section, Shape, Value, time_ns,

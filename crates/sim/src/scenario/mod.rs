@@ -5,7 +5,6 @@ mod configuration;
 mod context;
 mod control;
 mod cores;
-mod distribution;
 mod machine;
 mod parse;
 mod pools;

@@ -69,6 +69,8 @@ pub enum Finding {
         share: f64,
         /// Thread density, 1 to T.
         thread_density: f64,
+        /// Whether some core has more than one lane: only those can be lent.
+        smt: bool,
     },
     /// A cgroup limited in raw time got less work done for it than alone on its cores.
     LostEntitlement {

@@ -145,19 +145,11 @@ fn thread(task: &TaskTotals, measured: &Measured<'_>) -> BusyThread {
 
 /// Do all lanes together do more than one of each core? Speeds that are assumed are no answer.
 fn smt_worth(measured: &Measured<'_>) -> Vec<Advice> {
-    let measured_speeds = measured.whole.rates.source != RateSource::Assumed;
+    let measured_speeds = measured.whole.rates.source != RateSource::Assumed && has_smt(measured);
     let most = measured.metrics.max_capacity_factor;
     let Some(most) = most.filter(|_| measured_speeds) else {
         return Vec::new();
     };
-    if measured
-        .whole
-        .cores
-        .iter()
-        .all(|core| core.online_lanes() <= 1)
-    {
-        return Vec::new(); // there is no SMT to judge
-    }
     let gain = most - 1.0;
     let finding = match gain {
         gain if gain > WORTH => Finding::SmtUseful { gain },
@@ -165,6 +157,12 @@ fn smt_worth(measured: &Measured<'_>) -> Vec<Advice> {
         _ => Finding::SmtUseless { within: WORTH },
     };
     vec![measured.advice(finding, vec![measured.by_rates()])]
+}
+
+/// Has some core more than one lane?
+fn has_smt(measured: &Measured<'_>) -> bool {
+    let mut cores = measured.whole.cores.iter();
+    cores.any(|core| core.online_lanes() > 1)
 }
 
 /// What could run besides, where lanes are shared already or cores idle.
@@ -181,6 +179,7 @@ fn headroom(measured: &Measured<'_>) -> Vec<Advice> {
     let finding = Finding::Headroom {
         share,
         thread_density,
+        smt: has_smt(measured),
     };
     vec![measured.advice(finding, vec![measured.by_rates()])]
 }

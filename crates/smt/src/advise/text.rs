@@ -115,12 +115,17 @@ impl Finding {
             Finding::Headroom {
                 share,
                 thread_density,
+                smt,
             } => [
                 format!(
                     "Room: {} of what all lanes could do is unused; thread density is {thread_density:.2}.",
                     percent(*share)
                 ),
-                "Batch can have it ('sidelane run' lends idle lanes).".into(),
+                match smt {
+                    true => "Batch can have it ('sidelane run' lends idle lanes).",
+                    false => "Other work fits; without SMT there are no lanes of busy cores to lend.",
+                }
+                .into(),
             ],
             Finding::LostEntitlement {
                 cgroup,

@@ -75,6 +75,7 @@ impl Comparison {
             }),
             of("Response p50, ms", Unit::Ms, &|r| transactions(r)?.p50_ms),
             of("Response p99, ms", Unit::Ms, &|r| transactions(r)?.p99_ms),
+            of("Waiting, % of wanted", Unit::Share, &|r| r.waiting),
             of("Total util/proc, %", Unit::Share, &|r| {
                 r.metrics.lane_utilization
             }),
@@ -99,6 +100,18 @@ impl Comparison {
             let name = report.name.clone();
             (report.limits().into_iter()).map(move |warning| format!("{name}: {warning}"))
         });
+        let unknown = [first, second]
+            .into_iter()
+            .filter(|report| report.transactions.is_none());
+        let why = unknown.map(|report| {
+            format!(
+                "{}: ETR, ITR and response times are not known: no scheduler told which tasks are critical. \
+                 --transactions tells ETR and ITR; 'sidelane advise SERVICE' tells the waits of one service, and \
+                 'sidelane trial' compares",
+                report.name
+            )
+        });
+        let warnings = warnings.chain(why);
         Comparison {
             names: [first.name.clone(), second.name.clone()],
             rows,

@@ -62,6 +62,8 @@ pub struct Report {
     pub cgroups: Vec<UsageRow>,
     /// Transactions, if anything tells them.
     pub transactions: Option<Transactions>,
+    /// Of the time in which tasks ran or could have, the share in which they waited for a lane; with any scheduler.
+    pub waiting: Option<f64>,
     /// The metrics interval by interval.
     pub series: Vec<Point>,
     /// What limits the figures, each a sentence.
@@ -275,6 +277,7 @@ impl Sum {
         sentences.iter().for_each(|sentence| self.warn(sentence));
         let metrics = total.metrics()?;
         let elapsed_s = self.covered_ns as f64 / 1e9;
+        let waiting = waiting(&total);
         let cores: Result<Vec<CoreRow>, _> = (total.cores.iter())
             .map(|core| core_row(core, &total.rates))
             .collect();
@@ -293,6 +296,7 @@ impl Sum {
                 by_path(total.cgroups).iter().map(named_cgroup),
             ),
             transactions: transactions(&self.critical, elapsed_s, &metrics, options),
+            waiting,
             metrics,
             rates: total.rates,
             header,
@@ -300,6 +304,20 @@ impl Sum {
             warnings: self.warnings,
         })
     }
+}
+
+/// Of the time in which tasks ran or could have, the share in which they waited.
+fn waiting(total: &Interval) -> Option<f64> {
+    let sum = |of: fn(&Usage) -> u64| {
+        total
+            .cgroups
+            .iter()
+            .map(|group| of(&group.usage))
+            .sum::<u64>()
+    };
+    let waiting_ns = sum(|usage| usage.waiting_ns);
+    let wanted_ns = waiting_ns + sum(|usage| usage.raw_ns);
+    (wanted_ns > 0).then(|| waiting_ns as f64 / wanted_ns as f64)
 }
 
 /// Of all lanes' time, the share that batch borrowed.

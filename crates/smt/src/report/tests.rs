@@ -208,7 +208,13 @@ fn what_is_not_known_has_no_delta() {
         (density.values[0], density.delta, density.percent),
         (None, None, None)
     );
-    assert!(comparison.text().contains(" na "), "{}", comparison.text());
+    let text = comparison.text();
+    assert!(text.contains(" na "), "{text}");
+    assert!(
+        text.contains("no scheduler told which tasks are critical"),
+        "{text}"
+    );
+    assert!(text.contains("Waiting, % of wanted"), "{text}");
 }
 
 #[test]
