@@ -301,3 +301,20 @@ fn without_data_there_is_no_advice() {
     let other = [second(0, 2, 0.5, 0.1, &[]), second(1, 3, 0.5, 0.1, &[])];
     assert!(said(&other).contains("do not belong together"));
 }
+
+#[test]
+fn without_smt_no_lanes_are_lent() {
+    let mut seconds: Vec<Interval> = (0..4).map(|s| second(s, 4, 0.1, 0.0, &[])).collect();
+    let with_smt = text(&advise(&seconds).unwrap());
+    assert!(with_smt.contains("sidelane run"), "{with_smt}");
+    for core in seconds.iter_mut().flat_map(|second| &mut second.cores) {
+        core.lanes.truncate(1);
+        core.by_density_ns.truncate(1);
+    }
+    let without = text(&advise(&seconds).unwrap());
+    assert!(
+        without.contains("Room:") && without.contains("without SMT"),
+        "{without}"
+    );
+    assert!(!without.contains("sidelane run"), "{without}");
+}

@@ -208,13 +208,27 @@ fn what_is_not_known_has_no_delta() {
         (density.values[0], density.delta, density.percent),
         (None, None, None)
     );
-    let text = comparison.text();
-    assert!(text.contains(" na "), "{text}");
+    assert!(comparison.text().contains(" na "), "{}", comparison.text());
+}
+
+#[test]
+fn without_classes_it_is_said_why_response_times_are_not_known() {
+    let mut unknown = two_seconds();
+    let tasks = unknown.iter_mut().flat_map(|second| &mut second.tasks);
+    tasks.for_each(|task| task.class = None);
+    let unknown = of(&unknown, &Options::default());
+    let known = of(&two_seconds(), &Options::default());
+    let text = Comparison::new(&unknown, &unknown).text();
     assert!(
         text.contains("no scheduler told which tasks are critical"),
         "{text}"
     );
-    assert!(text.contains("Waiting, % of wanted"), "{text}");
+    let waiting = text
+        .lines()
+        .find(|line| line.starts_with("Waiting, % of wanted"));
+    assert!(!waiting.unwrap().contains("na"), "{text}");
+    let text = Comparison::new(&known, &known).text();
+    assert!(!text.contains("no scheduler told"), "{text}");
 }
 
 #[test]
