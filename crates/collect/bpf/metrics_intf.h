@@ -192,6 +192,8 @@ struct service_lane {
 	u64 start_ns; /* when it began to run */
 	u64 alone_ns; /* since then, time in which no other lane of the core was busy */
 	u64 instructions; /* that the lane had executed then */
+	u32 pid; /* of that task; 0: none runs */
+	u32 pad;
 } __attribute__((aligned(64)));
 
 /* One core. The loader fills it. */

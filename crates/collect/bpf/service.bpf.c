@@ -322,6 +322,7 @@ int BPF_PROG(service_switch, bool preempt, struct task_struct *prev, struct task
 		run_ends(lane, now_ns);
 	if (prev->pid && (preempt || !prev_state))
 		wait_begins(prev, now_ns);
+	lane->pid = next->pid;
 	lane->alone_ns = 0;
 	lane->start_ns = now_ns;
 	/* the lane is not to look idle between two tasks */
@@ -342,7 +343,7 @@ int BPF_PROG(service_wakeup, struct task_struct *p)
 	struct service_lane *lane = lane_of(p->thread_info.cpu);
 
 	/* one that is woken while it still runs goes on */
-	if (lane && !p->on_cpu)
+	if (lane && lane->pid != p->pid)
 		wait_begins(p, bpf_ktime_get_ns());
 	return 0;
 }

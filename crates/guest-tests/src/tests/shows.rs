@@ -496,7 +496,10 @@ fn a_trial_shows_redis_under_three_setups() {
     assert_eq!(report["recommendation"]["confidence"], "none");
 }
 
-/// By SIGTERM while lanes are offline, and by a guard that nothing can satisfy.
+/// A line a slot.
+const SLOTS: &str = "/run/slots";
+
+/// By SIGTERM while lanes are offline, and by a guard.
 fn a_trial_that_is_ended_leaves_the_machine_as_it_was() {
     let found = as_found();
     let spin = |cgroup| Load::spin_in(cgroup);
@@ -519,15 +522,16 @@ fn a_trial_that_is_ended_leaves_the_machine_as_it_was() {
     assert_eq!(as_found(), found);
     let report = report_of(&output);
     assert_eq!(report["rounds"], 0);
-    // fewer lanes: all wait for longer
-    let output = trial_of_redis(&["--slot", "3", "--guard", "1.01"])
-        .args(JSON)
-        .output()
-        .unwrap();
+    // in each slot a longer latency: the second one, with SMT off, is too long
+    let _ = fs::remove_file(SLOTS);
+    let longer = "echo >> /run/slots; wc -l < /run/slots";
+    let guarded = ["--slot", "1", "--guard", "1.5", "--latency-command", longer];
+    let output = trial_of_redis(&guarded).args(JSON).output().unwrap();
     println!("{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(as_found(), found);
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["slots"].as_array().unwrap().len(), 2);
     assert!(
         report["guarded"]
             .as_str()
