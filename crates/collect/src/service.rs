@@ -10,7 +10,9 @@ use crate::counters::LaneCounters;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, ProgramInput};
 use nix::time::ClockId;
-use sidelane_kernel::{Plain, Urgent, bytes_of, cgroups, from_bytes, switch_everywhere, zeroed};
+use sidelane_kernel::{
+    Need, Plain, Urgent, allowed, bytes_of, cgroups, from_bytes, switch_everywhere, zeroed,
+};
 use sidelane_smt::service::{Beside, Group, Seen, Work, Works};
 use sidelane_topology::Topology;
 use std::collections::HashMap;
@@ -43,9 +45,7 @@ impl<'a> ServiceWatch<'a> {
     /// # Errors
     /// No privilege, or a kernel without what is needed.
     pub fn start(members: &Members, place: &'a mut Place) -> Result<ServiceWatch<'a>, Error> {
-        if !nix::unistd::geteuid().is_root() {
-            return Err(sidelane_kernel::Error::NotPrivileged.into());
-        }
+        allowed(Need::Load).map_err(sidelane_kernel::Error::from)?;
         sidelane_kernel::prepare();
         let topology = Topology::read(Path::new("/"))?;
         let online: Vec<u32> = topology.online().iter().collect();
