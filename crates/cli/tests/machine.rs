@@ -1,15 +1,11 @@
 //! What the program says of a machine, as it is typed: `sidelane topology`, `doctor`, `calibrate`, and of a service
 //! `advise` and `trial`.
 
+use super::{document, sidelane, stderr};
 use sidelane_calibrate::Calibration;
 use sidelane_topology::{Topology, render};
 use std::fs;
 use std::process::{Command, Output, Stdio};
-
-fn sidelane(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sidelane"));
-    command.args(args).output().unwrap()
-}
 
 fn topology(args: &[&str]) -> Output {
     sidelane(&[&["topology"], args].concat())
@@ -19,13 +15,17 @@ fn topology(args: &[&str]) -> Output {
 fn a_captured_tree_is_printed_in_both_formats() {
     let root = sidelane_trees::captured("xeon-2-packages");
     let machine = Topology::read(root.path()).unwrap();
-    let json = serde_json::to_string_pretty(&machine).unwrap() + "\n";
-    for (format, expected) in [("text", render::text(&machine)), ("json", json)] {
+    let print = |format| {
         let output = topology(&["--root", root.path().to_str().unwrap(), "--format", format]);
-        assert!(output.status.success());
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
-        assert!(output.stderr.is_empty());
-    }
+        assert!(output.status.success() && output.stderr.is_empty());
+        output
+    };
+    let text = String::from_utf8(print("text").stdout).unwrap();
+    assert_eq!(text, render::text(&machine));
+    let mut json = document(&print("json"));
+    let schema = json.as_object_mut().unwrap().remove("schema").unwrap();
+    assert_eq!(schema, "sidelane.topology/1");
+    assert_eq!(json, serde_json::to_value(&machine).unwrap());
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_machine_that_cannot_run_the_scheduler_exits_with_3() {
 
     let output = doctor(&["--root", root, "--format", "json"]);
     assert_eq!(output.status.code(), Some(3));
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = document(&output);
     assert_eq!(report["runnable"], false);
     let checks = report["checks"].as_array().unwrap();
     let failed = checks
@@ -118,10 +118,6 @@ fn a_root_that_is_no_folder_is_bad_input() {
     assert_eq!(output.status.code(), Some(4));
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(error, "sidelane: /dev/null is no folder\n");
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
@@ -174,7 +170,7 @@ fn this_machine_is_measured_or_says_why_not() {
     ]);
     match output.status.code() {
         Some(0) => {
-            let printed: Calibration = serde_json::from_slice(&output.stdout).unwrap();
+            let printed: Calibration = serde_json::from_value(document(&output)).unwrap();
             assert_eq!(Calibration::read(&path).unwrap(), printed);
         }
         code => {

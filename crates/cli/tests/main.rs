@@ -1,6 +1,9 @@
 //! `sidelane` as it is typed: one program, in which each file but `guest.rs` is a module.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Clippy spares test functions, but not their helpers.
 
+use serde_json::Value;
+use std::process::{Command, Output};
+
 mod control;
 mod install;
 mod machine;
@@ -8,3 +11,21 @@ mod model;
 mod report;
 mod run;
 mod sim;
+
+/// Runs the program.
+fn sidelane(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sidelane"));
+    command.args(args).output().unwrap()
+}
+
+/// What it said on standard error.
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The JSON document that it printed, which has to be as the published schema says.
+fn document(output: &Output) -> Value {
+    let document = serde_json::from_slice(&output.stdout).expect("a JSON document");
+    sidelane_guest_tests::check_document(&document).unwrap();
+    document
+}

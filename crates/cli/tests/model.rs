@@ -28,11 +28,11 @@ fn a_load_as_table_and_json() {
     assert!(text.lines().all(|line| line.chars().count() <= 100));
 
     let output = model(&format!("{XEON} --utilization 1.05 --format json"));
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let json = super::document(&output);
     let keys = |value: &serde_json::Value| -> Vec<String> {
         value.as_object().unwrap().keys().cloned().collect()
     };
-    assert_eq!(keys(&json), ["best", "levels"]);
+    assert_eq!(keys(&json), ["best", "levels", "schema"]);
     let level = &json["levels"][0];
     assert_eq!(
         keys(level),
@@ -58,6 +58,9 @@ fn a_sweep_finds_the_crossover_and_draws() {
         "{text}"
     );
     assert!(std::fs::read_to_string(path).unwrap().starts_with("<svg"));
+    let swept = super::document(&model(&format!("{XEON} --sweep --format json")));
+    assert_eq!(swept["crossovers"][0]["to"], 2);
+    assert!(swept["points"].as_array().unwrap().len() > 100);
 }
 
 #[test]

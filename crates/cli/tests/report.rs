@@ -67,7 +67,7 @@ fn one_recording_as_text_json_and_page() {
     let page = std::fs::read_to_string(folder.path().join("on.html")).unwrap();
     assert!(page.contains("<svg"));
     let output = report(folder.path(), &["on.rec", "--format", "json"]);
-    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let value = super::document(&output);
     assert_eq!(value["metrics"]["thread_density"], 1.5);
     assert_eq!(value["elapsed_s"], 3.0);
 }
@@ -84,6 +84,9 @@ fn two_recordings_are_compared() {
         line("Avg thread density").contains("1.000") && text.contains("50.0"),
         "{text}"
     );
+    let args = ["off.rec", "on.rec", "--format", "json"];
+    let compared = super::document(&report(folder.path(), &args));
+    assert_eq!(compared["names"]["second"], "on.rec");
 }
 
 #[test]

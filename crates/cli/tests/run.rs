@@ -22,7 +22,7 @@ fn the_example_passes() {
 #[test]
 fn the_result_is_to_be_had_as_json() {
     let output = check(&["--batch", "user:0", "--format", "json"]);
-    let check: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let check = super::document(&output);
     assert_eq!(check["rules"][0]["class"], "batch");
     assert_eq!(check["rules"][0]["finds"]["user"], 0);
 }

@@ -77,11 +77,10 @@ fn threads_do_not_change_results() {
             threads,
         ]);
         assert!(output.status.success(), "{}", stderr(&output));
-        stdout(&output)
+        super::document(&output)
     };
-    let serial = run("1");
-    assert_eq!(serial, run("3"));
-    let value: serde_json::Value = serde_json::from_str(&serial).unwrap();
+    let value = run("1");
+    assert_eq!(value, run("3"));
     let names: Vec<_> = value["configurations"]
         .as_array()
         .unwrap()
@@ -119,9 +118,11 @@ fn tables_fit_the_screen() {
 fn a_published_result_is_judged() {
     let list = sidelane(&["reproduce"]);
     assert!(stdout(&list).contains("elfen-one-core"));
+    let list = super::document(&sidelane(&["reproduce", "--format", "json"]));
+    assert!(list["experiments"][0]["title"].is_string());
     let output = sidelane(&["reproduce", "elfen-co-runner", "--format", "json"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    let reports: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let reports = &super::document(&output)["experiments"];
     let findings = reports[0]["findings"].as_array().unwrap();
     assert!(!findings.is_empty());
     assert!(
@@ -153,6 +154,18 @@ fn a_run_is_recorded_for_report_and_advise() {
     assert!(report.contains("scheduler sidelane"), "{report}");
     let advice = sidelane(&["advise", file]);
     assert!(advice.status.success(), "{}", stderr(&advice));
+    let advice = sidelane(&["advise", file, "--format", "json"]);
+    assert!(super::document(&advice)["advice"][0]["finding"].is_string());
+    let report = sidelane(&["report", file, "--format", "json"]);
+    assert_eq!(super::document(&report)["header"]["scheduler"], "sidelane");
+}
+
+#[test]
+fn a_swarm_is_a_document_too() {
+    let output = sidelane(&["sim", "--swarm", "2", "--format", "json"]);
+    let total = super::document(&output);
+    assert_eq!(total["passed"], 2);
+    assert!(total["counters"]["run_ns"]["critical"].is_number());
 }
 
 #[test]

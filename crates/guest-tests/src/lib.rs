@@ -17,9 +17,11 @@ mod tests;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use machine::Machines;
+use serde_json::Value;
 use shape::When;
+use sidelane_interface::Kind;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// A test that runs inside.
 #[derive(Clone, Copy)]
@@ -47,6 +49,42 @@ impl Test {
         let tests = concat!(module_path!(), "::tests::");
         self.path.strip_prefix(tests).unwrap_or(self.path)
     }
+}
+
+/// Refuses a document that the published schema does not describe to the last key.
+pub fn check_document(document: &Value) -> Result<(), String> {
+    static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+        let mut schema = serde_json::from_str(sidelane_interface::SCHEMA).unwrap();
+        close(&mut schema);
+        schema
+    });
+    let name = document["schema"].as_str().unwrap_or_default();
+    let kind = Kind::ALL.iter().find(|kind| kind.schema() == name);
+    let kind = kind.ok_or_else(|| format!("schema is {}", document["schema"]))?;
+    let entry = format!("#/$defs/{}", kind.name());
+    let schema = serde_json::json!({"$ref": entry, "$defs": SCHEMA["$defs"]});
+    let validator = jsonschema::validator_for(&schema).map_err(|e| e.to_string())?;
+    let faults = validator.iter_errors(document);
+    let faults = faults.map(|fault| format!("{name}{}: {fault}", fault.instance_path()));
+    match faults.collect::<Vec<_>>() {
+        none if none.is_empty() => Ok(()),
+        faults => Err(faults.join("\n")),
+    }
+}
+
+/// Keys may be added to what is published; that they are described as well is for tests to see.
+fn close(schema: &mut Value) {
+    if let Some(object) = schema.as_object_mut()
+        && object.contains_key("properties")
+    {
+        object.entry("additionalProperties").or_insert(Value::Bool(false));
+    }
+    let below: Vec<&mut Value> = match schema {
+        Value::Object(object) => object.values_mut().collect(),
+        Value::Array(array) => array.iter_mut().collect(),
+        _ => Vec::new(),
+    };
+    below.into_iter().for_each(close);
 }
 
 /// Runs what the arguments ask for; `sidelane` is the program's path.

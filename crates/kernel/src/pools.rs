@@ -52,6 +52,23 @@ pub struct PoolRates {
     pub lanes: f64,
     /// Share of the interval in which tasks were held, 0 to 1.
     pub throttled: f64,
+    /// What it did since the scheduler was attached.
+    pub totals: PoolTotals,
+}
+
+/// What a pool did since the scheduler was attached.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PoolTotals {
+    /// MT1-equivalent time, s.
+    pub mt1_core_s: f64,
+    /// Time that its tasks ran on lanes, s.
+    pub lane_s: f64,
+    /// Periods that have ended.
+    pub periods: u64,
+    /// Those in which a task was held.
+    pub throttled_periods: u64,
+    /// Time in which any was held, s.
+    pub throttled_s: f64,
 }
 
 /// Handles on the pools of the running scheduler.
@@ -162,6 +179,13 @@ impl PoolState {
             lanes: per(self.raw_ns, before.raw_ns),
             // it is added up at the ends of periods
             throttled: per(self.throttled_ns, before.throttled_ns).min(1.0),
+            totals: PoolTotals {
+                mt1_core_s: self.mt1_ns as f64 / 1e9,
+                lane_s: self.raw_ns as f64 / 1e9,
+                periods: self.periods,
+                throttled_periods: self.throttled_periods,
+                throttled_s: self.throttled_ns as f64 / 1e9,
+            },
         }
     }
 }
@@ -209,6 +233,7 @@ mod tests {
         (used.raw_ns, used.mt1_ns) = (4_000_000_000, 3_000_000_000);
         used.throttled_ns = 500_000_000;
         let rates = state(&used).since(&before, Duration::from_secs(2));
+        assert_eq!((rates.totals.lane_s, rates.totals.mt1_core_s), (4.0, 3.0));
         assert_eq!(
             rates.line(),
             "  pool /tenants/a: 1.50 of 1.50 cores used (2.00 lanes), throttled 25 % of the time\n"

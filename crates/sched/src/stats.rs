@@ -240,7 +240,63 @@ impl Reader {
     }
 }
 
-/// Makes [`Rates`]; the counters named at the end are rates a second, nothing else.
+/// A number for each class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ByClass {
+    /// Of critical work.
+    pub critical: f64,
+    /// Of normal work.
+    pub normal: f64,
+    /// Of batch.
+    pub batch: f64,
+}
+
+impl ByClass {
+    fn of(of_class: impl Fn(Class) -> f64) -> ByClass {
+        ByClass {
+            critical: of_class(Class::Critical),
+            normal: of_class(Class::Normal),
+            batch: of_class(Class::Batch),
+        }
+    }
+}
+
+/// Critical wake-ups, by where they went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Placed<T> {
+    /// To a core that was idle.
+    pub idle_core: T,
+    /// To a core that was taken back from batch.
+    pub borrowed_core: T,
+    /// To a core that other critical or normal work shares.
+    pub shared_core: T,
+    /// Nowhere at once: they had to wait.
+    pub queued: T,
+}
+
+impl<T> Placed<T> {
+    fn of(counters: &intf::counters, count: impl Fn(u64) -> T) -> Placed<T> {
+        Placed {
+            idle_core: count(counters.critical_idle_core),
+            borrowed_core: count(counters.critical_borrowed_core),
+            shared_core: count(counters.critical_shared_core),
+            queued: count(counters.critical_queued),
+        }
+    }
+}
+
+/// Runs by the starvation bound, of normal and batch work.
+fn overdue(counters: &intf::counters) -> u64 {
+    counters.overdue[Class::Normal as usize] + counters.overdue[Class::Batch as usize]
+}
+
+/// Steals at all distances.
+fn steals(counters: &intf::counters) -> u64 {
+    counters.steals[1..].iter().sum()
+}
+
+/// Makes [`Rates`] and [`Totals`]; the counters named at the end are rates a second in the one and totals in the
+/// other, nothing else.
 macro_rules! rates {
     ($($(#[$of:meta])* $name:ident,)*) => {
         /// What happened in one interval. Rates are per second, lanes are averages.
@@ -252,10 +308,10 @@ macro_rules! rates {
             pub scope: Scope,
             /// With `batch`: the threads that it had at the end.
             pub threads: Option<Adopted>,
-            /// Lanes that ran critical, normal and batch work, on average.
-            pub busy_lanes: [f64; 3],
-            /// Critical wake-ups: idle core, core taken back from batch, shared core, queued.
-            pub critical_placed: [f64; 4],
+            /// Lanes that ran work of each class, on average.
+            pub busy_lanes: ByClass,
+            /// Critical wake-ups.
+            pub critical_placed: Placed<f64>,
             /// Mean time of an eviction from asked to gone; none without one.
             pub evict_wait_us: Option<f64>,
             /// Runs by the starvation bound, of normal and batch work.
@@ -275,6 +331,44 @@ macro_rules! rates {
             pub cores_awake: Option<u32>,
             /// Pools.
             pub pools: Vec<PoolRates>,
+            /// What was counted since the scheduler was attached, by the end of the interval.
+            pub totals: Totals,
+        }
+
+        /// What was counted since the scheduler was attached.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+        pub struct Totals {
+            /// Time that lanes ran work of each class, s.
+            pub busy_lane_s: ByClass,
+            /// Critical wake-ups.
+            pub critical_placed: Placed<u64>,
+            /// Sum over evictions from asked to gone, s.
+            pub evict_wait_s: f64,
+            /// Runs by the starvation bound, of normal and batch work.
+            pub overdue: u64,
+            /// Steals at all distances.
+            pub steals: u64,
+            /// Time that lanes were held, s.
+            pub held_lane_s: f64,
+            /// Of that, in holds at whose beginning or end something waited.
+            pub held_waited_lane_s: f64,
+            $($(#[$of])* pub $name: u64,)*
+        }
+
+        impl Totals {
+            fn of(counters: &intf::counters) -> Totals {
+                let seconds = |ns: u64| ns as f64 / 1e9;
+                Totals {
+                    busy_lane_s: ByClass::of(|class| seconds(counters.run_ns[class as usize])),
+                    critical_placed: Placed::of(counters, |count| count),
+                    evict_wait_s: seconds(counters.evict_wait_ns),
+                    overdue: overdue(counters),
+                    steals: steals(counters),
+                    held_lane_s: seconds(counters.held_ns),
+                    held_waited_lane_s: seconds(counters.held_waited_ns),
+                    $($name: counters.$name,)*
+                }
+            }
         }
 
         impl Rates {
@@ -283,24 +377,18 @@ macro_rules! rates {
                 let seconds = elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
                 let since = after.since(before);
                 let rate = |total: u64| total as f64 / seconds;
-                let [_, normal, batch] = Class::ALL.map(|class| class as usize);
                 Rates {
                     interval_s: seconds,
-                    busy_lanes: since.run_ns.map(|ns| rate(ns) / 1e9),
-                    critical_placed: [
-                        since.critical_idle_core,
-                        since.critical_borrowed_core,
-                        since.critical_shared_core,
-                        since.critical_queued,
-                    ]
-                    .map(rate),
+                    busy_lanes: ByClass::of(|class| rate(since.run_ns[class as usize]) / 1e9),
+                    critical_placed: Placed::of(&since, rate),
                     evict_wait_us: (since.evictions > 0)
                         .then(|| since.evict_wait_ns as f64 / since.evictions as f64 / 1e3),
-                    overdue: rate(since.overdue[normal] + since.overdue[batch]),
-                    steals: rate(since.steals[1..].iter().sum()),
+                    overdue: rate(overdue(&since)),
+                    steals: rate(steals(&since)),
                     held_lanes: rate(since.held_ns) / 1e9,
                     held_waited_lanes: rate(since.held_waited_ns) / 1e9,
                     $($name: rate(since.$name),)*
+                    totals: Totals::of(after),
                     ..Rates::default()
                 }
             }
@@ -339,8 +427,17 @@ rates! {
 
 impl Rates {
     fn columns(&self) -> String {
-        let [critical, normal, batch] = self.busy_lanes;
-        let [idle, taken, shared, queued] = self.critical_placed;
+        let ByClass {
+            critical,
+            normal,
+            batch,
+        } = self.busy_lanes;
+        let Placed {
+            idle_core,
+            borrowed_core,
+            shared_core,
+            queued,
+        } = self.critical_placed;
         let wait = (self.evict_wait_us).map_or("-".to_owned(), |us| format!("{us:.0}"));
         let batches = format!(
             "{:7.0} {wait:>7} {:7.1} {:7.0}",
@@ -351,8 +448,8 @@ impl Rates {
         };
         match self.scope {
             Scope::All => format!(
-                "{critical:8.2} {normal:7.2} {batch:7.2} {idle:7.0} {taken:7.0} {shared:7.0} \
-                 {queued:7.0} {batches} {:7.1}\n",
+                "{critical:8.2} {normal:7.2} {batch:7.2} {idle_core:7.0} {borrowed_core:7.0} \
+                 {shared_core:7.0} {queued:7.0} {batches} {:7.1}\n",
                 self.promotions
             ),
             Scope::Batch => format!(
@@ -516,18 +613,24 @@ mod tests {
 
     #[test]
     fn rates_are_per_second_of_the_interval() {
-        let before = intf::counters::default();
+        let before = intf::counters {
+            evictions: 6,
+            ..intf::counters::default()
+        };
         let mut after = intf::counters {
-            evictions: 4,
+            evictions: 10,
             evict_wait_ns: 100_000,
             ..intf::counters::default()
         };
         after.run_ns[Class::Batch as usize] = 6_000_000_000;
         after.steals = [0, 1, 2, 3];
         let rates = Rates::between(&before, &after, Duration::from_secs(2));
-        assert_eq!(rates.busy_lanes, [0.0, 0.0, 3.0]);
+        assert_eq!((rates.busy_lanes.critical, rates.busy_lanes.batch), (0.0, 3.0));
         assert_eq!((rates.evictions, rates.evict_wait_us), (2.0, Some(25.0)));
         assert_eq!(rates.steals, 3.0);
+        let totals = &rates.totals;
+        assert_eq!((totals.evictions, totals.steals), (10, 6));
+        assert_eq!(totals.busy_lane_s.batch, 6.0);
     }
 
     #[test]

@@ -193,6 +193,8 @@ fn without_a_network_the_cache_serves_and_an_empty_one_is_an_error() {
     let list = offline(cache.path(), &["kernels", "--format", "json"]);
     assert!(list.status.success() && error_of(&list).contains("only what is cached"));
     let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
+    assert_eq!(list["schema"], "sidelane.testbed-kernels/1");
+    let list = &list["kernels"];
     assert_eq!(list[0]["version"], "6.99.1+deb13-cloud-amd64");
     assert_eq!(
         (&list[0]["cached"], &list[0]["available"]),

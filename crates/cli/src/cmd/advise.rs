@@ -6,6 +6,7 @@ use crate::exit::BadInput;
 use crate::interrupt;
 use sidelane_collect::watch::watch;
 use sidelane_control::service::{self, Asked, Service};
+use sidelane_interface::{Kind, Listed};
 use sidelane_smt::advise::{advise, text};
 use sidelane_smt::recording::intervals;
 use sidelane_topology::printable;
@@ -69,7 +70,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         eprintln!("sidelane: {}", printable(note.as_bytes()));
     }
     let advice = advise(&intervals)?;
-    args.format.print(|| text(&advice), &advice)?;
+    let listed = Listed("advice", &advice);
+    args.format.print(Kind::Advise, || text(&advice), &listed)?;
     Ok(ExitCode::SUCCESS)
 }
 

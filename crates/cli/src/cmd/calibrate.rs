@@ -5,6 +5,7 @@ use crate::exit::BadInput;
 use crate::interrupt;
 use anyhow::Context;
 use sidelane_calibrate::{Measured, Settings, Task, Work};
+use sidelane_interface::Kind;
 use sidelane_topology::Topology;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -80,7 +81,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.output {
         super::write_file(path, &found.to_json()?)?;
     }
-    args.format.print(|| found.to_string(), &found)?;
+    args.format
+        .print(Kind::Calibrate, || found.to_string(), &found)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -10,6 +10,7 @@ use sidelane_control::{
     ActuatorKind, DEFAULT_STATE_PATH, Event, Normalization, Outcome, PUBLISHED_NORMALIZATION,
     Settings, restore,
 };
+use sidelane_interface::Kind;
 use sidelane_model::{GovernorConfig, LaneOrder, Model, Options, ThreadPerf};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -171,7 +172,7 @@ fn tell(event: &Event, format: Format, quiet: bool) {
             eprintln!("sidelane: warning: {message}");
         }
         event if quiet && boring(event) => {}
-        event => drop(format.print_line(|| format!("{event}\n"), event)),
+        event => drop(format.print_line(Kind::Control, || format!("{event}\n"), event)),
     }
 }
 

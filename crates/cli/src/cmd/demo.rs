@@ -12,6 +12,7 @@ use sidelane_demo::place::{Place, in_guest};
 use sidelane_demo::plan::Plan;
 use sidelane_demo::pools::PoolsPlan;
 use sidelane_demo::{multiply, server, vm};
+use sidelane_interface::Kind;
 use sidelane_testbed::Interrupt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -126,13 +127,13 @@ enum Part {
 /// Runs `sidelane demo`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.part {
-        None => return args.plain.run(),
-        Some(Part::Io(frame)) => return frame.run(),
-        Some(Part::Lanes(frame)) => return frame.run(),
-        Some(Part::Levels(frame)) => return frame.run(),
-        Some(Part::Objective(frame)) => return frame.run(),
-        Some(Part::Options(frame)) => return frame.run(),
-        Some(Part::Pools(frame)) => return frame.run(),
+        None => return args.plain.run(Kind::Demo),
+        Some(Part::Io(frame)) => return frame.run(Kind::DemoIo),
+        Some(Part::Lanes(frame)) => return frame.run(Kind::DemoLanes),
+        Some(Part::Levels(frame)) => return frame.run(Kind::DemoLevels),
+        Some(Part::Objective(frame)) => return frame.run(Kind::DemoObjective),
+        Some(Part::Options(frame)) => return frame.run(Kind::DemoOptions),
+        Some(Part::Pools(frame)) => return frame.run(Kind::DemoPools),
         Some(Part::Multiply { totals_file }) => multiply::multiply(&totals_file)?,
         Some(Part::ServeCompute { workers }) => server::serve_standard_input(workers)?,
         Some(Part::ServeOptions { workers }) => options::serve_standard_input(workers)?,
@@ -152,7 +153,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 impl<E: Experiment> Frame<E> {
-    fn run(mut self) -> anyhow::Result<ExitCode> {
+    fn run(mut self, kind: Kind) -> anyhow::Result<ExitCode> {
         let sidelane = std::env::current_exe()?;
         if let Some(plan) = &self.in_guest {
             in_guest::<E>(plan, &sidelane, interrupt::flag()?)?;
@@ -171,7 +172,8 @@ impl<E: Experiment> Frame<E> {
         if let Some((path, svg)) = self.plan.drawing(&document) {
             write_file(path, &svg)?;
         }
-        self.format.print(|| E::render(&document), &document)?;
+        self.format
+            .print(kind, || E::render(&document), &document)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -3,6 +3,7 @@
 use super::Format;
 use crate::exit::{BadInput, CANNOT};
 use anyhow::ensure;
+use sidelane_interface::Kind;
 use sidelane_sched::doctor;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,7 +38,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         BadInput(format!("{} is no folder", root.display()))
     );
     let report = doctor::examine(root);
-    args.format.print(|| report.text(), &report)?;
+    args.format
+        .print(Kind::Doctor, || report.text(), &report)?;
     Ok(if report.runnable {
         ExitCode::SUCCESS
     } else {

@@ -25,6 +25,7 @@ mod tune;
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
+use sidelane_interface::{Document, Kind};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -34,12 +35,12 @@ use std::process::ExitCode;
 pub enum Command {
     Advise(advise::Args),
     Calibrate(calibrate::Args),
+    Completions(man::CompletionArgs),
     Control(control::Args),
     Demo(Box<demo::Args>),
     Doctor(doctor::Args),
     Export(export::Args),
     Lanes(lanes::Args),
-    #[command(hide = true)]
     Man(man::Args),
     Model(model::Args),
     Record(record::Args),
@@ -62,6 +63,7 @@ impl Command {
         match self {
             Command::Advise(args) => advise::run(args),
             Command::Calibrate(args) => calibrate::run(args),
+            Command::Completions(args) => man::complete(args),
             Command::Control(args) => control::run(args),
             Command::Demo(args) => demo::run(*args),
             Command::Doctor(args) => doctor::run(args),
@@ -95,29 +97,31 @@ pub enum Format {
 }
 
 impl Format {
-    /// Prints a result on standard output: what `text` renders, or `value` as JSON. A reader that
+    /// Prints a result on standard output: what `text` renders, or `value` as a JSON document
+    /// of its kind. A reader that
     /// has gone away (`sidelane … | head`) is no error.
     pub fn print(
         self,
-        text: impl FnOnce() -> String,
-        value: &impl Serialize,
-    ) -> anyhow::Result<()> {
-        let output = match self {
-            Format::Text => text(),
-            Format::Json => serde_json::to_string_pretty(value)? + "\n",
-        };
-        write_out(&output)
-    }
-
-    /// Prints one of many results on standard output: JSON takes one line each.
-    pub fn print_line(
-        self,
+        kind: Kind,
         text: impl FnOnce() -> String,
         value: &impl Serialize,
     ) -> anyhow::Result<()> {
         write_out(&match self {
             Format::Text => text(),
-            Format::Json => serde_json::to_string(value)? + "\n",
+            Format::Json => Document::new(kind, value).pretty()?,
+        })
+    }
+
+    /// Prints one of many results on standard output: JSON takes one line each.
+    pub fn print_line(
+        self,
+        kind: Kind,
+        text: impl FnOnce() -> String,
+        value: &impl Serialize,
+    ) -> anyhow::Result<()> {
+        write_out(&match self {
+            Format::Text => text(),
+            Format::Json => Document::new(kind, value).line()?,
         })
     }
 }
@@ -135,11 +139,9 @@ fn seconds(text: &str, least: f64) -> Result<f64, String> {
 
 /// Writes to standard output; a reader that has gone away is no error.
 fn write_out(output: &str) -> anyhow::Result<()> {
-    {
-        match std::io::stdout().write_all(output.as_bytes()) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-            _ => Ok(()),
-        }
+    match std::io::stdout().write_all(output.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
     }
 }
 

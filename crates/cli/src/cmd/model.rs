@@ -3,9 +3,12 @@
 use super::Format;
 use crate::exit::BadInput;
 use clap::ValueEnum;
+use serde::Serialize;
 use sidelane_calibrate::Calibration;
+use sidelane_interface::Kind;
 use sidelane_model::{
-    Machine, Model, Options, ThreadPerf, Utilization, crossovers, evaluate, sweep, sweep_text, text,
+    Crossover, Machine, Model, Options, SweepPoint, ThreadPerf, Utilization, crossovers, evaluate,
+    sweep, sweep_text, text,
 };
 use sidelane_sim::experiment::levels_chart;
 use std::path::PathBuf;
@@ -101,6 +104,13 @@ impl From<ModelName> for Model {
     }
 }
 
+/// What is printed of a sweep.
+#[derive(Serialize)]
+struct Swept {
+    points: Vec<SweepPoint>,
+    crossovers: Vec<Crossover>,
+}
+
 /// Runs `sidelane model`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let thread_perf = match &args.calibration {
@@ -113,7 +123,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let utilization = Utilization::new(utilization).map_err(bad_input)?;
             let found = evaluate(&machine, utilization, options);
             let text = || text(&machine, utilization, options, &found);
-            args.format.print(text, &found)?;
+            args.format.print(Kind::Model, text, &found)?;
         }
         None => run_sweep(&machine, options, &args)?,
     }
@@ -125,8 +135,12 @@ fn run_sweep(machine: &Machine, options: Options, args: &Args) -> anyhow::Result
     if let Some(path) = &args.svg {
         super::write_file(path, &levels_chart(machine, options, &points).draw())?;
     }
-    let text = || sweep_text(machine, options, &points, &crossovers(machine, options));
-    args.format.print(text, &points)
+    let swept = Swept {
+        crossovers: crossovers(machine, options),
+        points,
+    };
+    let text = || sweep_text(machine, options, &swept.points, &swept.crossovers);
+    args.format.print(Kind::ModelSweep, text, &swept)
 }
 
 fn read(args: &Args, thread_perf: Vec<f64>) -> sidelane_model::Result<(Machine, Options)> {

@@ -2,6 +2,7 @@
 
 use super::{Format, write_file};
 use crate::exit::BadInput;
+use sidelane_interface::Kind;
 use sidelane_smt::report::{Comparison, Options, Report, report};
 use sidelane_topology::printable;
 use std::path::{Path, PathBuf};
@@ -63,13 +64,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             if let Some(html) = &args.html {
                 write_file(html, &comparison.html([first, second]))?;
             }
-            args.format.print(|| comparison.text(), &comparison)?;
+            let text = || comparison.text();
+            args.format
+                .print(Kind::ReportComparison, text, &comparison)?;
         }
         [one] => {
             if let Some(html) = &args.html {
                 write_file(html, &one.html())?;
             }
-            args.format.print(|| one.text(), one)?;
+            args.format.print(Kind::Report, || one.text(), one)?;
         }
         [] => {}
     }

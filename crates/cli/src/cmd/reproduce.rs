@@ -3,6 +3,8 @@
 use super::Format;
 use super::sim::progress_bar;
 use crate::exit::BadInput;
+use serde::Serialize;
+use sidelane_interface::{Kind, Listed};
 use sidelane_sim::experiment::{self, Experiment, ExperimentError, Report};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,6 +38,13 @@ pub struct Args {
     format: Format,
 }
 
+/// What is printed of an experiment that is listed.
+#[derive(Serialize)]
+struct Titled<'a> {
+    name: &'a str,
+    title: &'a str,
+}
+
 /// Runs `sidelane reproduce`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let experiments = Experiment::all()?;
@@ -63,7 +72,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             .collect::<Vec<_>>()
             .join("\n")
     };
-    args.format.print(text, &reports)?;
+    let listed = Listed("experiments", &reports);
+    args.format.print(Kind::Reproduce, text, &listed)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -85,9 +95,14 @@ fn choose<'a>(experiments: &'a [Experiment], args: &Args) -> anyhow::Result<Vec<
 }
 
 fn list(experiments: &[Experiment], format: Format) -> anyhow::Result<()> {
-    let names: Vec<_> = experiments.iter().map(|e| (&e.name, &e.title)).collect();
-    let line = |(name, title): &(&String, &String)| format!("{name:<24} {title}\n");
-    format.print(|| names.iter().map(line).collect(), &names)
+    let lines = experiments.iter().map(|experiment| Titled {
+        name: &experiment.name,
+        title: &experiment.title,
+    });
+    let lines: Vec<Titled> = lines.collect();
+    let line = |line: &Titled| format!("{:<24} {}\n", line.name, line.title);
+    let text = || lines.iter().map(line).collect();
+    format.print(Kind::Experiments, text, &Listed("experiments", &lines))
 }
 
 /// A violation is explained by its last steps.

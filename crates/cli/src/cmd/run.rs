@@ -3,6 +3,7 @@
 use super::Format;
 use crate::interrupt;
 use sd_notify::NotifyState;
+use sidelane_interface::Kind;
 use sidelane_sched::{Class, ClassRule, Config, Error, Event, Requests, Rule, Scope};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -85,7 +86,8 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.check {
         let check = sidelane_sched::check(&args.config()?, Path::new("/"))?;
-        args.format.print(|| check.to_string(), &check)?;
+        args.format
+            .print(Kind::Check, || check.to_string(), &check)?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.restore {

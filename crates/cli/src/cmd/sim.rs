@@ -4,6 +4,7 @@ use crate::exit::BadInput;
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
+use sidelane_interface::{Document, Kind};
 use sidelane_sim::show::Trace;
 use sidelane_sim::what_if::WhatIf;
 use sidelane_sim::{Configuration, RecordError, Scenario, Summary, swarm};
@@ -188,7 +189,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.format {
         Format::Text => super::write_out(&summary.text())?,
         Format::Csv => super::write_out(&summary.csv())?,
-        Format::Json => super::write_out(&(serde_json::to_string_pretty(&summary)? + "\n"))?,
+        Format::Json => super::write_out(&Document::new(Kind::Sim, &summary).pretty()?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -199,7 +200,7 @@ fn run_swarm(seeds: Range<u64>, format: Format) -> anyhow::Result<ExitCode> {
     let total = swarm::run_many(seeds, &|done| bar.set_position(done));
     bar.finish_and_clear();
     match format {
-        Format::Json => super::write_out(&(serde_json::to_string_pretty(&total)? + "\n"))?,
+        Format::Json => super::write_out(&Document::new(Kind::SimSwarm, &total).pretty()?)?,
         Format::Text | Format::Csv => super::write_out(&format!("{total}\n"))?,
     }
     Ok(match total.failures.is_empty() {

@@ -6,6 +6,7 @@ use crate::interrupt;
 use serde::Serialize;
 use sidelane_collect::collector::Place;
 use sidelane_collect::watch::Watch as SmtWatch;
+use sidelane_interface::Kind;
 use sidelane_sched::stats::{Rates, Reader, Watch};
 use sidelane_smt::metrics::SmtMetrics;
 use sidelane_smt::snapshot::RateSource;
@@ -116,7 +117,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             smt_rates: metrics.as_ref().map(|(_, source)| *source),
             smt: metrics.map(|(metrics, _)| metrics),
         };
-        args.format.print_line(|| line.text(printed), &line)?;
+        args.format
+            .print_line(Kind::Stat, || line.text(printed), &line)?;
         printed += 1;
     }
     Ok(ExitCode::SUCCESS)

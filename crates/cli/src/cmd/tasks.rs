@@ -4,6 +4,7 @@ use super::Format;
 use super::record::RateArgs;
 use crate::interrupt;
 use sidelane_collect::tasks;
+use sidelane_interface::Kind;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -42,6 +43,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = args.rates.settings()?;
     let length = Duration::from_secs_f64(args.seconds);
     let seen = tasks::watch(&settings, length, interrupt::flag()?)?;
-    args.format.print(|| seen.text(args.rows), &seen)?;
+    args.format
+        .print(Kind::Tasks, || seen.text(args.rows), &seen)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,6 +2,7 @@
 
 use super::Format;
 use anyhow::bail;
+use sidelane_interface::{Kind, Listed};
 use sidelane_testbed::{
     Interrupt, Job, Kernel, Machine, Spec, belongings, guest, kernel, probe, smt,
 };
@@ -236,13 +237,16 @@ fn run_probe(args: ProbeArgs) -> anyhow::Result<()> {
         wake_ups: args.wake_ups,
     };
     let report = probe::run(&spec, effort)?;
-    args.format.print(|| report.to_string(), &report)
+    args.format
+        .print(Kind::TestbedProbe, || report.to_string(), &report)
 }
 
 fn list_kernels(args: KernelsArgs) -> anyhow::Result<()> {
     let notice = |text: &str| eprintln!("sidelane: {text}");
     let kernels = kernel::list(args.refresh, &on_signal()?, notice)?;
-    args.format.print(|| kernel::render(&kernels), &kernels)
+    let listed = Listed("kernels", &kernels);
+    let text = || kernel::render(&kernels);
+    args.format.print(Kind::TestbedKernels, text, &listed)
 }
 
 /// Raised by Ctrl-C, SIGTERM and SIGHUP, so that nothing is left behind.

@@ -13,6 +13,7 @@
 use super::Format;
 use crate::exit::BadInput;
 use anyhow::Context;
+use sidelane_interface::Kind;
 use sidelane_topology::{Topology, render};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,6 +48,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(root) => Topology::read(root)
             .with_context(|| BadInput(format!("{} holds no readable machine", root.display())))?,
     };
-    args.format.print(|| render::text(&machine), &machine)?;
+    args.format
+        .print(Kind::Topology, || render::text(&machine), &machine)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,7 @@
 //! `sidelane tune`: settings of the running scheduler.
 
 use super::Format;
+use sidelane_interface::Kind;
 use sidelane_sched::tune::{Changes, PoolChange, tune};
 use sidelane_sched::{Borrow, Objective, Polarization};
 use std::process::ExitCode;
@@ -63,7 +64,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             cores: cores.0,
         }),
     })?;
-    args.format.print(|| tuned.to_string(), &tuned)?;
+    args.format
+        .print(Kind::Tune, || tuned.to_string(), &tuned)?;
     Ok(ExitCode::SUCCESS)
 }
 

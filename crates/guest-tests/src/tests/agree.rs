@@ -159,7 +159,7 @@ fn all_shows_agree_with_the_kernel() {
     }
     // by the scheduler's counters, which leave out the time in which a lane goes from one task to the
     // next. Its normal class has more than this cgroup.
-    for (class, index) in [(0, 0), (2, 1)] {
+    for (class, index) in [("critical", 0), ("batch", 1)] {
         let number = |value: &Value| value.as_f64().unwrap();
         let busy_s =
             |line: &Value| number(&line["busy_lanes"][class]) * number(&line["interval_s"]);

@@ -57,7 +57,7 @@ impl Control {
         std::thread::spawn(move || {
             lines
                 .map_while(Result::ok)
-                .all(|line| sender.send(serde_json::from_str(&line).unwrap()).is_ok())
+                .all(|line| sender.send(parse(&line)).is_ok())
         });
         let control = Control { child, events };
         control.await_event("the start", |event| event["event"] == "started");

@@ -25,7 +25,7 @@ fn an_entitlement_buys_the_same_work_with_smt_and_without() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert_eq!(fs::read_to_string(SMT).unwrap().trim(), "on");
-    let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let results = parse(str::from_utf8(&output.stdout).unwrap());
     println!("{}", results["rows"]);
     let row = |setup: &str| {
         let rows = results["rows"].as_array().unwrap();
@@ -62,7 +62,7 @@ fn the_demonstration_measures_both_kinds_of_eviction() {
         "--format=json",
     ]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let document = parse(str::from_utf8(&output.stdout).unwrap());
     let rows = document["rows"].as_array().unwrap();
     let names: Vec<_> = rows
         .iter()

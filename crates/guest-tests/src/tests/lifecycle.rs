@@ -259,7 +259,7 @@ fn a_hangup_has_the_configuration_read_again() {
     scheduler.await_line("1 class rules");
     progresses(&load);
     let tuned = sidelane(&["tune", "--format", "json"]).stdout;
-    let tuned: serde_json::Value = serde_json::from_slice(&tuned).unwrap();
+    let tuned = parse(str::from_utf8(&tuned).unwrap());
     assert_eq!(tuned["borrow"], "off", "the file does not say so: {tuned}");
     assert!(scheduler.stop().success());
 }

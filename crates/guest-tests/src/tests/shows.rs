@@ -258,13 +258,17 @@ fn a_thread_that_never_pauses_beside_idle_cores_is_found() {
     let load = Load::spin(&Traits::default());
     let output = sidelane(&["advise", "--seconds", "2.5", "--format", "json"]);
     assert!(output.status.success(), "{output:?}");
-    let advice: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let advice = parse(str::from_utf8(&output.stdout).unwrap());
     let found = |advice: &&Value| {
         let pid = &advice["thread"]["pid"];
         advice["finding"] == "master_thread" && *pid == load.pid()
     };
     assert!(
-        advice.as_array().unwrap().iter().any(|a| found(&a)),
+        advice["advice"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|a| found(&a)),
         "{advice}"
     );
 }
@@ -293,8 +297,8 @@ fn a_recording_tells_which_pool_lost_entitlement() {
     drop(loads);
     assert!(scheduler.stop().success(), "ejected");
     let output = sidelane(&["advise", FILE, "--format", "json"]);
-    let advice: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let all = advice.as_array().unwrap().iter();
+    let advice = parse(str::from_utf8(&output.stdout).unwrap());
+    let all = advice["advice"].as_array().unwrap().iter();
     let lost: Vec<&Value> = all
         .filter(|advice| advice["finding"] == "lost_entitlement")
         .collect();

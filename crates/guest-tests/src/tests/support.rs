@@ -183,8 +183,11 @@ fn lines_of(printed: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-fn parse(line: &str) -> Value {
-    serde_json::from_str(line).unwrap()
+/// A document that a command printed; the published schema describes it.
+pub fn parse(document: &str) -> Value {
+    let document = serde_json::from_str(document).unwrap();
+    crate::check_document(&document).unwrap();
+    document
 }
 
 /// A running `sidelane stat`; killed when dropped.
@@ -246,7 +249,7 @@ pub fn rates(seconds: &str) -> Value {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    serde_json::from_slice(&output.stdout).unwrap()
+    parse(str::from_utf8(&output.stdout).unwrap())
 }
 
 /// What `sidelane tasks` says over `seconds`.
@@ -257,13 +260,13 @@ pub fn tasks(seconds: &str) -> Value {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    serde_json::from_slice(&output.stdout).unwrap()
+    parse(str::from_utf8(&output.stdout).unwrap())
 }
 
 /// Lanes busy with critical, normal and batch work.
 pub fn busy_lanes(seconds: &str) -> [f64; 3] {
     let rates = rates(seconds);
-    [0, 1, 2].map(|class| rates["busy_lanes"][class].as_f64().unwrap())
+    ["critical", "normal", "batch"].map(|class| rates["busy_lanes"][class].as_f64().unwrap())
 }
 
 /// Time of a process on lanes and waiting for one, as the kernel counts them, ns.

@@ -99,7 +99,7 @@ fn virtual_machines_come_move_and_go_and_leave_nothing() {
     computing.iter().for_each(goes_on);
     eventually("computation has all lanes", || {
         let rates = rates("2");
-        let (held, busy) = (&rates["held_lanes"], &rates["busy_lanes"][1]);
+        let (held, busy) = (&rates["held_lanes"], &rates["busy_lanes"]["normal"]);
         println!("{held} lanes held, {busy} busy");
         held.as_f64().unwrap() < 0.1 && busy.as_f64().unwrap() > nr_cpus() as f64 - 0.5
     });

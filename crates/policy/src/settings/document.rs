@@ -8,26 +8,50 @@ use std::fmt::Write;
 /// Columns of a comment in the example.
 const COLUMNS: usize = 100;
 
+/// What is said of a setting. What a file would hold stands between backquotes, as in Markdown.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// As it is written.
+    pub name: &'static str,
+    /// Its default value.
+    pub default: String,
+    /// What it may be; may be empty.
+    pub range: String,
+    /// Whether it can be changed while the scheduler runs.
+    pub is_tunable: bool,
+    /// What it is, without an end.
+    pub meaning: String,
+}
+
+/// What is said of each setting, in the order of the documentation.
+pub fn entries() -> impl Iterator<Item = Entry> {
+    let defaults = Settings::default();
+    rows().map(move |row| {
+        let default = row.written(&defaults);
+        Entry {
+            name: row.name,
+            default: match row.kind {
+                Kind::Word(..) => format!("`{default}`"),
+                _ => default,
+            },
+            range: range(&row.kind),
+            is_tunable: matches!(row.change, Change::Live(..)),
+            meaning: meaning(row),
+        }
+    })
+}
+
 /// The settings as a table in Markdown.
 pub fn table() -> String {
     let mut text = String::from(
         "| key | default | range | tunable | meaning |\n| --- | --- | --- | --- | --- |\n",
     );
-    let defaults = Settings::default();
-    for row in rows() {
-        let default = row.written(&defaults);
-        let default = match row.kind {
-            Kind::Word(..) => format!("`{default}`"),
-            _ => default,
-        };
-        let tunable = match row.change {
-            Change::Fixed(_) | Change::Found => "",
-            Change::Live(..) => "yes",
-        };
-        let (name, range, meaning) = (row.name, range(&row.kind), meaning(row));
+    for entry in entries() {
+        let tunable = if entry.is_tunable { "yes" } else { "" };
         let _ = writeln!(
             text,
-            "| `{name}` | {default} | {range} | {tunable} | {meaning} |"
+            "| `{}` | {} | {} | {tunable} | {} |",
+            entry.name, entry.default, entry.range, entry.meaning
         );
     }
     text

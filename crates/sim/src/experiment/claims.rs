@@ -84,6 +84,7 @@ pub enum Comparison {
 
 /// What is claimed of a metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Expectation {
     /// A number, and the relative difference up to which ours agrees with it.
     Value {

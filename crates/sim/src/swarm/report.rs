@@ -4,6 +4,9 @@ use super::drive::Driver;
 use super::verdict::{Broken, Rule};
 use crate::record::Record;
 use crate::scheduler::Counters;
+use serde::ser::Error;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 use std::fmt;
 
 /// A run in which nothing was violated.
@@ -59,7 +62,27 @@ pub struct Total {
     /// Faults.
     pub faults: u64,
     /// What the scheduler counted.
+    #[serde(serialize_with = "named")]
     pub counters: Counters,
+}
+
+/// Counters of which those of classes and of distances have names, too.
+fn named<S: Serializer>(counters: &Counters, serializer: S) -> Result<S::Ok, S::Error> {
+    const CLASSES: [&str; 3] = ["critical", "normal", "batch"];
+    const DISTANCES: [&str; 4] = ["core", "cache", "node", "remote"];
+    let mut value = serde_json::to_value(counters).map_err(S::Error::custom)?;
+    for entry in value.as_object_mut().into_iter().flatten() {
+        let name = |names: &[&str], of: &[Value]| -> Value {
+            let named = names.iter().zip(of);
+            named.map(|(name, of)| ((*name).to_owned(), of.clone())).collect()
+        };
+        match entry.1.as_array() {
+            Some(of) if of.len() == CLASSES.len() => *entry.1 = name(&CLASSES, of),
+            Some(of) => *entry.1 = name(&DISTANCES, of),
+            None => {}
+        }
+    }
+    value.serialize(serializer)
 }
 
 impl Summary {

@@ -1,12 +1,13 @@
 //! Two recordings side by side: the delta table of the source.
 
 use super::Report;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// Two recordings compared.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
     /// Names of the two.
+    #[serde(serialize_with = "pair")]
     pub names: [String; 2],
     /// What is compared.
     pub rows: Vec<Row>,
@@ -22,11 +23,23 @@ pub struct Row {
     /// Its unit.
     pub unit: Unit,
     /// The values; none where it is not known.
+    #[serde(serialize_with = "pair")]
     pub values: [Option<f64>; 2],
     /// The second less the first.
     pub delta: Option<f64>,
     /// The same relative to the first, per cent.
     pub percent: Option<f64>,
+}
+
+/// Something of both recordings, by name.
+fn pair<T: Serialize, S: Serializer>(of: &[T; 2], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Pair<'a, T> {
+        first: &'a T,
+        second: &'a T,
+    }
+    let [first, second] = of;
+    Pair { first, second }.serialize(serializer)
 }
 
 /// How a value is shown.

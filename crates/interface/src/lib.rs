@@ -1,0 +1,176 @@
+//! What programs and people hold on to: the frame of JSON documents, and the manual pages.
+
+pub mod man;
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+/// The JSON Schema of all documents: each has an entry in `$defs`, by its [`Kind::name`].
+pub const SCHEMA: &str = include_str!("../../../packaging/schema/sidelane.json");
+
+/// Makes [`Kind`]: each kind, its name and its version.
+macro_rules! kinds {
+    ($($(#[$of:meta])* $kind:ident = $name:literal / $version:literal,)*) => {
+        /// What a JSON document is about. The version changes when a key goes or means something else; keys
+        /// may be added without.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Kind {
+            $($(#[$of])* $kind,)*
+        }
+
+        impl Kind {
+            /// All of them.
+            pub const ALL: &[Kind] = &[$(Kind::$kind),*];
+
+            /// The entry of [`SCHEMA`] that describes it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Kind::$kind => $name,)*
+                }
+            }
+
+            /// Name and version, as documents have them in `schema`.
+            pub const fn schema(self) -> &'static str {
+                match self {
+                    $(Kind::$kind => concat!("sidelane.", $name, "/", $version),)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Of `sidelane advise`.
+    Advise = "advise" / 1,
+    /// Of `sidelane calibrate`.
+    Calibrate = "calibrate" / 1,
+    /// Of `sidelane run --check`.
+    Check = "check" / 1,
+    /// A line of `sidelane control`.
+    Control = "control" / 1,
+    /// Of `sidelane demo`.
+    Demo = "demo" / 1,
+    /// Of `sidelane demo io`.
+    DemoIo = "demo-io" / 1,
+    /// Of `sidelane demo lanes`.
+    DemoLanes = "demo-lanes" / 1,
+    /// Of `sidelane demo levels`.
+    DemoLevels = "demo-levels" / 1,
+    /// Of `sidelane demo objective`.
+    DemoObjective = "demo-objective" / 1,
+    /// Of `sidelane demo options`.
+    DemoOptions = "demo-options" / 1,
+    /// Of `sidelane demo pools`.
+    DemoPools = "demo-pools" / 1,
+    /// Of `sidelane doctor`.
+    Doctor = "doctor" / 1,
+    /// Of `sidelane reproduce` without a name.
+    Experiments = "experiments" / 1,
+    /// Of `sidelane model`.
+    Model = "model" / 1,
+    /// Of `sidelane model --sweep`.
+    ModelSweep = "model-sweep" / 1,
+    /// Of `sidelane report`.
+    Report = "report" / 1,
+    /// Of `sidelane report` with two recordings.
+    ReportComparison = "report-comparison" / 1,
+    /// Of `sidelane reproduce`.
+    Reproduce = "reproduce" / 1,
+    /// Of `sidelane sim`.
+    Sim = "sim" / 1,
+    /// Of `sidelane sim --swarm`.
+    SimSwarm = "sim-swarm" / 1,
+    /// A line of `sidelane stat`.
+    Stat = "stat" / 1,
+    /// Of `sidelane tasks`.
+    Tasks = "tasks" / 1,
+    /// Of `sidelane testbed kernels`.
+    TestbedKernels = "testbed-kernels" / 1,
+    /// Of `sidelane testbed probe`.
+    TestbedProbe = "testbed-probe" / 1,
+    /// Of `sidelane topology`.
+    Topology = "topology" / 1,
+    /// Of `sidelane tune`.
+    Tune = "tune" / 1,
+}
+
+/// A result as a JSON object that says what it is: `schema`, then the keys of the result.
+#[derive(Debug, Serialize)]
+pub struct Document<'a, T> {
+    schema: &'static str,
+    #[serde(flatten)]
+    body: &'a T,
+}
+
+impl<'a, T: Serialize> Document<'a, T> {
+    /// The frame of a result that is a struct or a map.
+    pub fn new(kind: Kind, body: &'a T) -> Self {
+        Document {
+            schema: kind.schema(),
+            body,
+        }
+    }
+
+    /// The text over several lines, with its end.
+    ///
+    /// # Errors
+    /// What JSON cannot hold, or a result that is no object.
+    pub fn pretty(&self) -> serde_json::Result<String> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    /// The text on one line, with its end.
+    ///
+    /// # Errors
+    /// As [`Document::pretty`].
+    pub fn line(&self) -> serde_json::Result<String> {
+        Ok(serde_json::to_string(self)? + "\n")
+    }
+}
+
+/// A result that is a list, as an object with it alone.
+#[derive(Debug)]
+pub struct Listed<'a, T>(
+    /// The key.
+    pub &'static str,
+    /// The list.
+    pub &'a [T],
+);
+
+impl<T: Serialize> Serialize for Listed<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(1))?;
+        map.serialize_entry(self.0, self.1)?;
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn documents_say_what_they_are_first() {
+        let line = Document::new(Kind::Advise, &Listed("advice", &[1, 2])).line();
+        assert_eq!(
+            line.unwrap(),
+            "{\"schema\":\"sidelane.advise/1\",\"advice\":[1,2]}\n"
+        );
+        assert!(Document::new(Kind::Advise, &[1, 2]).line().is_err());
+    }
+
+    #[test]
+    fn each_kind_has_its_entry_in_the_schema_and_no_other_has() {
+        let schema: serde_json::Value = serde_json::from_str(SCHEMA).unwrap();
+        let defs = schema["$defs"].as_object().unwrap();
+        let versioned = |name: &&String| !defs[*name]["properties"]["schema"].is_null();
+        let described: BTreeSet<&str> = defs.keys().filter(versioned).map(String::as_str).collect();
+        let kinds: BTreeSet<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        assert_eq!(described, kinds);
+        for kind in Kind::ALL {
+            let of = &defs[kind.name()]["properties"]["schema"]["const"];
+            assert_eq!(of, kind.schema());
+        }
+    }
+}
