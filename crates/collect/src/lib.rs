@@ -17,6 +17,8 @@ pub mod service;
 pub mod tasks;
 pub mod watch;
 
+use std::path::PathBuf;
+
 /// Generated bindings: the skeletons of the collector and of what watches a service, and the layouts of `bpf/metrics_intf.h`.
 #[allow(
     missing_docs,
@@ -81,6 +83,18 @@ pub enum Error {
         /// How many there may be.
         limit: usize,
     },
+    /// Sampling looks at a variable whose address the kernel does not tell.
+    #[error(
+        "{}: the kernel tells no address of {symbol}, which --sample looks at; boot one built with CONFIG_KALLSYMS_ALL=y, \
+         or leave --sample out: tracing needs no address",
+        path.display()
+    )]
+    NoAddress {
+        /// Where it would stand.
+        path: PathBuf,
+        /// The variable.
+        symbol: &'static str,
+    },
     /// Metrics cannot be collected.
     #[error("the metrics: {0}")]
     Metrics(String),
@@ -91,7 +105,7 @@ impl Error {
     pub fn is_machine(&self) -> bool {
         match self {
             Error::Kernel(error) => error.is_machine(),
-            Error::TooLarge { .. } => true,
+            Error::TooLarge { .. } | Error::NoAddress { .. } => true,
             Error::Topology(_) | Error::Metrics(_) => false,
         }
     }

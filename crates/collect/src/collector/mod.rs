@@ -111,6 +111,9 @@ impl<'a> Collector<'a> {
     /// No privilege, a kernel without what is needed, a machine beyond the limits, no valid threadPerf.
     pub fn start(settings: &Settings, place: &'a mut Place) -> Result<Collector<'a>, Error> {
         allowed(Need::Load).map_err(sidelane_kernel::Error::from)?;
+        if settings.sample_hz.is_some() {
+            sampler::check(Path::new("/"))?;
+        }
         sidelane_kernel::prepare();
         let topology = Topology::read(Path::new("/"))?;
         let (rates, tail) = rates::rates(settings, topology.lanes_per_core_max())?;
