@@ -63,7 +63,16 @@ fn a_program_finds_the_installed_library_and_all_goes_again() {
     let (built, to) = (built(), tempfile::tempdir().unwrap());
     install(&built.path().join("sidelane"), to.path());
     let usr = to.path().join("usr");
-    assert!(usr.join("share/man/man1/sidelane.1").is_file());
+    for file in [
+        "share/man/man1/sidelane.1",
+        "share/man/man5/sidelane.toml.5",
+        "share/bash-completion/completions/sidelane",
+        "share/zsh/site-functions/_sidelane",
+        "share/fish/vendor_completions.d/sidelane.fish",
+        "share/sidelane/schema.json",
+    ] {
+        assert!(fs::metadata(usr.join(file)).unwrap().len() > 0, "{file}");
+    }
     for unit in ["sidelane.service", "sidelane-control.service"] {
         let unit = fs::read_to_string(usr.join("lib/systemd/system").join(unit)).unwrap();
         assert!(unit.contains("=/usr/bin/sidelane") && !unit.contains("@bindir@"));
@@ -94,4 +103,69 @@ fn a_program_finds_the_installed_library_and_all_goes_again() {
     install(Path::new("--remove"), to.path());
     let left = files(&usr);
     assert!(left.is_empty(), "{left:?}");
+    assert!(!usr.join("share/sidelane").exists());
+}
+
+#[test]
+fn bash_completes_commands_and_options() {
+    let script = r#"source <(SIDELANE completions bash)
+        COMP_WORDS=(sidelane run --str) COMP_CWORD=2
+        _sidelane sidelane --str run && echo "${COMPREPLY[@]}"
+        COMP_WORDS=(sidelane top) COMP_CWORD=1
+        _sidelane sidelane top sidelane && echo "${COMPREPLY[@]}""#;
+    let script = script.replace("SIDELANE", env!("CARGO_BIN_EXE_sidelane"));
+    let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(said, "--strict\ntop topology\n", "{output:?}");
+    for shell in ["zsh", "fish", "elvish", "powershell"] {
+        let output = super::sidelane(&["completions", shell]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success() && text.contains("calibrate"),
+            "{shell}"
+        );
+        assert!(
+            !text.contains("guest-init"),
+            "{shell}: hidden commands are hidden"
+        );
+    }
+}
+
+/// The text that a person would see of a page; without groff, nothing.
+fn shown(page: &Path) -> Option<String> {
+    let groff = Command::new("groff")
+        .args(["-k", "-man", "-Tutf8", "-P-cbou", "-ww", "-rLL=100n"])
+        .arg(page)
+        .output();
+    let output = groff.ok()?;
+    let warnings = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(warnings.is_empty(), "{warnings}");
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn manual_pages_show_what_help_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = super::sidelane(&["man", folder.path().to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let pages = files(folder.path());
+    assert!(pages.len() > 25, "{pages:?}");
+    for page in &pages {
+        let source = fs::read_to_string(page).unwrap();
+        assert!(source.starts_with(".TH \"SIDELANE"), "{source}");
+        assert!(
+            source.lines().all(|line| line == line.trim_end()),
+            "{page:?}"
+        );
+    }
+    let Some(text) = shown(&folder.path().join("sidelane-run.1")) else {
+        return;
+    };
+    let help = super::sidelane(&["run", "--help"]);
+    let help = String::from_utf8(help.stdout).unwrap();
+    let examples = help.lines().skip_while(|line| *line != "Examples:").skip(1);
+    for example in examples.take_while(|line| line.starts_with("  ")) {
+        assert!(text.contains(&format!("{example}\n")), "{example}\n{text}");
+    }
+    pages.iter().for_each(|page| drop(shown(page)));
 }

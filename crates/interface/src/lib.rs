@@ -128,6 +128,23 @@ impl<'a, T: Serialize> Document<'a, T> {
     }
 }
 
+/// A command without what is hidden, for shells to complete: they would show that as well.
+pub fn visible(command: &clap::Command) -> clap::Command {
+    let args = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let below = command.get_subcommands().filter(|it| !it.is_hide_set());
+    let about = command.get_about().cloned().unwrap_or_default();
+    // a command keeps names that live as long as the program
+    let name: &'static str = command.get_name().to_owned().leak();
+    let shown = clap::Command::new(name)
+        .about(about)
+        .args(args.cloned())
+        .subcommands(below.map(visible));
+    match command.get_version() {
+        Some(version) => shown.version(&*version.to_owned().leak()),
+        None => shown,
+    }
+}
+
 /// A result that is a list, as an object with it alone.
 #[derive(Debug)]
 pub struct Listed<'a, T>(

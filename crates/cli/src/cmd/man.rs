@@ -3,7 +3,7 @@
 use anyhow::Context;
 use clap::CommandFactory;
 use clap_complete::Shell;
-use sidelane_interface::man;
+use sidelane_interface::{man, visible};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -52,7 +52,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Runs `sidelane completions`.
 pub fn complete(args: CompletionArgs) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::Cli::command(), "sidelane", &mut text);
+    clap_complete::generate(
+        args.shell,
+        &mut visible(&crate::Cli::command()),
+        "sidelane",
+        &mut text,
+    );
     super::write_out(&String::from_utf8(text)?)?;
     Ok(ExitCode::SUCCESS)
 }
