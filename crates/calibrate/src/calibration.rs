@@ -5,7 +5,7 @@ use super::kernels::Footprint;
 use serde::{Deserialize, Serialize};
 use sidelane_smt::latency::Spread;
 use sidelane_smt::thread_perf;
-use sidelane_topology::{Topology, cpuinfo_field};
+use sidelane_topology::{Topology, cpuinfo_field, json_mistake};
 use std::fs;
 use std::path::Path;
 
@@ -142,30 +142,35 @@ impl Calibration {
             path: path.to_owned(),
             cause,
         })?;
-        Calibration::parse(&text).map_err(|reason| Error::Malformed {
-            path: path.to_owned(),
-            reason,
-        })
+        Calibration::parse(&text, path)
     }
 
-    /// Reads the text of a calibration file, or says what is wrong with it.
-    fn parse(text: &str) -> std::result::Result<Calibration, String> {
+    /// Reads the text of a calibration file.
+    fn parse(text: &str, path: &Path) -> Result<Calibration> {
         /// What is looked at before the rest.
         #[derive(Deserialize)]
         struct Versioned {
             version: u32,
         }
-        let found: Versioned = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let json = |error: serde_json::Error| {
+            let (place, reason) = json_mistake(path, &error);
+            Error::Malformed { place, reason }
+        };
+        let wrong = |reason: String| Error::Malformed {
+            place: path.display().to_string(),
+            reason,
+        };
+        let found: Versioned = serde_json::from_str(text).map_err(json)?;
         if found.version != VERSION {
-            return Err(format!(
+            return Err(wrong(format!(
                 "it is of version {}, and this program reads version {VERSION}",
                 found.version
-            ));
+            )));
         }
-        let read: Calibration = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let read: Calibration = serde_json::from_str(text).map_err(json)?;
         match thread_perf::fault(&read.thread_perf) {
             None => Ok(read),
-            Some(fault) => Err(format!("thread_perf is not valid: {fault}")),
+            Some(fault) => Err(wrong(format!("thread_perf is not valid: {fault}"))),
         }
     }
 
@@ -220,7 +225,10 @@ mod tests {
     #[test]
     fn wrong_files_are_told_apart() {
         for (text, said) in [
-            ("", "is no calibration: EOF"),
+            (
+                "",
+                "c.json:1:0: no calibration: EOF while parsing a value; write",
+            ),
             (r#"{"thread_perf": [1.0]}"#, "missing field `version`"),
             (r#"{"version": 2, "thread_perf": [1.0]}"#, "reads version 1"),
             (r#"{"version": 1}"#, "missing field `thread_perf`"),
@@ -239,7 +247,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .starts_with("cannot read /no/such: No such file"),
+                .starts_with("/no/such: cannot read it: No such file"),
             "{error}"
         );
     }

@@ -49,7 +49,7 @@ pub enum Error {
         cause: std::io::Error,
     },
     /// A calibration file cannot be read.
-    #[error("cannot read {path}: {cause}", path = path.display())]
+    #[error("{path}: cannot read it: {cause}", path = path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -57,13 +57,10 @@ pub enum Error {
         cause: std::io::Error,
     },
     /// A file is no calibration.
-    #[error(
-        "{path} is no calibration: {reason}; write one with `sidelane calibrate --output FILE`",
-        path = path.display()
-    )]
+    #[error("{place}: no calibration: {reason}; write one with 'sidelane calibrate --output FILE'")]
     Malformed {
-        /// The file.
-        path: PathBuf,
+        /// The file, and line and column where they are known.
+        place: String,
         /// What is wrong.
         reason: String,
     },

@@ -9,8 +9,8 @@ pub const HELP: &str = "Exit codes:
   1    failed
   2    wrong usage
   3    this machine cannot do it (kernel feature, privilege or program missing)
-  4    bad input (configuration, scenario, captured tree)
-  5    a guard ended it
+  4    bad input (configuration, scenario, recording, captured tree)
+  5    the answer is no: 'run --check --strict' has doubts, a guard ended 'trial'
   124  timed out
   125  the emulated machine failed
   130  interrupted
@@ -22,8 +22,8 @@ pub const CANNOT: u8 = 3;
 /// The exit code for "bad input".
 pub const BAD_INPUT: u8 = 4;
 
-/// The exit code for "a guard ended it".
-pub const GUARDED: u8 = 5;
+/// The exit code for "the answer is no": nothing failed.
+pub const NO: u8 = 5;
 
 /// Context for an error that lies in what the user handed in: makes the exit code [`BAD_INPUT`].
 #[derive(Debug)]
@@ -36,6 +36,18 @@ impl fmt::Display for BadInput {
 }
 
 impl std::error::Error for BadInput {}
+
+/// An error with its reasons, each once: some errors tell theirs themselves.
+pub fn told(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| {
+        let cause = cause.to_string();
+        match text.as_str() {
+            "" => cause,
+            told if told.contains(&cause) => text,
+            told => format!("{told}: {cause}"),
+        }
+    })
+}
 
 /// The exit code for an error that reached `main`.
 pub fn code_of(error: &anyhow::Error) -> ExitCode {

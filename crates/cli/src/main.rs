@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     match Cli::parse().command.run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("sidelane: {error:#}");
+            eprintln!("error: {}", exit::told(&error));
             exit::code_of(&error)
         }
     }

@@ -46,9 +46,9 @@ fn a_bad_tree_is_bad_input() {
     assert_eq!(output.status.code(), Some(4));
     assert!(output.stdout.is_empty());
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.starts_with("sidelane: "), "{error}");
+    assert!(error.starts_with("error: "), "{error}");
     assert!(
-        error.contains("sys/devices/system/cpu/online is missing; expected"),
+        error.contains("sys/devices/system/cpu/online: missing; expected"),
         "{error}"
     );
 }
@@ -117,7 +117,10 @@ fn a_root_that_is_no_folder_is_bad_input() {
     let output = doctor(&["--root", "/dev/null"]);
     assert_eq!(output.status.code(), Some(4));
     let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(error, "sidelane: /dev/null is no folder\n");
+    assert_eq!(
+        error,
+        "error: /dev/null: no folder; name one that holds proc/, sys/ and boot/\n"
+    );
 }
 
 #[test]

@@ -27,6 +27,20 @@ fn the_result_is_to_be_had_as_json() {
     assert_eq!(check["rules"][0]["finds"]["user"], 0);
 }
 
+#[test]
+fn what_finds_nothing_is_refused_where_it_is_asked_for() {
+    let strict = check(&["--batch", "unit:none.service", "--strict"]);
+    assert_eq!(strict.status.code(), Some(5), "{strict:?}");
+    let said = super::stderr(&strict);
+    let expected = "error: --batch 1: rule 'unit:none.service': no such cgroup now\n";
+    assert!(said.starts_with(expected), "{said}");
+    assert!(!strict.stdout.is_empty());
+    let lax = check(&["--batch", "unit:none.service"]);
+    assert_eq!(lax.status.code(), Some(0), "{lax:?}");
+    let sure = check(&["--batch", "user:0", "--strict"]);
+    assert_eq!(sure.status.code(), Some(0), "{sure:?}");
+}
+
 /// What is said of a file that cannot be used, without the path of its folder.
 fn said_of(text: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
@@ -81,16 +95,69 @@ fn each_mistake_in_a_file_names_its_place_in_the_same_form() {
         ),
     ] {
         assert!(said.contains(expected), "{said}");
+        assert!(
+            said.starts_with("error: ") && said.lines().count() == 1,
+            "{said}"
+        );
     }
+    let lines = [
+        (
+            "[scheduler]\nslice_ms = -1\n",
+            "error: bad.toml:2:12: slice_ms: expected",
+        ),
+        (
+            "[scheduler]\nslice_ms = \n",
+            "error: bad.toml:2:12: not TOML",
+        ),
+        (
+            "[scheduler]\nscope = \"batch\"\n",
+            "error: bad.toml:2:9: scope = \"batch\" needs rules",
+        ),
+    ];
+    for (text, expected) in lines {
+        assert!(said_of(text).starts_with(expected), "{}", said_of(text));
+    }
+}
+
+#[test]
+fn mistakes_are_text_on_standard_error_in_json_mode_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bad.toml");
+    let name = file.to_str().unwrap();
+    for text in [
+        "[scheduler]\nslice_ms = -1\n",
+        "[scheduler]\nslize_ms = 3\n",
+        "x",
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let output = check(&["--config", name, "--format", "json"]);
+        assert_eq!(output.status.code(), Some(4), "{output:?}");
+        assert!(output.stdout.is_empty());
+        let said = super::stderr(&output);
+        assert!(said.starts_with(&format!("error: {name}:")), "{said}");
+        let sim = super::sidelane(&["sim", name, "--format", "json"]);
+        assert_eq!(sim.status.code(), Some(4), "{sim:?}");
+        assert!(
+            sim.stdout.is_empty() && super::stderr(&sim).starts_with(&format!("error: {name}:"))
+        );
+    }
+    let none = check(&["--config", "/no/such.toml"]);
+    let said = super::stderr(&none);
+    assert!(
+        said.starts_with("error: /no/such.toml: cannot read it: No such file"),
+        "{said}"
+    );
+    assert_eq!(said.matches("No such file").count(), 1, "{said}");
 }
 
 #[test]
 fn each_mistake_in_a_flag_names_the_flag() {
     for rule in ["user:no-such", "unit:x", "exe:/usr"] {
-        let output = check(&["--batch", rule]);
+        let output = check(&["--batch", "user:0", "--batch", rule]);
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success());
-        assert!(said.contains("--batch") && said.contains(rule), "{said}");
+        assert_eq!(output.status.code(), Some(4));
+        let place = format!("error: --batch 2: rule '{rule}': ");
+        assert!(said.starts_with(&place), "{said}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or folder that cannot be used.
-    #[error("cannot {what} {}: {source}{}", path.display(), remedy(source))]
+    #[error("{}: cannot {what} it: {source}{}", path.display(), remedy(source))]
     Io {
         /// What was tried.
         what: &'static str,
@@ -21,11 +21,11 @@ pub enum Error {
     ProcStat(proc_stat::Error),
     /// A state file that this program did not write.
     #[error(
-        "{} is no state file of this version: {problem}; see that SMT is as it should be, then remove the file", path.display()
+        "{place}: no state file of this version: {problem}; see that SMT is as it should be, then remove the file"
     )]
     State {
-        /// The file.
-        path: PathBuf,
+        /// The file, line and column.
+        place: String,
         /// What is wrong.
         problem: String,
     },

@@ -4,6 +4,7 @@ use crate::actuator::Found;
 use crate::{Error, Result, files};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
+use sidelane_topology::json_mistake;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -73,9 +74,9 @@ impl StateFile {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(Error::io("read", &self.path, e)),
         };
-        let state: State = serde_json::from_str(&text).map_err(|e| Error::State {
-            path: self.path.clone(),
-            problem: e.to_string(),
+        let state: State = serde_json::from_str(&text).map_err(|e| {
+            let (place, problem) = json_mistake(&self.path, &e);
+            Error::State { place, problem }
         })?;
         let same_boot = state.boot_id == boot_id(&self.root)?;
         if same_boot {
@@ -161,7 +162,7 @@ mod tests {
             fs::write(&path, text).unwrap();
             let error = state.restore().unwrap_err().to_string();
             assert!(
-                error.contains("no state file") && error.contains("control.json"),
+                error.contains("no state file") && error.contains("control.json:1:"),
                 "{error}"
             );
             assert!(path.exists());

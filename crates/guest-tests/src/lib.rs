@@ -77,7 +77,9 @@ fn close(schema: &mut Value) {
     if let Some(object) = schema.as_object_mut()
         && object.contains_key("properties")
     {
-        object.entry("additionalProperties").or_insert(Value::Bool(false));
+        object
+            .entry("additionalProperties")
+            .or_insert(Value::Bool(false));
     }
     let below: Vec<&mut Value> = match schema {
         Value::Object(object) => object.values_mut().collect(),

@@ -3,11 +3,13 @@
 mod hint;
 
 use crate::cgroups;
+use crate::counters::ticks_can_be_seen;
 use crate::pool::Pool;
 use crate::rules::{Class, ClassRule, Matcher, matches_cgroup};
 use crate::{Config, Error, resolve};
 use serde::Serialize;
 use sidelane_policy::Charge;
+use sidelane_topology::Topology;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +27,8 @@ pub struct Check {
     pub weights: Option<usize>,
     /// With `cgroup_quotas`: how many cgroups have a `cpu.max`; none: nobody has.
     pub quotas: Option<usize>,
+    /// What is no mistake but may not be meant, each a sentence that names its place; `--strict` refuses these.
+    pub doubts: Vec<String>,
 }
 
 /// A rule and what it finds.
@@ -96,6 +100,10 @@ pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
             finds,
         }
     });
+    let rules: Vec<RuleCheck> = rules.collect();
+    let pools: Vec<PoolCheck> = (config.pools.iter())
+        .map(|pool| found(pool, &groups))
+        .collect();
     let quotas = || {
         let mount = mount.as_deref();
         mount.map_or(0, |mount| cgroups::quotas(mount, groups.iter()).len())
@@ -104,13 +112,13 @@ pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
         let mount = mount.as_deref();
         mount.map_or(0, |mount| cgroups::weighed(mount, groups.iter()))
     };
+    let mut doubts = doubts_of_rules(config, &rules);
+    doubts.extend(doubts_of_pools(&pools));
+    doubts.extend(doubts_of_machine(config, root));
     Ok(Check {
-        rules: rules.collect(),
-        pools: config
-            .pools
-            .iter()
-            .map(|pool| found(pool, &groups))
-            .collect(),
+        rules,
+        pools,
+        doubts,
         quotas: config
             .holds_quotas()
             .then(quotas)
@@ -120,6 +128,46 @@ pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
             .then(weights)
             .filter(|found| *found > 0),
     })
+}
+
+/// Rules that find nothing, may never match, or stand behind the same rule.
+fn doubts_of_rules(config: &Config, found: &[RuleCheck]) -> Vec<String> {
+    let mut doubts = Vec::new();
+    for (index, (entry, found)) in config.rules.iter().zip(found).enumerate() {
+        if found.finds.is_nothing() {
+            doubts.push(entry.rule.told(&found.finds.to_string()));
+        }
+        doubts.extend(found.hint.iter().map(|hint| entry.rule.told(hint)));
+        let same = |before: &&ClassRule| before.rule == entry.rule;
+        if let Some(before) = config.rules[..index].iter().find(same) {
+            let class = before.class.name();
+            doubts.push(entry.rule.told(&format!(
+                "the same rule stands before it and decides: {class}; leave one out"
+            )));
+        }
+    }
+    doubts
+}
+
+fn doubts_of_pools(pools: &[PoolCheck]) -> impl Iterator<Item = String> {
+    let missing = pools.iter().filter(|pool| !pool.exists);
+    missing.map(|pool| format!("[[pool]] {:?}: no such cgroup now", pool.cgroup))
+}
+
+/// What this machine does not tell, and settings for which its kernel lacks something.
+fn doubts_of_machine(config: &Config, root: &Path) -> Vec<String> {
+    let mut doubts = match Topology::read(root) {
+        Ok(topology) => topology.notes().to_vec(),
+        Err(error) => vec![error.to_string()],
+    };
+    let counts = config.is_dynamic() || config.scheduler.symbiotic;
+    if counts && root == Path::new("/") && !ticks_can_be_seen() {
+        doubts.push(
+            "counters: this kernel does not show the ticks of lanes, so that budgets are charged by thread_perf"
+                .to_owned(),
+        );
+    }
+    doubts
 }
 
 fn found(pool: &Pool, groups: &[String]) -> PoolCheck {
@@ -158,6 +206,17 @@ fn matching(entry: &ClassRule, groups: &[String]) -> Vec<String> {
         }
     }
     found
+}
+
+impl Finds {
+    /// Whether what the rule names is not there.
+    fn is_nothing(&self) -> bool {
+        match self {
+            Finds::Cgroups(paths) => paths.is_empty(),
+            Finds::Executable(target) => target.is_none(),
+            Finds::User(_) | Finds::Tasks => false,
+        }
+    }
 }
 
 impl fmt::Display for Finds {
@@ -315,6 +374,27 @@ mod tests {
              cgroup_quotas: 1 cgroups have a cpu.max\n"
         );
         assert!(check.to_string().ends_with(&said), "{check}");
+    }
+
+    #[test]
+    fn what_may_not_be_meant_is_told_with_its_place() {
+        let root = machine(&["b"]);
+        let rule = |class: &str| format!("[[rule]]\nclass = \"{class}\"\nmatch = \"cgroup:/b\"\n");
+        let pool = "[[pool]]\ncgroup = \"/none\"\nshare = 1\ncharge = \"raw\"\n";
+        let none = "[[rule]]\nclass = \"batch\"\nmatch = \"unit:none.service\"\n";
+        let text = [&rule("critical"), &rule("batch"), pool, none].concat();
+        let config = Config::parse(&text, "c.toml").unwrap();
+        let doubts = check(&config, root.path()).unwrap().doubts;
+        let said = [
+            "c.toml:6:9: rule 'cgroup:/b': the same rule stands before it and decides: critical",
+            "c.toml:13:9: rule 'unit:none.service': no such cgroup now",
+            "[[pool]] \"/none\": no such cgroup now",
+            "cpu/online: missing; expected",
+        ];
+        assert_eq!(doubts.len(), said.len(), "{doubts:?}");
+        for (doubt, said) in doubts.iter().zip(said) {
+            assert!(doubt.contains(said), "{doubt}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 /// Everything an operator decides.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Class rules; the first that matches decides.
     pub rules: Vec<ClassRule>,
@@ -20,6 +20,16 @@ pub struct Config {
     pub pools: Vec<Pool>,
     /// How the scheduler behaves.
     pub scheduler: Settings,
+    /// Where the scope stands, for messages: `FILE:LINE:COLUMN` or a flag; none: nowhere.
+    pub scope_origin: Option<String>,
+}
+
+/// Two are equal if they say the same, wherever it stands.
+impl PartialEq for Config {
+    fn eq(&self, other: &Config) -> bool {
+        let all = |it: &Config| (it.rules.clone(), it.pools.clone(), it.scheduler.clone());
+        all(self) == all(other)
+    }
 }
 
 static FILE: LazyLock<Shape> = LazyLock::new(|| Shape {
@@ -75,7 +85,10 @@ impl Config {
         let root = Section::root(&source, &FILE, &table)?;
         let mut config = self;
         if let Some(value) = root.get("scheduler") {
-            settings::read(&value.section(&settings::SHAPE)?, &mut config.scheduler)?;
+            let section = value.section(&settings::SHAPE)?;
+            settings::read(&section, &mut config.scheduler)?;
+            let scope = section.get("scope").map(|scope| scope.place().to_string());
+            config.scope_origin = scope.or(config.scope_origin);
         }
         config.check_speeds(&root)?;
         for section in sections(&root, &RULE)? {
@@ -106,7 +119,9 @@ impl Config {
     pub fn check_whole(&self) -> std::result::Result<(), Error> {
         let batch = self.rules.iter().any(|rule| rule.class == Class::Batch);
         match self.scheduler.only_batch() && !batch {
-            true => Err(Error::NoBatch),
+            true => Err(Error::NoBatch {
+                origin: self.scope_origin.clone().unwrap_or_default(),
+            }),
             false => Ok(()),
         }
     }
@@ -136,12 +151,17 @@ impl Config {
         all.any(|budget| budget.borrow == Borrow::Dynamic)
     }
 
-    /// Sets the speeds of a lane when 1, 2, ... lanes of its core run.
+    /// Sets the speeds of a lane when 1, 2, ... lanes of its core run, as this flag says.
     ///
     /// # Errors
     /// They are no threadPerf.
-    pub fn set_thread_perf(&mut self, thread_perf: Vec<f64>) -> std::result::Result<(), Error> {
-        settings::check_speeds(&thread_perf).map_err(Error::Tune)?;
+    pub fn set_thread_perf(
+        &mut self,
+        flag: &str,
+        thread_perf: Vec<f64>,
+    ) -> std::result::Result<(), Error> {
+        let wrong = |problem| Error::Tune(format!("{flag}: {problem}"));
+        settings::check_speeds(&thread_perf).map_err(wrong)?;
         self.scheduler.thread_perf = thread_perf;
         Ok(())
     }

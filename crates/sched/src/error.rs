@@ -35,7 +35,7 @@ pub enum Error {
         problem: String,
     },
     /// A configuration file that cannot be read.
-    #[error("cannot read the configuration {}: {source}; check the path and its permissions", path.display())]
+    #[error("{}: cannot read it: {source}; check the path and its permissions", path.display())]
     ConfigUnreadable {
         /// The file.
         path: PathBuf,
@@ -47,9 +47,12 @@ pub enum Error {
     ConfigInvalid(#[from] sidelane_policy::file::Mistake),
     /// Only batch is to be scheduled, and no rule says what that is.
     #[error(
-        "scope = \"batch\" needs rules that say what is batch: --batch RULE, or [[rule]] with class = \"batch\""
+        "{origin}: scope = \"batch\" needs rules that say what is batch: --batch RULE, or [[rule]] with class = \"batch\""
     )]
-    NoBatch,
+    NoBatch {
+        /// Where that stands, `FILE:LINE:COLUMN` or a flag.
+        origin: String,
+    },
     /// This machine is larger than the scheduler's tables.
     #[error(
         "this machine has {found} {what}, the scheduler handles at most {limit}; raise the limit in bpf/intf.h and rebuild"
@@ -169,6 +172,7 @@ impl Error {
             Error::Rule { .. }
                 | Error::ConfigUnreadable { .. }
                 | Error::ConfigInvalid(_)
+                | Error::NoBatch { .. }
                 | Error::Tune(_)
         )
     }

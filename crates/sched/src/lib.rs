@@ -37,7 +37,7 @@ pub use error::Error;
 pub use exit_reason::ExitReason;
 pub use loader::{Event, Outgrown, Requests, run};
 pub use pool::Pool;
-pub use rules::{ClassRule, Rule};
+pub use rules::{ClassRule, Rule, rules_of_flag};
 pub use sidelane_kernel::pools::{PoolRates, PoolState};
 pub use sidelane_policy::{
     Borrow, Budget, Charge, Class, Objective, Polarization, Scope, Settings,

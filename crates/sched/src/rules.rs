@@ -85,12 +85,26 @@ impl PartialEq for Rule {
 }
 
 impl Rule {
+    /// The rule, or what is wrong with it.
+    fn read(text: &str) -> Result<Rule, String> {
+        Ok(Rule {
+            text: text.to_owned(),
+            matcher: value::matcher(text)?,
+            origin: None,
+        })
+    }
+
     /// The rule, as one that stands at `origin`: `FILE:LINE:COLUMN`, or a flag.
     pub fn at(self, origin: String) -> Rule {
         Rule {
             origin: Some(origin),
             ..self
         }
+    }
+
+    /// What is said of this rule, with its place.
+    pub(crate) fn told(&self, what: &str) -> String {
+        self.error(what.to_owned()).to_string()
     }
 
     /// An error about this rule.
@@ -125,6 +139,26 @@ impl ClassRule {
     }
 }
 
+/// The rules of a flag that may be repeated; its places are `--batch 1`, `--batch 2` and so on.
+///
+/// # Errors
+/// The first that is no rule, with its place.
+pub fn rules_of_flag(class: Class, flag: &str, texts: &[String]) -> Result<Vec<ClassRule>, Error> {
+    let placed = texts.iter().zip(1..);
+    let rule = |(text, number): (&String, usize)| {
+        let place = format!("{flag} {number}");
+        match Rule::read(text) {
+            Ok(rule) => Ok(ClassRule::new(class, rule.at(place))),
+            Err(problem) => Err(Error::Rule {
+                origin: Some(place),
+                rule: text.clone(),
+                problem,
+            }),
+        }
+    };
+    placed.map(rule).collect()
+}
+
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -138,15 +172,10 @@ impl FromStr for Rule {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let matcher = value::matcher(text).map_err(|problem| Error::Rule {
+        Rule::read(text).map_err(|problem| Error::Rule {
             origin: None,
             rule: text.to_owned(),
             problem,
-        })?;
-        Ok(Rule {
-            text: text.to_owned(),
-            matcher,
-            origin: None,
         })
     }
 }
@@ -205,6 +234,13 @@ mod tests {
         let told = |rule: &Rule| rule.error("is wrong".to_owned()).to_string();
         assert_eq!(told(&here), "a:1:2: rule 'user:x': is wrong");
         assert_eq!(told(&rule()), "rule 'user:x': is wrong");
+        let flags = ["user:x", "unit:x"].map(str::to_owned);
+        let wrong = rules_of_flag(Class::Batch, "--batch", &flags).unwrap_err();
+        assert!(
+            wrong
+                .to_string()
+                .starts_with("--batch 2: rule 'unit:x': a unit's name")
+        );
     }
 
     use super::super::Rule;

@@ -625,7 +625,10 @@ mod tests {
         after.run_ns[Class::Batch as usize] = 6_000_000_000;
         after.steals = [0, 1, 2, 3];
         let rates = Rates::between(&before, &after, Duration::from_secs(2));
-        assert_eq!((rates.busy_lanes.critical, rates.busy_lanes.batch), (0.0, 3.0));
+        assert_eq!(
+            (rates.busy_lanes.critical, rates.busy_lanes.batch),
+            (0.0, 3.0)
+        );
         assert_eq!((rates.evictions, rates.evict_wait_us), (2.0, Some(25.0)));
         assert_eq!(rates.steals, 3.0);
         let totals = &rates.totals;

@@ -365,10 +365,10 @@ fn topology() {
     tree.set(&format!("{CPU}/possible"), "0-2");
     tree.expect("topology", Verdict::Ok, "CPUs offline: 2");
     tree.set(&format!("{CPU}/possible"), "many");
-    tree.expect("topology", Verdict::Warning, "cpu/possible holds \"many\"");
+    tree.expect("topology", Verdict::Warning, "cpu/possible: holds \"many\"");
     let frequency = |cpu| format!("{CPU}/cpu{cpu}/cpufreq/cpuinfo_max_freq");
     tree.set(&frequency(0), "0").set(&frequency(1), "<unknown>");
-    let check = tree.expect("topology", Verdict::Warning, "max_freq holds \"0\"");
+    let check = tree.expect("topology", Verdict::Warning, "max_freq: holds \"0\"");
     assert!(
         check
             .seen
@@ -390,7 +390,7 @@ fn a_topology_that_cannot_be_read() {
         tree.expect("SMT", Verdict::Unknown, "cannot be read");
     };
     tree.set(&format!("{CPU}/online"), "many");
-    fails("cpu/online holds \"many\"", "update firmware");
+    fails("cpu/online: holds \"many\"", "update firmware");
     tree.set(&format!("{CPU}/online"), "0-1");
     for cpu in 0..2 {
         tree.remove(&format!("{CPU}/cpu{cpu}/topology/core_cpus_list"));

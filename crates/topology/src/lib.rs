@@ -37,7 +37,7 @@ pub use cpulist::{CPU_MAX, CpuList, CpuListError};
 pub use machine::{
     CAPACITY_MAX, Cache, CapacitySource, Core, Distance, Lane, Node, Package, Topology,
 };
-pub use printable::printable;
+pub use printable::{json_mistake, printable};
 pub use regular::{Numbering, Regular};
 pub use smt::{Smt, SmtControl, SmtControlError};
 pub use sysfs::ReadError;

@@ -1,6 +1,7 @@
 //! Names that come from elsewhere (tasks, cgroups, files) as text that a terminal or a log can show.
 
 use std::fmt::Write;
+use std::path::Path;
 
 /// The text of `bytes`, with what could drive a terminal or break a line made visible: control
 /// characters, the backslash, marks that turn the direction of text, and bytes that are no UTF-8
@@ -14,6 +15,16 @@ pub fn printable(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+/// Where a file is no JSON as expected, `FILE:LINE:COLUMN`, and what is wrong there. The column is 0 at the end of
+/// an empty file.
+pub fn json_mistake(file: &Path, error: &serde_json::Error) -> (String, String) {
+    let (line, column) = (error.line(), error.column());
+    let text = error.to_string();
+    let what = text.strip_suffix(&format!(" at line {line} column {column}"));
+    let place = format!("{}:{line}:{column}", file.display());
+    (place, what.unwrap_or(&text).to_owned())
 }
 
 fn push(text: &mut String, c: char) {

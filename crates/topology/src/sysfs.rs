@@ -21,7 +21,7 @@ const ATTEMPTS_MAX: usize = 5;
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// A file is there but cannot be read.
-    #[error("cannot read {path}: {source}", path = path.display())]
+    #[error("{path}: cannot read it: {source}", path = path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
@@ -29,7 +29,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// A file that every machine has is not there.
-    #[error("{path} is missing; expected {expected}", path = path.display())]
+    #[error("{path}: missing; expected {expected}", path = path.display())]
     Missing {
         /// The file.
         path: PathBuf,
@@ -37,7 +37,7 @@ pub enum ReadError {
         expected: &'static str,
     },
     /// A file holds something else than it should.
-    #[error("{path} holds \"{content}\"; expected {expected}: {reason}", path = path.display())]
+    #[error("{path}: holds \"{content}\"; expected {expected}: {reason}", path = path.display())]
     Malformed {
         /// The file.
         path: PathBuf,

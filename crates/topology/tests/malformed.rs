@@ -62,7 +62,7 @@ fn without_cpus_online_there_is_no_machine() {
     let path = format!("{CPU}/online");
     for content in ["3-0", "", "x", "0-4294967295"] {
         let message = error(good().set(&path, content));
-        let start = format!("{path} holds \"{content}\"; {a_list}");
+        let start = format!("{path}: holds \"{content}\"; {a_list}");
         assert!(message.starts_with(&start), "{message}");
     }
     let message = error(good().remove(&path));
@@ -155,7 +155,7 @@ fn a_wrong_file_is_noted_with_what_was_expected() {
     for (file, content, expected) in cases {
         let path = format!("{CPU}/{file}");
         let note = note(good().set(&path, content));
-        let start = format!("{path} holds \"{content}\"; ");
+        let start = format!("{path}: holds \"{content}\"; ");
         assert!(note.starts_with(&start), "{note}");
         assert!(note.contains(expected), "{file} = {content:?}: {note}");
     }
@@ -172,7 +172,7 @@ fn a_missing_file_that_every_machine_has_is_noted() {
     ] {
         let path = format!("{CPU}/{file}");
         let note = note(good().remove(&path));
-        let start = format!("{path} is missing; expected {expected}");
+        let start = format!("{path}: missing; expected {expected}");
         assert!(note.starts_with(&start), "{note}");
     }
     let note = note(good().remove(&format!("{CPU}/cpu3/topology/core_cpus_list")));
@@ -206,7 +206,7 @@ fn nodes_that_lack_cpus_are_noted() {
     assert!(one.ends_with(&format!("{lacking} 3")), "{one}");
     let all = notes(good().set(NODE, "x"));
     assert!(
-        all[0].starts_with(&format!("{NODE} holds \"x\"")),
+        all[0].starts_with(&format!("{NODE}: holds \"x\"")),
         "{all:?}"
     );
     assert!(all[1].ends_with(&format!("{lacking} 2-3,6-7")), "{all:?}");
@@ -251,7 +251,7 @@ fn of_siblings_that_contradict_each_other_the_others_decide() {
         assert_eq!(cores(&tree), "0,4 1,5 2,6 3,7", "{wrong}");
         let note = notes(&tree).join("\n");
         assert!(
-            note.contains(&format!("{file} holds \"{wrong}\"")),
+            note.contains(&format!("{file}: holds \"{wrong}\"")),
             "{note}"
         );
         assert!(note.contains("_list says "), "{note}");
@@ -281,7 +281,7 @@ fn siblings_that_nothing_tells_are_refused() {
     assert_eq!(cores(&tree), "0 1 2 3", "of one CPU the others tell");
     let message = error(tree.set(file(3), "y"));
     assert!(
-        message.starts_with(&format!("{} holds \"x\"", file(2))),
+        message.starts_with(&format!("{}: holds \"x\"", file(2))),
         "{message}"
     );
     let mut tree = good();
@@ -298,7 +298,7 @@ fn siblings_that_nothing_tells_are_refused() {
     }
     let message = error(&tree);
     assert!(
-        message.starts_with(&format!("{} holds \"1,5\"", file(1))),
+        message.starts_with(&format!("{}: holds \"1,5\"", file(1))),
         "{message}"
     );
 }
@@ -327,7 +327,7 @@ fn long_and_unprintable_content_is_shortened() {
 fn a_root_that_is_no_folder_is_refused() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let error = Topology::read(file.path()).unwrap_err().to_string();
-    assert!(error.starts_with("cannot read "), "{error}");
+    assert!(error.contains(": cannot read it: "), "{error}");
     assert!(error.contains("sys/devices/system/cpu/online"), "{error}");
 }
 
@@ -339,7 +339,7 @@ fn an_unreadable_file_is_noted() {
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     let machine = Topology::read(folder.path()).unwrap();
-    let start = format!("cannot read {}: ", file.display());
+    let start = format!("{}: cannot read it: ", file.display());
     assert!(
         machine.notes()[0].starts_with(&start),
         "{:?}",
@@ -355,7 +355,7 @@ fn the_picture_tells_the_first_notes_and_how_many_more() {
     }
     let picture = text(&read(&tree));
     assert!(
-        picture.contains("cpu3/cpufreq/cpuinfo_max_freq holds \"0\""),
+        picture.contains("cpu3/cpufreq/cpuinfo_max_freq: holds \"0\""),
         "{picture}"
     );
     assert!(!picture.contains("cpu4/"), "{picture}");

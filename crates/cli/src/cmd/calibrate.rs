@@ -64,7 +64,7 @@ pub struct Args {
 /// Runs `sidelane calibrate`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let topology = Topology::read(&args.root)
-        .with_context(|| BadInput(format!("{} holds no readable machine", args.root.display())))?;
+        .with_context(|| BadInput(format!("{}: no readable machine", args.root.display())))?;
     let task = Task::new(
         &args.root,
         &topology,

@@ -35,11 +35,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let root = args.root.as_deref().unwrap_or(Path::new("/"));
     ensure!(
         root.is_dir(),
-        BadInput(format!("{} is no folder", root.display()))
+        BadInput(format!(
+            "{}: no folder; name one that holds proc/, sys/ and boot/",
+            root.display()
+        ))
     );
     let report = doctor::examine(root);
-    args.format
-        .print(Kind::Doctor, || report.text(), &report)?;
+    args.format.print(Kind::Doctor, || report.text(), &report)?;
     Ok(if report.runnable {
         ExitCode::SUCCESS
     } else {

@@ -147,7 +147,7 @@ fn write_out(output: &str) -> anyhow::Result<()> {
 
 /// Writes a file that was asked for, and says so.
 fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    std::fs::write(path, text).with_context(|| format!("{}: cannot write it", path.display()))?;
     eprintln!("sidelane: wrote {}", path.display());
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! `sidelane run`: attach the scheduler until stopped.
 
 use super::Format;
+use crate::exit::NO;
 use crate::interrupt;
 use sd_notify::NotifyState;
 use sidelane_interface::Kind;
-use sidelane_sched::{Class, ClassRule, Config, Error, Event, Requests, Rule, Scope};
+use sidelane_sched::{Class, Config, Error, Event, Requests, Scope, rules_of_flag};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,7 +16,7 @@ const EXAMPLES: &str = "Examples:
   sidelane run --critical unit:nginx.service --batch cgroup:/batch.slice --thread-perf 1,0.55
   sidelane run --only batch --batch cgroup:/batch.slice
   sidelane run --restore
-  sidelane run --check --config /etc/sidelane.toml
+  sidelane run --check --strict --config /etc/sidelane.toml
 
 A configuration file that says what the second example does, and how fast the lanes are:
 
@@ -55,6 +56,10 @@ pub struct Args {
     /// Read the configuration, show what each rule and pool finds now, and attach nothing.
     #[arg(long)]
     check: bool,
+    /// With --check: exit with 5 if a rule or pool finds nothing, a rule can never decide, or the machine or its
+    /// kernel does not tell or do what is set.
+    #[arg(long, requires = "check")]
+    strict: bool,
     /// Give batch tasks their policy and nice value back that a killed 'sidelane run --only batch' left; nothing to do is no error.
     #[arg(long, exclusive = true)]
     restore: bool,
@@ -66,13 +71,13 @@ pub struct Args {
     config: Option<PathBuf>,
     /// Work that somebody waits for.
     #[arg(long, value_name = "RULE")]
-    critical: Vec<Rule>,
+    critical: Vec<String>,
     /// Work that is neither.
     #[arg(long, value_name = "RULE")]
-    normal: Vec<Rule>,
+    normal: Vec<String>,
     /// Work that may wait.
     #[arg(long, value_name = "RULE")]
-    batch: Vec<Rule>,
+    batch: Vec<String>,
     /// Schedule these tasks alone; the kernel's scheduler keeps all others.
     #[arg(long, value_name = "batch")]
     only: Option<Scope>,
@@ -88,7 +93,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let check = sidelane_sched::check(&args.config()?, Path::new("/"))?;
         args.format
             .print(Kind::Check, || check.to_string(), &check)?;
-        return Ok(ExitCode::SUCCESS);
+        if !args.strict || check.doubts.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        for doubt in &check.doubts {
+            eprintln!("error: {doubt}");
+        }
+        return Ok(ExitCode::from(NO));
     }
     if args.restore {
         let news = sidelane_sched::restore()?;
@@ -111,6 +122,7 @@ impl Args {
     fn config(&self) -> Result<Config, Error> {
         let mut before = Config::default();
         before.scheduler.scope = self.only.unwrap_or_default();
+        before.scope_origin = self.only.map(|_| "--only".to_owned());
         let mut config = match &self.config {
             Some(path) => Config::read_after(path, before)?,
             None => before,
@@ -120,13 +132,13 @@ impl Args {
             (Class::Normal, "--normal", &self.normal),
             (Class::Batch, "--batch", &self.batch),
         ];
-        let flags = classes.into_iter().flat_map(|(class, flag, rules)| {
-            let rules = rules.iter().cloned();
-            rules.map(move |rule| ClassRule::new(class, rule.at(flag.to_owned())))
-        });
+        let mut flags = Vec::new();
+        for (class, flag, rules) in classes {
+            flags.extend(rules_of_flag(class, flag, rules)?);
+        }
         config.rules.splice(0..0, flags);
         if let Some(thread_perf) = &self.thread_perf {
-            config.set_thread_perf(thread_perf.clone())?;
+            config.set_thread_perf("--thread-perf", thread_perf.clone())?;
         }
         config.check_whole()?;
         Ok(config)

@@ -234,8 +234,12 @@ fn read(args: &Args, what_if: Option<&WhatIf>) -> anyhow::Result<Scenario> {
 }
 
 fn read_scenario(path: &Path) -> anyhow::Result<Scenario> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| BadInput(format!("cannot read {}", path.display())))?;
+    let text = std::fs::read_to_string(path).map_err(|e| {
+        BadInput(format!(
+            "{}: cannot read it: {e}; check the path",
+            path.display()
+        ))
+    })?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let read = |name: &str| std::fs::read_to_string(folder.join(name));
     let scenario = Scenario::parse_with(&text, &path.display().to_string(), &read);
@@ -279,7 +283,7 @@ fn only<'a>(scenario: &'a Scenario, what: &str) -> anyhow::Result<&'a Configurat
 /// Records the first replication of the only configuration.
 fn record(scenario: &Scenario, path: &Path) -> anyhow::Result<()> {
     let configuration = only(scenario, "record")?;
-    let failed = || format!("cannot write {}", path.display());
+    let failed = || format!("{}: cannot write it", path.display());
     let file = BufWriter::new(File::create(path).with_context(failed)?);
     match sidelane_sim::record(scenario, configuration, env!("CARGO_PKG_VERSION"), file) {
         Ok(mut file) => file.flush().with_context(failed)?,
@@ -305,7 +309,7 @@ fn draw(scenario: &Scenario, args: &Args) -> anyhow::Result<()> {
         super::write_file(path, &trace.gantt(&title, measured_ns.clone()))?;
     }
     if let Some(path) = &args.trace {
-        let failed = || format!("cannot write {}", path.display());
+        let failed = || format!("{}: cannot write it", path.display());
         let mut file = BufWriter::new(File::create(path).with_context(failed)?);
         trace
             .write_perfetto(measured_ns.end, &mut file)

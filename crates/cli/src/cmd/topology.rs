@@ -46,7 +46,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let machine = match &args.root {
         None => Topology::read(Path::new("/")).context("cannot tell this machine's topology")?,
         Some(root) => Topology::read(root)
-            .with_context(|| BadInput(format!("{} holds no readable machine", root.display())))?,
+            .with_context(|| BadInput(format!("{}: no readable machine", root.display())))?,
     };
     args.format
         .print(Kind::Topology, || render::text(&machine), &machine)?;

@@ -1,7 +1,7 @@
 //! `sidelane trial`: what helps a service on this machine, by trying.
 
 use super::{Format, seconds};
-use crate::exit::GUARDED;
+use crate::exit::NO;
 use crate::interrupt;
 use sidelane_control::DEFAULT_STATE_PATH;
 use sidelane_control::service::Service;
@@ -98,7 +98,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match outcome {
         Outcome::Guarded { why, .. } => {
             eprintln!("sidelane: the guard ended the trial, the machine is as it was: {why}");
-            Ok(ExitCode::from(GUARDED))
+            Ok(ExitCode::from(NO))
         }
         Outcome::Ended(_) | Outcome::NoSmt(_) => Ok(ExitCode::SUCCESS),
     }

@@ -74,7 +74,9 @@ fn named<S: Serializer>(counters: &Counters, serializer: S) -> Result<S::Ok, S::
     for entry in value.as_object_mut().into_iter().flatten() {
         let name = |names: &[&str], of: &[Value]| -> Value {
             let named = names.iter().zip(of);
-            named.map(|(name, of)| ((*name).to_owned(), of.clone())).collect()
+            named
+                .map(|(name, of)| ((*name).to_owned(), of.clone()))
+                .collect()
         };
         match entry.1.as_array() {
             Some(of) if of.len() == CLASSES.len() => *entry.1 = name(&CLASSES, of),
