@@ -66,7 +66,9 @@ fn page_of(name: &str, number: &str, sections: &Roff) -> String {
         _ => "File Formats",
     };
     let (name, version) = (name.to_uppercase(), env!("CARGO_PKG_VERSION"));
-    let head = format!(".TH \"{name}\" \"{number}\" \"\" \"Sidelane {version}\" \"{manual}\"\n");
+    let head = format!(
+        ".TH \"{name}\" \"{number}\" \"\" \"Sidelane {version}\" \"{manual}\"\n.nh\n.ad l\n"
+    );
     // as they are typed: in prose groff makes other signs of these
     let typed = [('`', "\\(ga"), ('^', "\\(ha"), ('~', "\\(ti")];
     let text = typed
@@ -255,6 +257,9 @@ fn paragraph(roff: &mut Roff, block: &str) {
         let keeps = line.starts_with("  ");
         if keeps != literal {
             roff.control(if keeps { "nf" } else { "fi" }, []);
+            if !keeps {
+                roff.control("PP", []);
+            }
             literal = keeps;
         }
         roff.text([roman(line.trim_end())]);
@@ -365,9 +370,16 @@ pub fn configuration() -> String {
     page_of("sidelane.toml", "5", &roff)
 }
 
-/// Without the marks of Markdown.
+/// Without the marks of Markdown; of a link its words remain.
 fn plain(text: &str) -> String {
-    text.replace('`', "")
+    let mut plain = text.replace('`', "");
+    while let Some((before, after)) = plain.split_once("](")
+        && let Some((before, words)) = before.rsplit_once('[')
+        && let Some((_, after)) = after.split_once(')')
+    {
+        plain = format!("{before}{words}{after}");
+    }
+    plain
 }
 
 #[cfg(test)]
@@ -421,5 +433,6 @@ mod tests {
         }
         let range = "Range: p50–p99.9, 10 µs–100 s. Can be changed with sidelane\\-tune(1).\n";
         assert!(page.contains(range), "{page}");
+        assert!(!page.contains("]("), "{page}");
     }
 }
