@@ -395,9 +395,9 @@ fn a_topology_that_cannot_be_read() {
     for cpu in 0..2 {
         tree.remove(&format!("{CPU}/cpu{cpu}/topology/core_cpus_list"));
     }
-    fails("thread_siblings_list is missing", "on the machine itself");
+    fails("thread_siblings_list: missing", "on the machine itself");
     fs::remove_dir_all(tree.0.path().join("sys/devices")).unwrap();
-    fails("cpu/online is missing", "mount sysfs");
+    fails("cpu/online: missing", "mount sysfs");
 }
 
 #[test]

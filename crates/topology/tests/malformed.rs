@@ -67,7 +67,7 @@ fn without_cpus_online_there_is_no_machine() {
     }
     let message = error(good().remove(&path));
     assert!(
-        message.starts_with(&format!("{path} is missing; {a_list}")),
+        message.starts_with(&format!("{path}: missing; {a_list}")),
         "{message}"
     );
 }
@@ -176,7 +176,7 @@ fn a_missing_file_that_every_machine_has_is_noted() {
         assert!(note.starts_with(&start), "{note}");
     }
     let note = note(good().remove(&format!("{CPU}/cpu3/topology/core_cpus_list")));
-    let start = format!("{CPU}/cpu3/topology/thread_siblings_list is missing");
+    let start = format!("{CPU}/cpu3/topology/thread_siblings_list: missing");
     assert!(note.starts_with(&start), "{note}");
 }
 
@@ -216,7 +216,7 @@ fn nodes_that_lack_cpus_are_noted() {
             .set("sys/devices/system/node/node1/distance", 10),
     );
     assert!(
-        missing[0].starts_with(&format!("{NODE} is missing")),
+        missing[0].starts_with(&format!("{NODE}: missing")),
         "{missing:?}"
     );
 }
@@ -288,7 +288,7 @@ fn siblings_that_nothing_tells_are_refused() {
     tree.remove(&file(1)).remove(&file(5));
     let message = error(&tree);
     assert!(
-        message.contains("cpu1/topology/thread_siblings_list is missing"),
+        message.contains("cpu1/topology/thread_siblings_list: missing"),
         "{message}"
     );
     let ring = [(1, "1,5"), (5, "5-6"), (6, "2,6"), (2, "1-2")];
