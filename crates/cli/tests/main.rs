@@ -7,7 +7,6 @@ use std::process::{Command, Output};
 mod control;
 mod install;
 mod machine;
-mod model;
 mod report;
 mod run;
 mod sim;
