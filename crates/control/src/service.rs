@@ -7,7 +7,7 @@ use sidelane_collect::service::{Members, ServiceWatch};
 use sidelane_kernel::cgroups;
 use sidelane_sched::rules::{Matcher, matches_cgroup};
 use sidelane_sched::{Class, ClassRule, Rule};
-use sidelane_smt::service::{Answer, NoSmt, SCHEMA, Seen, answer};
+use sidelane_smt::service::{Answer, NoSmt, Seen, answer};
 use sidelane_smt::snapshot::Rates;
 use sidelane_topology::{CpuList, Topology};
 use std::path::Path;
@@ -109,7 +109,7 @@ pub enum Asked {
 pub fn ask(service: &Service, rates: &Rates, length: Duration, stop: &AtomicBool) -> Result<Asked> {
     let root = Path::new("/");
     if let Some(why) = nothing_to_do(&Topology::read(root)?, &CpuList::new()) {
-        return Ok(Asked::NoSmt(NoSmt::new(SCHEMA, &service.name, why)));
+        return Ok(Asked::NoSmt(NoSmt::new(&service.name, why)));
     }
     let members = members(service, &[], root)?;
     let mut place = Place::default();

@@ -42,6 +42,8 @@ macro_rules! kinds {
 kinds! {
     /// Of `sidelane advise`.
     Advise = "advise" / 1,
+    /// Of `sidelane advise SERVICE`.
+    AdviseService = "advise-service" / 1,
     /// Of `sidelane calibrate`.
     Calibrate = "calibrate" / 1,
     /// Of `sidelane run --check`.
@@ -90,6 +92,8 @@ kinds! {
     TestbedProbe = "testbed-probe" / 1,
     /// Of `sidelane topology`.
     Topology = "topology" / 1,
+    /// Of `sidelane trial`.
+    Trial = "trial" / 1,
     /// Of `sidelane tune`.
     Tune = "tune" / 1,
 }

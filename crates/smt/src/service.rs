@@ -107,14 +107,9 @@ const NONE_BELOW: f64 = 0.02;
 /// So many of those who ran beside are named.
 const NAMED: usize = 8;
 
-/// Name and version of the form of an answer.
-pub const SCHEMA: &str = "sidelane.advise-service/1";
-
 /// The answer for one service. Shares are of 1.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Answer {
-    /// Name and version of this form.
-    pub schema: &'static str,
     /// The service, as it was named.
     pub service: String,
     /// How long it was watched.
@@ -176,8 +171,6 @@ pub struct Speed {
 /// Why there is no answer: nothing shares a core.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NoSmt {
-    /// Name and version of the form of answers.
-    pub schema: &'static str,
     /// The service, as it was named.
     pub service: String,
     /// Why: each a sentence without its stop.
@@ -186,9 +179,8 @@ pub struct NoSmt {
 
 impl NoSmt {
     /// For a service.
-    pub fn new(schema: &'static str, service: &str, why: String) -> NoSmt {
+    pub fn new(service: &str, why: String) -> NoSmt {
         NoSmt {
-            schema,
             service: service.to_owned(),
             no_smt: why,
         }
@@ -266,7 +258,6 @@ pub fn answer(name: &str, seen: &Seen, rates: &Rates) -> Answer {
         .collect();
     let speed = speed(seen, rates, &by_density);
     Answer {
-        schema: SCHEMA,
         service: name.to_owned(),
         seconds: seen.elapsed_ns as f64 / 1e9,
         lanes: seen.service.run_ns() as f64 / seen.elapsed_ns.max(1) as f64,

@@ -86,10 +86,13 @@ fn of_service(args: &Args, name: &str) -> anyhow::Result<ExitCode> {
     let rates = args.rates.settings()?.rates.unwrap_or_default();
     let length = Duration::from_secs_f64(args.seconds);
     match service::ask(&service, &rates, length, interrupt::flag()?)? {
-        Asked::NoSmt(none) => args.format.print(|| none.text(), &none)?,
+        Asked::NoSmt(none) => args
+            .format
+            .print(Kind::AdviseService, || none.text(), &none)?,
         Asked::Answered(answered) => {
             let (answer, seen) = *answered;
-            args.format.print(|| answer.text(&seen), &answer)?;
+            args.format
+                .print(Kind::AdviseService, || answer.text(&seen), &answer)?;
         }
     }
     Ok(ExitCode::SUCCESS)

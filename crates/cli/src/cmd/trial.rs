@@ -6,6 +6,7 @@ use crate::interrupt;
 use sidelane_control::DEFAULT_STATE_PATH;
 use sidelane_control::service::Service;
 use sidelane_control::trial::{Outcome, Plan, run as try_it};
+use sidelane_interface::Kind;
 use sidelane_sched::Rule;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -94,7 +95,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let stop = interrupt::flag()?;
     let outcome = try_it(&plan, stop, &mut |event| eprintln!("sidelane: {event}"))?;
-    args.format.print(|| outcome.text(), &outcome)?;
+    args.format
+        .print(Kind::Trial, || outcome.text(), &outcome)?;
     match outcome {
         Outcome::Guarded { why, .. } => {
             eprintln!("sidelane: the guard ended the trial, the machine is as it was: {why}");

@@ -165,7 +165,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, on_event: &mut dyn FnMut(Event)) -> R
     let topology = Topology::read(root)?;
     let reserved = Reserved::read(root);
     if let Some(why) = nothing_to_do(&topology, &reserved.cpus()) {
-        let none = NoSmt::new(report::SCHEMA, &plan.service.name, why);
+        let none = NoSmt::new(&plan.service.name, why);
         return Ok(Outcome::NoSmt(none));
     }
     check(plan)?;
@@ -290,7 +290,7 @@ impl Plan {
             .rules
             .extend(batch.map(|rule| ClassRule::new(Class::Batch, rule)));
         if let Some(thread_perf) = &self.thread_perf {
-            config.set_thread_perf(thread_perf.clone())?;
+            config.set_thread_perf("--thread-perf", thread_perf.clone())?;
         }
         config.check_whole()?;
         Ok(config)

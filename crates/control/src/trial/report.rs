@@ -21,14 +21,9 @@ const SEED: u64 = 0x51de_1a9e;
 /// Of the interval.
 const CONFIDENCE: f64 = 0.95;
 
-/// Name and version of the form of reports.
-pub(super) const SCHEMA: &str = "sidelane.trial/1";
-
 /// What a trial found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// Name and version of this form.
-    pub schema: &'static str,
     /// The service, as it was named.
     pub service: String,
     /// What was batch.
@@ -208,7 +203,6 @@ impl Report {
         let batch: Vec<String> = plan.batch.iter().map(ToString::to_string).collect();
         let rounds = whole_rounds(slots);
         Report {
-            schema: SCHEMA,
             service: plan.service.name.clone(),
             recommendation: recommendation(plan, &figures, rounds),
             batch,
