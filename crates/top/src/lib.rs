@@ -4,18 +4,15 @@
 //! [`State`] holds what is shown, [`draw`] draws it, [`key`] changes it; none of them knows where samples
 //! come from or does I/O. [`Screen`] is a real terminal with them.
 
-mod keys;
-mod map;
 mod rows;
 mod screen;
 mod state;
 mod terminal;
 
-pub use keys::{After, key};
 pub use rows::Table;
 pub use rows::{Row, Sort};
 pub use screen::draw;
-pub use state::{Sample, State};
+pub use state::{After, Sample, State, key};
 pub use terminal::{Error, Screen};
 
 #[cfg(test)]

@@ -1,16 +1,13 @@
-//! The screen.
+//! The screen, with the map: a character a lane, how busy it was by its height, what it runs by its colour.
 
-use crate::keys::HELP;
-use crate::map;
-use crate::rows::Table;
-use crate::rows::{Row, Sort};
-use crate::state::{Sample, State};
+use crate::rows::{Row, Sort, Table};
+use crate::state::{HELP, Sample, State};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, RenderDirection, Sparkline};
-use sidelane_smt::snapshot::{Class, RateSource};
+use sidelane_smt::snapshot::{Class, CoreTotals, LaneState, LaneTotals, RateSource};
 use sidelane_topology::printable;
 
 /// Draws everything.
@@ -24,7 +21,7 @@ pub fn draw(state: &State, frame: &mut Frame<'_>) {
         frame.render_widget(Paragraph::new(text), area);
         return;
     };
-    let lines = map::lines(sample, area.width, (area.height / 3).max(1));
+    let lines = map_of(sample, area.width, (area.height / 3).max(1));
     let [head, map, legend, tail, table, foot] = Layout::vertical([
         Constraint::Length(2),
         Constraint::Length(lines.len() as u16),
@@ -81,7 +78,7 @@ fn legend_line() -> Line<'static> {
     let mut spans: Vec<Span<'static>> = classes
         .into_iter()
         .map(|class| {
-            let style = Style::new().fg(map::color(Some(class)));
+            let style = Style::new().fg(color(Some(class)));
             Span::styled(format!("█ {}  ", name(Some(class))), style)
         })
         .collect();
@@ -182,7 +179,7 @@ fn cells(row: &Row) -> ratatui::widgets::Row<'static> {
         known(row.tail_ns.map(|ns| ns as f64 / 1e6)),
         printable(row.name.as_bytes()),
     ];
-    ratatui::widgets::Row::new(cells).style(Style::new().fg(map::color(row.class)))
+    ratatui::widgets::Row::new(cells).style(Style::new().fg(color(row.class)))
 }
 
 fn foot_line(state: &State) -> Line<'static> {
@@ -225,4 +222,63 @@ fn draw_help(frame: &mut Frame<'_>, area: Rect) {
         Paragraph::new(lines).block(Block::bordered().title("keys")),
         window,
     );
+}
+
+const HEIGHTS: [&str; 9] = ["·", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+
+/// The colour of a class.
+fn color(class: Option<Class>) -> Color {
+    match class {
+        Some(Class::Critical) => Color::Red,
+        Some(Class::Normal) => Color::Green,
+        Some(Class::Batch) => Color::Blue,
+        None => Color::Reset,
+    }
+}
+
+/// The map, at most `width` × `height`. Cores stand apart where there is room; what has none is counted.
+fn map_of(sample: &Sample, width: u16, height: u16) -> Vec<Line<'static>> {
+    let cores = &sample.interval.cores;
+    let (width, height) = (usize::from(width), usize::from(height));
+    let longest = cores.iter().map(|core| core.lanes.len()).max().unwrap_or(1);
+    let per_line = |gap: usize| ((width + gap) / (longest + gap)).max(1);
+    let gap = usize::from(cores.len().div_ceil(per_line(1)) <= height);
+    let per_line = per_line(gap);
+    let mut lines: Vec<Line<'static>> = (cores.chunks(per_line).take(height))
+        .map(|cores| line(sample, cores, longest, gap))
+        .collect();
+    let missing = cores.len().saturating_sub(per_line * height);
+    if missing > 0
+        && let Some(last) = lines.last_mut()
+    {
+        let fewer = cores.len() - missing - (per_line * (height - 1)).min(cores.len());
+        *last = Line::from(format!("… and {} more cores", missing + fewer));
+    }
+    lines
+}
+
+fn line(sample: &Sample, cores: &[CoreTotals], longest: usize, gap: usize) -> Line<'static> {
+    let mut spans = Vec::new();
+    for core in cores {
+        spans.extend(core.lanes.iter().map(|lane| glyph(sample, core, lane)));
+        let rest = longest - core.lanes.len() + gap;
+        if rest > 0 {
+            spans.push(Span::raw(" ".repeat(rest)));
+        }
+    }
+    Line::from(spans)
+}
+
+fn glyph(sample: &Sample, core: &CoreTotals, lane: &LaneTotals) -> Span<'static> {
+    if !lane.online {
+        return Span::styled("x", Style::new().fg(Color::DarkGray));
+    }
+    let share = lane.busy_ns as f64 / core.elapsed_ns.max(1) as f64;
+    let height = (share.clamp(0.0, 1.0) * (HEIGHTS.len() - 1) as f64).round() as usize;
+    let color = match sample.lanes.get(&lane.cpu) {
+        Some(LaneState::Runs(class)) => color(Some(*class)),
+        Some(LaneState::Idle) => Color::DarkGray,
+        Some(LaneState::Unknown) | None => Color::Reset,
+    };
+    Span::styled(HEIGHTS[height], Style::new().fg(color))
 }

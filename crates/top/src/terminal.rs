@@ -1,8 +1,7 @@
 //! The loop on a real terminal.
 
-use crate::keys::{After, key};
 use crate::screen::draw;
-use crate::state::{Sample, State};
+use crate::state::{After, Sample, State, key};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 use std::io;
