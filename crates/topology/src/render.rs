@@ -1,6 +1,5 @@
 //! Renders a [`Topology`]: a picture in text for people, a document for programs.
 
-mod cells;
 mod groups;
 mod text;
 
