@@ -10,7 +10,6 @@ pub mod intf;
 mod objective;
 pub mod pool;
 pub mod settings;
-mod statistics;
 mod words;
 
 pub use objective::Objective;

@@ -1,8 +1,7 @@
 //! Slices, bounds, promotion, lanes and cgroups: settings that stand in `[scheduler]` itself.
 
-use super::native::speeds;
 use super::row::{Change, Kind, Row, live, word};
-use super::{Polarization, Settings, StealBarriers};
+use super::{Polarization, Settings, StealBarriers, speeds};
 use crate::file::Limits;
 use crate::words::words;
 

@@ -1,9 +1,8 @@
 //! How long a lane is held for a task that is expected back (`retain.bpf.h`), and which normal tasks share a core by that: how
 //! often it is looked at, and when cores swap tasks (`pair.bpf.h`, `adjust.bpf.h`).
 
-use super::Settings;
-use super::native::share;
 use super::row::{Change, Kind, Needs, Row};
+use super::{Settings, share};
 use crate::file::{Limits, MS, Result, Section};
 
 /// The time-out of retention, and how it is searched (`timeout.bpf.h`).

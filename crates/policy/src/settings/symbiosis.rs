@@ -1,7 +1,7 @@
 //! How much tasks slow each other down on a core, by what their cycles go into (`symbiosis.bpf.h`).
 
-use super::native::share;
 use super::row::{Change, Kind, Needs, Row};
+use super::share;
 use crate::file::Limits;
 use crate::intf;
 

@@ -1,7 +1,35 @@
-//! When a lane takes work from another core (`vector.bpf.h`).
+//! How work spreads over cores (`polarize.bpf.h`), and when a lane takes work from another core (`vector.bpf.h`).
 
-use super::row::{Change, Kind, Row};
+use super::row::{Change, Kind, Row, live, word};
 use crate::file::Limits;
+use crate::words::words;
+
+words! {
+    /// Which cores normal and batch work uses, `polarization` in the `[scheduler]` table.
+    #[derive(Default)]
+    pub enum Polarization {
+        /// All of them.
+        #[default]
+        Horizontal = "horizontal",
+        /// As few as it needs; the others sleep.
+        Vertical = "vertical",
+    }
+}
+
+impl Polarization {
+    /// As the scheduler reads it.
+    pub fn native(self) -> u32 {
+        u32::from(self == Polarization::Vertical)
+    }
+
+    /// What the scheduler reads.
+    pub fn of_native(vertical: u32) -> Polarization {
+        match vertical {
+            0 => Polarization::Horizontal,
+            _ => Polarization::Vertical,
+        }
+    }
+}
 
 /// Steal barriers: how long the far vector has to be, by distance; each at least 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +53,14 @@ impl Default for StealBarriers {
 }
 
 pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "polarization",
+        kind: word!(Polarization, polarization),
+        change: live!(vertical, |settings| settings.polarization.native()),
+        needs: None,
+        says: "which cores normal and batch work uses: all, or with `\"vertical\"` as few as it needs",
+        more: "",
+    },
     Row {
         name: "steal_min_queued.cache",
         kind: Kind::Whole(1, u32::MAX, |settings| &mut settings.steal_min_queued.cache),
