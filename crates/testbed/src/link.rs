@@ -1,7 +1,7 @@
 //! The host's end of the conversation: one thread, one poll.
 
+use crate::error::Interrupt;
 use crate::error::{During, Error, Result};
-use crate::interrupt::Interrupt;
 use crate::qemu::Qemu;
 use crate::spec::Spec;
 use crate::wire::{Decoder, Frame};

@@ -1,8 +1,7 @@
 //! The machine that is asked for.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Interrupt, Result};
 use crate::host::HostSettings;
-use crate::interrupt::Interrupt;
 use crate::smt;
 use crate::steady;
 use std::path::PathBuf;

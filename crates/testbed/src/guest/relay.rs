@@ -1,6 +1,6 @@
 //! Runs the host's commands and carries their streams, in one thread.
 
-use super::mounts::complain;
+use super::complain;
 use crate::wire::{Command, Decoder, Frame, HEARTBEAT, MAX_PAYLOAD, VERSION};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};

@@ -2,9 +2,8 @@
 //! and packages stay as they are. The mirror, proxies and keys come from the machine's
 //! configuration of apt.
 
-use crate::error::{During, Error, Result};
+use crate::error::{During, Error, Interrupt, Result};
 use crate::host;
-use crate::interrupt::Interrupt;
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::fs::{self, File};

@@ -3,8 +3,7 @@
 use super::apt::Apt;
 use super::image::Image;
 use super::release::Release;
-use crate::error::{During, Error, Result};
-use crate::interrupt::Interrupt;
+use crate::error::{During, Error, Interrupt, Result};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,8 @@
 pub mod measured;
 mod render;
 
-use crate::disturbance::Disturbance;
 use crate::error::{Error, Result};
+use crate::host::Disturbance;
 use crate::machine::{Job, Machine};
 use crate::spec::Spec;
 use measured::{Clock, HandOver, Measured};
