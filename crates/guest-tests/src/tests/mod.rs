@@ -32,7 +32,6 @@ mod lifecycle;
 mod metrics;
 pub mod only_batch;
 mod pair;
-mod polarization;
 mod pools;
 mod promote;
 mod protection;
@@ -59,7 +58,6 @@ pub fn all() -> Vec<Test> {
         metrics::TESTS,
         only_batch::TESTS,
         pair::TESTS,
-        polarization::TESTS,
         pools::TESTS,
         promote::TESTS,
         protection::TESTS,
