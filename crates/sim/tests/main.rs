@@ -16,7 +16,6 @@ mod jobs;
 mod kthreads;
 mod mixes;
 mod model;
-mod naps;
 mod nice;
 mod objective;
 mod old;

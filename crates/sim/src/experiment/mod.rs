@@ -8,7 +8,6 @@ mod figures;
 mod histogram;
 mod html;
 mod judge;
-mod levels;
 mod model;
 mod read;
 mod report;
@@ -18,7 +17,7 @@ pub use claims::{Claim, Comparison, Expectation, Limit, Origin, Reach, Role};
 pub use delta::{Delta, DeltaRow};
 pub use html::page;
 pub use judge::{Finding, Verdict};
-pub use levels::levels_chart;
+pub use model::levels_chart;
 pub use report::Report;
 
 use crate::Scenario;

@@ -1,7 +1,7 @@
 //! Jobs that programs mark, under the scheduler's own source: the board is what a test writes there.
 
-use super::boards::Boards;
 use super::native::{self, job_slot};
+use super::tables::Boards;
 use crate::task::Mark;
 use crate::{
     Budget, Class, Costs, Interference, Machine, Objective, Occurrence, Record, Settings,

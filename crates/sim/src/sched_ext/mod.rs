@@ -7,7 +7,6 @@
 //! scheduling classes, and the moments in which the kernel's default scheduler rules between two attachments. With
 //! `scope = "batch"` it is one of two ([`crate::classes`]): partial.rs.
 
-mod boards;
 mod calls;
 mod check;
 mod cycle;
@@ -41,7 +40,6 @@ use crate::record::Step;
 use crate::scheduler::Counters;
 use crate::task::TaskId;
 use crate::{Error, Result};
-use boards::Boards;
 use calls::operate;
 use entity::{Entity, Queue};
 use partial::Beside;
@@ -49,7 +47,7 @@ use queues::{Dsq, Queues};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use tables::Tables;
+use tables::{Boards, Tables};
 use visit::Visit;
 
 /// The kernel's flags, as in `native/kernel.h`.

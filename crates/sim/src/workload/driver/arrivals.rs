@@ -1,7 +1,6 @@
 //! Requests arrive, and come to the stages that serve them.
 
-use super::timer::Timer;
-use super::{Driver, rounded};
+use super::{Driver, Timer, rounded};
 use crate::simulation::Simulation;
 use crate::workload::requests::Request;
 use crate::workload::{Arrivals, Behaviour, Stage};

@@ -1,7 +1,6 @@
 //! What tasks do: workers serve requests, which are answered; others compute, then wait for a device, over and over.
 
-use super::timer::Timer;
-use super::{Driver, rounded};
+use super::{Driver, Timer, rounded};
 use crate::Result;
 use crate::simulation::Simulation;
 use crate::task::{Mark, TaskId};
