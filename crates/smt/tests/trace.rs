@@ -237,10 +237,31 @@ fn wrong_input_is_refused() {
     );
 }
 
+/// A trace of the kernel, `trace` in tracefs.
+const AS_THE_KERNEL_WRITES_IT: &str = r#"# tracer: nop
+#
+# entries-in-buffer/entries-written: 7/7   #P:4
+#
+#                                _-----=> irqs-off/BH-disabled
+#                               / _----=> need-resched
+#                              | / _---=> hardirq/softirq
+#                              || / _--=> preempt-depth
+#                              ||| / _-=> migrate-disable
+#                              |||| /     delay
+#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
+#              | |         |   |||||     |         |
+          <idle>-0       [002] d..2.     1.000100: sched_switch: prev_comm=swapper/2 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=gzip next_pid=20 next_prio=120
+        driver-5         [001] .....     1.000150: tracing_mark_write: begin
+        driver-5         [001] d..4.     1.000200: sched_waking: comm=worker 1 pid=10 prio=120 target_cpu=000
+          <idle>-0       [000] dNh3.     1.000210: sched_wakeup: comm=worker 1 pid=10 prio=120 target_cpu=000
+          <idle>-0       [000] d..2.     1.000220: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=worker 1 next_pid=10 next_prio=120
+            gzip-20      [002] d..2.     1.000250: sched_switch: prev_comm=gzip prev_pid=20 prev_prio=120 prev_state=R+ ==> next_comm=swapper/2 next_pid=0 next_prio=120
+        worker 1-10      [000] d..2.     1.000900: sched_switch: prev_comm=worker 1 prev_pid=10 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
+"#;
+
 #[test]
 fn from_text_to_figures() {
-    let text = include_str!("data/trace.txt");
-    let parsed = parse(text).unwrap();
+    let parsed = parse(AS_THE_KERNEL_WRITES_IT).unwrap();
     assert_eq!((parsed.lost, parsed.skipped), (0, 1));
     let analysis = two_cores(&parsed.events);
     // Batch 1.000100..1.000250 on lane 2, critical 1.000220..1.000900 on lane 0, woken 1.000200.
