@@ -35,7 +35,6 @@ pub mod server;
 pub mod setups;
 pub mod sys;
 pub mod table;
-pub mod text;
 pub mod tracefs;
 pub mod vm;
 
