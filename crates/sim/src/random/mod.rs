@@ -3,7 +3,6 @@
 //! The generator's sequence is fixed by its specification, and everything after it uses only
 //! arithmetic that IEEE 754 defines to the bit, or the `libm` crate instead of the platform's.
 
-mod check;
 mod distribution;
 mod normal;
 mod stream;

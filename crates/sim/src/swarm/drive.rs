@@ -1,7 +1,6 @@
 //! Lets a generated scenario happen, and looks at it as it goes.
 
-use super::draws::Draws;
-use super::plan::{Behaviour, Plan, Span};
+use super::plan::{Behaviour, Draws, Plan, Span};
 use super::verdict::{Broken, Rule, Verdict};
 use super::watch::Watch;
 use crate::simulation::{Kind, Occurrence, Simulation};

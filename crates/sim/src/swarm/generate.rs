@@ -1,8 +1,7 @@
 //! Makes a scenario of a seed. Small machines are much likelier than large ones, and the expected
 //! number of steps is limited, so that a thousand seeds are a matter of seconds.
 
-use super::draws::Draws;
-use super::plan::{Behaviour, Fault, Plan, PlannedTask, Span};
+use super::plan::{Behaviour, Draws, Fault, Plan, PlannedTask, Span};
 use super::settings::{settings, thread_perf};
 use crate::Result;
 use crate::machine::{Costs, Interference, Machine};

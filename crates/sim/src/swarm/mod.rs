@@ -7,7 +7,6 @@
 mod age;
 mod books;
 mod budget;
-mod draws;
 mod drive;
 mod faults;
 mod generate;
@@ -28,9 +27,8 @@ pub use report::{Failure, Summary, Total};
 pub use verdict::Rule;
 
 use crate::Record;
-use draws::Draws;
 use drive::Driver;
-use plan::Plan;
+use plan::{Draws, Plan};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Mutex;

@@ -1,6 +1,6 @@
 //! Settings of a random scenario: each row of the table is drawn within its own range.
 
-use super::draws::Draws;
+use super::plan::Draws;
 use sidelane_policy::file::Limits;
 use sidelane_policy::settings::{BUDGET_KEYS, Kind, Row, rows};
 use sidelane_policy::{Borrow, Budget, Objective, Settings, UseCounters};
