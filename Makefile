@@ -2,7 +2,7 @@
 
 SIDELANE := target/release/sidelane
 
-.PHONY: help demo build test lint test-kernels test-shapes test-demos test-vms swarm bench-simulator bench-model bench-collector bench-switch bench-ordinary check-prometheus check-dashboard install uninstall
+.PHONY: help demo build test lint test-kernels test-shapes test-demos test-vms swarm bench-simulator bench-model bench-collector bench-switch bench-ordinary check-prometheus check-dashboard install uninstall packages check-packages check-licences
 
 PREFIX ?= /usr/local
 
@@ -12,6 +12,9 @@ help:
 	@echo 'make build         build $(SIDELANE)'
 	@echo 'make install       install the program, man pages, units and the runtime library below PREFIX ($(PREFIX))'
 	@echo 'make uninstall     remove what was installed there'
+	@echo 'make packages      build .deb and .rpm: sidelane, sidelane-lab, sidelane-runtime, into target/packages'
+	@echo 'make check-packages  install, run and remove them on fresh machines with systemd, emulated'
+	@echo 'make check-licences  licences, sources and duplicates of all dependencies'
 	@echo 'make test-kernels  run the scheduler tests on several kernel versions'
 	@echo 'make test-shapes   run some of them with 1, 4 and 8 lanes a core'
 	@echo 'make test-demos    demonstrations with pools and with batch that steps aside, checked'
@@ -38,6 +41,18 @@ install: build
 
 uninstall:
 	scripts/install --remove '$(DESTDIR)' '$(PREFIX)'
+
+packages:
+	@scripts/setup packages
+	scripts/packages
+
+check-packages:
+	@scripts/setup packages
+	scripts/check-packages $(SUITES)
+
+check-licences:
+	@scripts/setup packages
+	cargo deny --locked check licenses bans sources
 
 test: lint
 	@scripts/setup test

@@ -1,7 +1,6 @@
 //! Exit codes: one table, shown in `--help`.
 
 use std::fmt;
-use std::process::ExitCode;
 
 /// The table of exit codes, printed below `--help`.
 pub const HELP: &str = "Exit codes:
@@ -10,7 +9,8 @@ pub const HELP: &str = "Exit codes:
   2    wrong usage
   3    this machine cannot do it (kernel feature, privilege or program missing)
   4    bad input (configuration, scenario, recording, captured tree)
-  5    the answer is no: 'run --check --strict' has doubts, a guard ended 'trial'
+  5    the answer is no: 'run --check --strict' has doubts, a guard ended 'trial', 'status' finds no Sidelane
+  6    the scheduler was ejected by SysRq-S (run)
   124  timed out
   125  the emulated machine failed
   130  interrupted
@@ -24,6 +24,11 @@ pub const BAD_INPUT: u8 = 4;
 
 /// The exit code for "the answer is no": nothing failed.
 pub const NO: u8 = 5;
+
+/// The exit code for a scheduler that somebody ejected by hand: whoever keeps it running leaves it alone then.
+const EJECTED_BY_HAND: u8 = 6;
+
+const FAILED: u8 = 1;
 
 /// Context for an error that lies in what the user handed in: makes the exit code [`BAD_INPUT`].
 #[derive(Debug)]
@@ -50,71 +55,82 @@ pub fn told(error: &anyhow::Error) -> String {
 }
 
 /// The exit code for an error that reached `main`.
-pub fn code_of(error: &anyhow::Error) -> ExitCode {
+pub fn code_of(error: &anyhow::Error) -> u8 {
     if error.downcast_ref::<BadInput>().is_some() {
-        return ExitCode::from(BAD_INPUT);
+        return BAD_INPUT;
     }
-    if let Some(error) = error
-        .chain()
-        .find_map(|e| e.downcast_ref::<sidelane_testbed::Error>())
-    {
-        return of_testbed(error);
-    }
-    if let Some(error) = error.downcast_ref::<sidelane_demo::Error>() {
-        return of_demo(error);
+    #[cfg(feature = "lab")]
+    if let Some(code) = of_lab(error) {
+        return code;
     }
     if let Some(error) = error.downcast_ref::<sidelane_calibrate::Error>() {
         return of_calibration(error);
     }
     match error.downcast_ref::<sidelane_control::Error>() {
-        Some(error) if error.is_machine() => return ExitCode::from(CANNOT),
-        Some(error) if error.is_input() => return ExitCode::from(BAD_INPUT),
+        Some(error) if error.is_machine() => return CANNOT,
+        Some(error) if error.is_input() => return BAD_INPUT,
         _ => {}
     }
-    match error.downcast_ref::<sidelane_sched::Error>() {
-        Some(error) if error.is_machine() => return ExitCode::from(CANNOT),
-        Some(error) if error.is_input() => return ExitCode::from(BAD_INPUT),
-        _ => {}
+    if let Some(error) = error.downcast_ref::<sidelane_sched::Error>() {
+        return of_scheduler(error);
     }
     let of_kernel = error.downcast_ref().map(sidelane_kernel::Error::is_machine);
     let of_collector = error
         .downcast_ref()
         .map(sidelane_collect::Error::is_machine);
     match of_kernel.or(of_collector) {
-        Some(true) => ExitCode::from(CANNOT),
-        _ => ExitCode::FAILURE,
+        Some(true) => CANNOT,
+        _ => FAILED,
     }
 }
 
-fn of_testbed(error: &sidelane_testbed::Error) -> ExitCode {
+/// The exit code for what stops the scheduler.
+pub fn of_scheduler(error: &sidelane_sched::Error) -> u8 {
+    match error {
+        sidelane_sched::Error::Ejected(reason) if reason.is_by_hand() => EJECTED_BY_HAND,
+        error if error.is_machine() => CANNOT,
+        error if error.is_input() => BAD_INPUT,
+        _ => FAILED,
+    }
+}
+
+#[cfg(feature = "lab")]
+fn of_lab(error: &anyhow::Error) -> Option<u8> {
+    let of_testbed_below = error.chain().find_map(|e| e.downcast_ref().map(of_testbed));
+    of_testbed_below.or_else(|| error.downcast_ref().map(of_demo))
+}
+
+#[cfg(feature = "lab")]
+fn of_testbed(error: &sidelane_testbed::Error) -> u8 {
     use sidelane_testbed::Error;
     match error {
-        Error::MissingProgram { .. } | Error::Unsupported(_) | Error::Kernel(_) => CANNOT.into(),
-        Error::BadSpec(_) => BAD_INPUT.into(),
-        Error::TimedOut { .. } => 124.into(),
-        Error::Machine { .. } => 125.into(),
-        Error::Interrupted => 130.into(),
-        Error::Io { .. } => ExitCode::FAILURE,
+        Error::MissingProgram { .. } | Error::Unsupported(_) | Error::Kernel(_) => CANNOT,
+        Error::BadSpec(_) => BAD_INPUT,
+        Error::TimedOut { .. } => 124,
+        Error::Machine { .. } => 125,
+        Error::Interrupted => 130,
+        Error::Io { .. } => FAILED,
     }
 }
 
-fn of_calibration(error: &sidelane_calibrate::Error) -> ExitCode {
+fn of_calibration(error: &sidelane_calibrate::Error) -> u8 {
     use sidelane_calibrate::Error;
     match error {
-        error if error.is_machine() => CANNOT.into(),
-        error if error.is_input() => BAD_INPUT.into(),
-        Error::Interrupted => 130.into(),
-        _ => ExitCode::FAILURE,
+        error if error.is_machine() => CANNOT,
+        error if error.is_input() => BAD_INPUT,
+        Error::Interrupted => 130,
+        _ => FAILED,
     }
 }
 
-fn of_demo(error: &sidelane_demo::Error) -> ExitCode {
+#[cfg(feature = "lab")]
+fn of_demo(error: &sidelane_demo::Error) -> u8 {
     use sidelane_demo::Error;
     match error {
-        Error::MissingProgram { .. } | Error::Unsupported(_) => CANNOT.into(),
-        Error::BadPlan(_) => BAD_INPUT.into(),
-        Error::Interrupted => 130.into(),
+        Error::MissingProgram { .. } | Error::Unsupported(_) => CANNOT,
+        Error::BadPlan(_) => BAD_INPUT,
+        Error::Interrupted => 130,
         Error::Testbed(error) => of_testbed(error),
-        _ => ExitCode::FAILURE,
+        _ => FAILED,
     }
 }

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {}", exit::told(&error));
-            exit::code_of(&error)
+            exit::code_of(&error).into()
         }
     }
 }

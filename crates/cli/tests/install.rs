@@ -1,4 +1,4 @@
-//! `scripts/install`: what it installs can be used, and goes again.
+//! `scripts/install`: what it installs can be used, and goes again; the units are what systemd takes for safe.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,12 +7,19 @@ use std::process::Command;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// Runs it with the program and the libraries that were built with this test.
-fn install(what: &Path, to: &Path) {
+const UNITS: [&str; 3] = [
+    "sidelane.service",
+    "sidelane-control.service",
+    "sidelane-export.service",
+];
+
+/// Runs it with the program and the libraries that were built with this test; what it says.
+fn install(what: &Path, to: &Path) -> String {
     let mut command = Command::new("scripts/install");
     command.current_dir(ROOT).arg(what).arg(to).arg("/usr");
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// A folder with the program and the libraries, as a release build leaves it.
@@ -73,7 +80,8 @@ fn a_program_finds_the_installed_library_and_all_goes_again() {
     ] {
         assert!(fs::metadata(usr.join(file)).unwrap().len() > 0, "{file}");
     }
-    for unit in ["sidelane.service", "sidelane-control.service"] {
+    assert!(usr.join("share/sidelane/grafana.json").is_file());
+    for unit in UNITS {
         let unit = fs::read_to_string(usr.join("lib/systemd/system").join(unit)).unwrap();
         assert!(unit.contains("=/usr/bin/sidelane") && !unit.contains("@bindir@"));
     }
@@ -101,7 +109,7 @@ fn a_program_finds_the_installed_library_and_all_goes_again() {
     assert!(run.status().unwrap().success());
 
     install(Path::new("--remove"), to.path());
-    let left = files(&usr);
+    let left = [files(&usr), files(&to.path().join("etc"))].concat();
     assert!(left.is_empty(), "{left:?}");
     assert!(!usr.join("share/sidelane").exists());
 }
@@ -168,4 +176,76 @@ fn manual_pages_show_what_help_says() {
         assert!(text.contains(&format!("{example}\n")), "{example}\n{text}");
     }
     pages.iter().for_each(|page| drop(shown(page)));
+}
+
+#[test]
+fn the_configuration_that_the_unit_names_is_there_and_a_changed_one_stays() {
+    let (built, to) = (built(), tempfile::tempdir().unwrap());
+    let program = built.path().join("sidelane");
+    install(&program, to.path());
+    let unit = to.path().join("usr/lib/systemd/system/sidelane.service");
+    let unit = fs::read_to_string(unit).unwrap();
+    assert!(unit.contains("--config /etc/sidelane.toml"), "{unit}");
+    let config = to.path().join("etc/sidelane.toml");
+    let mut check = Command::new(&program);
+    check.args(["run", "--check", "--config"]).arg(&config);
+    assert!(check.output().unwrap().status.success());
+
+    fs::write(&config, "# mine\n").unwrap();
+    install(&program, to.path());
+    let said = install(Path::new("--remove"), to.path());
+    assert!(
+        said.contains("kept") && said.contains("sidelane.toml"),
+        "{said}"
+    );
+    assert_eq!(fs::read_to_string(&config).unwrap(), "# mine\n");
+}
+
+/// What `systemd-analyze` says of the installed units; none where it is missing, or too old to do that offline.
+fn analyze(root: &Path, args: &[&str]) -> Option<(bool, String)> {
+    let units = root.join("usr/lib/systemd/system");
+    let mut command = Command::new("systemd-analyze");
+    command.args(args).args(UNITS.map(|unit| units.join(unit)));
+    let Ok(output) = command.output() else {
+        println!("skipped: there is no systemd-analyze");
+        return None;
+    };
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    if said.contains("unrecognized option") {
+        println!("skipped: this systemd-analyze cannot do {args:?}");
+        return None;
+    }
+    Some((output.status.success(), said))
+}
+
+#[test]
+fn systemd_finds_no_mistake_in_the_units_and_little_exposure() {
+    let (built, to) = (built(), tempfile::tempdir().unwrap());
+    install(&built.path().join("sidelane"), to.path());
+    // the program has to be where the unit says
+    let units = to.path().join("usr/lib/systemd/system");
+    for unit in UNITS {
+        let file = units.join(unit);
+        let text = fs::read_to_string(&file).unwrap();
+        let program = to.path().join("usr/bin/sidelane");
+        fs::write(
+            &file,
+            text.replace("/usr/bin/sidelane", program.to_str().unwrap()),
+        )
+        .unwrap();
+    }
+    if let Some((well, said)) = analyze(to.path(), &["verify", "--man=no"]) {
+        let about_ours: Vec<_> = (said.lines())
+            .filter(|line| UNITS.iter().any(|unit| line.contains(unit)))
+            .collect();
+        assert!(well && about_ours.is_empty(), "{said}");
+    }
+    // tenths; it was 96 for the scheduler
+    if let Some((well, said)) = analyze(
+        to.path(),
+        &["security", "--offline=true", "--threshold=30", "--no-pager"],
+    ) {
+        assert!(well, "{said}");
+    }
 }

@@ -84,6 +84,8 @@ kinds! {
     SimSwarm = "sim-swarm" / 1,
     /// A line of `sidelane stat`.
     Stat = "stat" / 1,
+    /// Of `sidelane status`.
+    Status = "status" / 1,
     /// Of `sidelane tasks`.
     Tasks = "tasks" / 1,
     /// Of `sidelane testbed kernels`.

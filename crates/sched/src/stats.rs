@@ -5,7 +5,7 @@ pub use crate::adopt::Adopted;
 use crate::adopt::adopted;
 use crate::bpf::{from_bytes, intf, types};
 use crate::charge::{ChargeState, Charges};
-use crate::exit_reason::ExitReason;
+use crate::error::ExitReason;
 use crate::running::scope;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapInfo, ProgramType};

@@ -3,19 +3,24 @@
 mod advise;
 mod calibrate;
 mod control;
+#[cfg(feature = "lab")]
 mod demo;
 mod doctor;
 mod export;
+mod lab;
 mod lanes;
 mod man;
 mod model;
 mod record;
 mod report;
+#[cfg(feature = "lab")]
 mod reproduce;
 mod run;
 mod sim;
 mod stat;
+mod status;
 mod tasks;
+#[cfg(feature = "lab")]
 mod testbed;
 mod top;
 mod topology;
@@ -37,7 +42,6 @@ pub enum Command {
     Calibrate(calibrate::Args),
     Completions(man::CompletionArgs),
     Control(control::Args),
-    Demo(Box<demo::Args>),
     Doctor(doctor::Args),
     Export(export::Args),
     Lanes(lanes::Args),
@@ -45,16 +49,17 @@ pub enum Command {
     Model(model::Args),
     Record(record::Args),
     Report(report::Args),
-    Reproduce(reproduce::Args),
     Run(run::Args),
     Sim(sim::Args),
     Stat(stat::Args),
+    Status(status::Args),
     Tasks(tasks::Args),
-    Testbed(testbed::Args),
     Top(top::Args),
     Topology(topology::Args),
     Trial(trial::Args),
     Tune(tune::Args),
+    #[command(flatten)]
+    Lab(lab::Command),
 }
 
 impl Command {
@@ -65,7 +70,6 @@ impl Command {
             Command::Calibrate(args) => calibrate::run(args),
             Command::Completions(args) => man::complete(args),
             Command::Control(args) => control::run(args),
-            Command::Demo(args) => demo::run(*args),
             Command::Doctor(args) => doctor::run(args),
             Command::Export(args) => export::run(args),
             Command::Lanes(args) => lanes::run(args),
@@ -73,16 +77,16 @@ impl Command {
             Command::Model(args) => model::run(args),
             Command::Record(args) => record::run(args),
             Command::Report(args) => report::run(args),
-            Command::Reproduce(args) => reproduce::run(args),
             Command::Run(args) => run::run(args),
             Command::Sim(args) => sim::run(args),
             Command::Stat(args) => stat::run(args),
+            Command::Status(args) => status::run(args),
             Command::Tasks(args) => tasks::run(args),
-            Command::Testbed(args) => testbed::run(args),
             Command::Top(args) => top::run(args),
             Command::Topology(args) => topology::run(args),
             Command::Trial(args) => trial::run(args),
             Command::Tune(args) => tune::run(args),
+            Command::Lab(command) => command.run(),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! `sidelane run`: attach the scheduler until stopped.
 
 use super::Format;
-use crate::exit::NO;
+use crate::exit::{self, NO};
 use crate::interrupt;
 use sd_notify::NotifyState;
 use sidelane_interface::Kind;
+use sidelane_sched::status::Record;
 use sidelane_sched::{Class, Config, Error, Event, Requests, Scope, rules_of_flag};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -40,7 +42,7 @@ A rule that can never match is an error, one that matches nothing now is none: -
 each rule and pool finds.
 
 Attaching needs root. Ctrl-C and SIGTERM detach the scheduler (exit code 0); the kernel's
-default one takes over. If the kernel ejects the scheduler, the exit code is 1. SIGHUP reads the
+default one takes over. If the kernel ejects the scheduler, the exit code is 1; by SysRq-S, 6. SIGHUP reads the
 configuration again, unless this runs in a terminal: if it can be used and is another one, the
 scheduler is attached anew; what was tuned stays where the file says what it said.
 
@@ -112,9 +114,24 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         stop: &signals.stop,
         reload: &signals.hangup,
     };
-    let reason = sidelane_sched::run(&mut || args.config(), &requests, &mut |event| tell(&event))?;
-    eprintln!("sidelane: detached: {reason}");
+    let mut record = Record::new(Path::new("/"));
+    let ended = sidelane_sched::run(&mut || args.config(), &requests, &mut |event| {
+        tell(&event);
+        warn(record.note(&event));
+    });
+    let code = ended.as_ref().err().map_or(0, exit::of_scheduler);
+    warn(record.end(&ended, code));
+    eprintln!("sidelane: detached: {}", ended?);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Without a word in the files of [`Record`] all goes on.
+fn warn(written: io::Result<()>) {
+    if let Err(error) = written {
+        eprintln!(
+            "sidelane: warning: 'sidelane status' will not know of this: /run/sidelane: {error}"
+        );
+    }
 }
 
 impl Args {

@@ -16,6 +16,8 @@ tests! {
     a_malformed_configuration_changes_nothing,
     #[untimed]
     a_hangup_has_the_configuration_read_again,
+    #[untimed]
+    status_tells_who_is_attached_and_how_the_last_one_ended,
 }
 
 /// Critical and batch work on every lane.
@@ -262,4 +264,62 @@ fn a_hangup_has_the_configuration_read_again() {
     let tuned = parse(str::from_utf8(&tuned).unwrap());
     assert_eq!(tuned["borrow"], "off", "the file does not say so: {tuned}");
     assert!(scheduler.stop().success());
+}
+
+/// What `sidelane status` says, and its exit code.
+fn status() -> (serde_json::Value, Option<i32>) {
+    let output = sidelane(&["status", "--format", "json"]);
+    let said = serde_json::from_slice(&output.stdout).unwrap();
+    (said, output.status.code())
+}
+
+fn status_tells_who_is_attached_and_how_the_last_one_ended() {
+    let scheduler = Scheduler::attach(&RULES);
+    eventually("it knows the process", || {
+        !status().0["attachment"].is_null()
+    });
+    let (now, code) = status();
+    assert_eq!((now["state"].as_str(), code), (Some("attached"), Some(0)));
+    assert_eq!(now["schema"], "sidelane.status/1");
+    assert_eq!(now["attachment"]["pid"], scheduler.pid());
+    assert_eq!(now["attachment"]["rules"], 2, "{now}");
+    let command = now["attachment"]["command"].as_str().unwrap();
+    assert!(command.contains("run --critical cgroup:/critical"), "{now}");
+    assert_eq!(sidelane(&["run"]).status.code(), Some(3));
+    assert_eq!(
+        status().0["attachment"],
+        now["attachment"],
+        "the refused one"
+    );
+
+    let pid = scheduler.pid();
+    assert!(scheduler.stop().success());
+    let (stopped, code) = status();
+    assert_eq!(code, Some(5), "{stopped}");
+    assert_eq!(stopped["state"], "not_attached");
+    let exit = &stopped["last_exit"];
+    assert_eq!(
+        (&exit["outcome"], &exit["pid"]),
+        (&"stopped".into(), &pid.into())
+    );
+    assert_eq!(exit["exit_code"], 0);
+
+    let mut scheduler = Scheduler::attach(&RULES);
+    fs::write("/proc/sysrq-trigger", "S").unwrap();
+    let ended = scheduler.child.wait().unwrap().code();
+    let (ejected, code) = status();
+    assert_eq!((ended, code), (Some(6), Some(5)), "{ejected}");
+    let exit = &ejected["last_exit"];
+    assert_eq!(
+        (&exit["outcome"], &exit["exit_code"]),
+        (&"ejected".into(), &6.into())
+    );
+    assert!(
+        exit["reason"].as_str().unwrap().contains("SysRq-S"),
+        "{exit}"
+    );
+
+    drop(Scheduler::attach(&RULES)); // killed
+    let exit = status().0["last_exit"].clone();
+    assert_eq!(exit["outcome"], "killed", "{exit}");
 }

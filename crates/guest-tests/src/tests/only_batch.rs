@@ -297,7 +297,7 @@ fn a_storm_of_forks_gets_back_what_it_had() {
     fs::write("/proc/sysrq-trigger", "S").unwrap();
     assert_eq!(
         scheduler.child.wait().unwrap().code(),
-        Some(1),
+        Some(6),
         "not ejected"
     );
     as_before();

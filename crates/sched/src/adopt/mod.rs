@@ -14,6 +14,7 @@ mod restore;
 pub use ledger::Adopted;
 pub(crate) use ledger::{BOOT, PATH, adopted, count};
 pub use news::News;
+pub(crate) use policy::started;
 pub(crate) use restore::threads;
 
 use crate::Error;

@@ -6,6 +6,7 @@ use nix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::io;
 use std::mem::size_of;
+use std::path::Path;
 use std::time::Duration;
 
 /// A task's number: that of a thread.
@@ -130,6 +131,12 @@ impl Stat {
             start: fields.get(19)?.parse().ok()?,
         })
     }
+}
+
+/// When a process was made, in clock ticks since boot; none if there is none of this number below this root folder.
+pub(crate) fn started(root: &Path, pid: Tid) -> Option<u64> {
+    let text = fs::read_to_string(root.join(format!("proc/{pid}/stat"))).ok()?;
+    Stat::parse(&text).map(|stat| stat.start)
 }
 
 /// Nanoseconds since boot in the clock ticks of `/proc`.
