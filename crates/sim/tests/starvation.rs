@@ -38,7 +38,7 @@ impl Case {
         (self.tasks[task].0 + 1).min(self.overdue_slice_ns + self.tick_ns)
     }
 
-    /// The formula of docs/scheduler.md, with all other tasks of the lane ahead.
+    /// The formula of docs/scheduler-batch.md, with all other tasks of the lane ahead.
     fn longest_wait_ns(&self, task: usize) -> u64 {
         let others = (0..self.tasks.len()).filter(|other| *other != task);
         let ahead_ns: u64 = others.map(|other| self.run_ns(other)).sum();

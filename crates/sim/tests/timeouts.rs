@@ -283,7 +283,7 @@ fn what_a_switch_costs_is_measured_where_there_are_counters() {
     assert_eq!(unknown, typical);
 }
 
-/// `docs/experiments.md` has this table.
+/// `docs/experiments-vsmt.md` has this table.
 #[test]
 #[ignore = "a minute: --ignored timeouts::by_start --nocapture"]
 fn by_start() {

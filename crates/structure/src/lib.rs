@@ -7,12 +7,14 @@
 mod circles;
 mod crates;
 mod modules;
+mod prose;
 mod scheduler;
 mod uses;
 
 pub use circles::circles;
 pub use crates::{Member, members};
 pub use modules::{Module, Modules};
+pub use prose::{Sentence, dead_links, sentences, words};
 pub use scheduler::{Headers, folder_of};
 
 /// What keeps the structure from being read.

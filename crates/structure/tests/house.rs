@@ -1,9 +1,11 @@
 //! The plan of the house in CONTRIBUTING.md, held against the sources, and test files that no program has.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use sidelane_structure::{Headers, Module, Modules, circles, folder_of, members};
+use sidelane_structure::{
+    Headers, Module, Modules, circles, dead_links, folder_of, members, sentences, words,
+};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -132,5 +134,59 @@ fn no_test_file_is_left_out() {
                 member.folder
             );
         }
+    }
+}
+
+/// A sentence of the guide has at most so many words.
+const LONGEST_SENTENCE: usize = 40;
+/// A page has at most so many, tables and code aside.
+const LONGEST_PAGE: usize = 1500;
+
+/// The README and the pages of the guide.
+fn pages() -> Vec<(PathBuf, String)> {
+    let docs = std::fs::read_dir(workspace().join("docs")).unwrap();
+    let mut pages: Vec<PathBuf> = docs.map(|entry| entry.unwrap().path()).collect();
+    pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    pages.push(workspace().join("README.md"));
+    pages.sort();
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        (path, text)
+    };
+    pages.into_iter().map(read).collect()
+}
+
+#[test]
+fn sentences_and_pages_of_the_guide_are_short_and_links_lead_somewhere() {
+    let mut found = Vec::new();
+    for (path, text) in pages() {
+        let name = path.strip_prefix(workspace()).unwrap().display();
+        for long in sentences(&text)
+            .iter()
+            .filter(|it| it.words > LONGEST_SENTENCE)
+        {
+            found.push(format!(
+                "{name}:{}: {} words: {} ...",
+                long.line, long.words, long.begins
+            ));
+        }
+        if words(&text) > LONGEST_PAGE {
+            found.push(format!("{name}: {} words", words(&text)));
+        }
+        let dead = dead_links(&path, &text).into_iter();
+        found.extend(dead.map(|link| format!("{name}: nothing at {link}")));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn the_guide_s_contents_list_every_page() {
+    let contents = std::fs::read_to_string(workspace().join("docs/SUMMARY.md")).unwrap();
+    for (path, _) in pages() {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(
+            ["SUMMARY.md", "README.md"].contains(&name) || contents.contains(&format!("]({name})")),
+            "docs/SUMMARY.md does not list {name}"
+        );
     }
 }

@@ -84,9 +84,16 @@ fn meaning(row: &Row) -> String {
         let _ = write!(text, " (with `{}`)", needs.what);
     }
     if !row.more.is_empty() {
-        let _ = write!(text, "; {}", row.more);
+        let _ = write!(text, ". {}", capitalised(row.more));
     }
     text
+}
+
+/// As a sentence begins.
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
 }
 
 /// The table `[scheduler]` with all defaults; those without effect are comments.

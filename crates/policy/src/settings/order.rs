@@ -81,7 +81,7 @@ pub(super) const ROWS: &[Row] = &[
         needs: None,
         says: "normal work that has waited this long behind critical work is due",
         more: "it gets its turn, one after the other of those that use the same lane, with a third of that; \
-               [how long that takes at most](scheduler.md)",
+               [how long that takes at most](scheduler-batch.md)",
     },
     Row {
         name: "starvation_bound_ms",
@@ -113,12 +113,11 @@ pub(super) const ROWS: &[Row] = &[
             to.wakes_preempt = (settings.dispatching == Dispatching::Fair).into();
         }),
         needs: None,
-        says: "normal work that wakes takes the lane from normal work that has come further in virtual time by a quarter of a \
-               slice; with `\"slices\"` it waits until that sleeps or its slice is over, with `\"zvm\"` too, which stands for \
+        says: "normal work that wakes takes the lane from normal work that has come further in virtual time by a quarter of a slice. With `\"slices\"` it waits until that sleeps or its slice is over, with `\"zvm\"` too, which stands for \
                more, unless the file says otherwise",
         more: "`\"zvm\"` sets what else z/VM's dispatching is: `keep_lane`, `gather` and `keep_slice`, vertical `polarization`, \
                `steal_min_queued = { cache = 1, node = 2, remote = 3 }` and `steal_patience_ms = 1`; \
-               [scheduler.md](scheduler.md)",
+               [scheduler-batch.md](scheduler-batch.md)",
     },
     Row {
         name: "keep_lane",
@@ -203,9 +202,9 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Whole(0, u32::MAX, |settings| &mut settings.batch_lanes),
         change: Change::Fixed(|settings, to| to.batch_lanes = settings.batch_lanes),
         needs: None,
-        says: "lanes of a core that batch may use, the last ones; 0: all, with `scope = \"batch\"` all but the first",
+        says: "lanes of a core that batch may use, the last ones. 0: all, with `scope = \"batch\"` all but the first",
         more: "where two lanes do no more than one, 1 leaves the first one idle for others, and the kernel's scheduler finds it there \
-               ([scheduler.md](scheduler.md))",
+               ([scheduler-batch.md](scheduler-batch.md))",
     },
     Row {
         name: "hold_naps",
@@ -223,8 +222,7 @@ pub(super) const ROWS: &[Row] = &[
         change: live!(thread_perf, |settings| speeds(&settings.thread_perf)),
         needs: None,
         says: "speed of a lane when 1, 2, ... lanes of its core run",
-        more: "needed with `dynamic`, and where cores are not equally fast to compare a shared fast lane with a slow core; \
-               relative to a core with SMT off: the first is below 1 where SMT costs something though siblings idle",
+        more: "needed with `dynamic`, and where cores are not equally fast to compare a shared fast lane with a slow core. Relative to a core with SMT off: the first is below 1 where SMT costs something though siblings idle",
     },
     Row {
         name: "cgroup_weights",
@@ -248,6 +246,6 @@ pub(super) const ROWS: &[Row] = &[
         change: Change::Fixed(|settings, to| to.trace = settings.trace.into()),
         needs: None,
         says: "promotions and evictions write lines into the kernel's trace",
-        more: "[scheduler.md](scheduler.md)",
+        more: "[operations.md](operations.md)",
     },
 ];

@@ -79,7 +79,7 @@ pub(super) const ROWS: &[Row] = &[
         needs: None,
         says: "lanes are held idle for normal tasks that are mostly soon back from sleep",
         more: "for `dispatching = \"slices\"`: otherwise what wakes does not wait for slices, and held lanes only cost; \
-               [scheduler.md](scheduler.md)",
+               [scheduler-io.md](scheduler-io.md)",
     },
     Row {
         name: "retention.start_ms",
@@ -113,7 +113,7 @@ pub(super) const ROWS: &[Row] = &[
         change: Change::Fixed(|settings, to| to.retain_period_ns = settings.retention.period_ns),
         needs: Some(RETAIN),
         says: "so long a time-out is tried at a time, the best one so far and another in turns; 0: that of the start stays",
-        more: "the cores of a last-level cache try together; what computes is judged by instructions where there are counters, \
+        more: "the cores of a last-level cache try together. What computes is judged by instructions where there are counters, \
                else by lane time and `thread_perf`",
     },
     Row {
@@ -137,7 +137,7 @@ pub(super) const ROWS: &[Row] = &[
         needs: Some(PAIR),
         says: "what switching to other work and back costs, as time of a lane alone on its core; 0: as counters of instructions \
                show it",
-        more: "a hold that keeps computation waiting lasts no longer than that pays; without counters 0 is taken for 0.05",
+        more: "a hold that keeps computation waiting lasts no longer than that pays. Without counters 0 is taken for 0.05",
     },
     Row {
         name: "retention.exclusive",
@@ -148,7 +148,7 @@ pub(super) const ROWS: &[Row] = &[
         needs: Some(PAIR),
         says: "the I/O lane is held from other I/O-bound tasks, too, as the source does",
         more: "fewer switches, but what waits for a device waits for the lane, too \
-               ([experiments.md](experiments.md#vsmt-io))",
+               ([experiments-vsmt.md](experiments-vsmt.md))",
     },
     Row {
         name: "pair",
@@ -156,7 +156,7 @@ pub(super) const ROWS: &[Row] = &[
         change: Change::Fixed(|settings, to| to.pair = settings.pair.into()),
         needs: Some(RETAIN),
         says: "I/O-bound and other normal tasks have lanes of their own on each core",
-        more: "they are told apart by how long lanes are held for them ([scheduler.md](scheduler.md))",
+        more: "they are told apart by how long lanes are held for them ([scheduler-io.md](scheduler-io.md))",
     },
     Row {
         name: "pairing.period_ms",

@@ -101,7 +101,7 @@ pub(super) const ROWS: &[Row] = &[
         change: Change::Fixed(|settings, to| to.steal_patience_ns = settings.steal_patience_ns),
         needs: None,
         says: "a lane that has idled for so long, times the distance (cache 1, node 2, further 3), steals from a vector \
-               shorter by one than `steal_min_queued` says, and so on; 0: barriers stay as they are",
+               shorter by one than `steal_min_queued` says, and so on. 0: barriers stay as they are",
         more: "one of a core that has an idle lane of its own has to be longer by one",
     },
 ];

@@ -67,7 +67,7 @@ pub(super) const ROWS: &[Row] = &[
         needs: None,
         says: "of computation that waits, a lane takes what the tasks beside it bear best, by counters of cycles \
                and of stalls or cache misses",
-        more: "without counters nothing changes, which is said ([scheduler.md](scheduler.md))",
+        more: "without counters nothing changes, which is said ([scheduler-io.md](scheduler-io.md))",
     },
     coefficient!(
         base,
