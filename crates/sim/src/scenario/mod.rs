@@ -2,7 +2,6 @@
 
 mod behaviour;
 mod configuration;
-mod context;
 mod control;
 mod cores;
 mod machine;
