@@ -31,7 +31,7 @@ pub fn sentences(text: &str) -> Vec<Sentence> {
         if code || trimmed.is_empty() || item {
             split(&std::mem::take(&mut paragraph.1), paragraph.0, &mut found);
         }
-        if code {
+        if code || trimmed.is_empty() {
             continue;
         }
         if trimmed.starts_with('|') {

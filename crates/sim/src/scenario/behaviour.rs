@@ -1,7 +1,7 @@
 //! What the tasks of a `[[workload]]` do.
 
+use super::Context;
 use super::trace;
-use super::values::Context;
 use super::values::{class, distribution, lasting, name, usable};
 use crate::{Arrivals, Behaviour, Distribution, Poll, Quality, Stage, TaskSpec, Workload};
 use sidelane_policy::file::{

@@ -1,9 +1,9 @@
 //! The tables `[[configuration]]`.
 
 use super::Configuration;
+use super::Context;
 use super::control::control;
 use super::pools;
-use super::values::Context;
 use super::values::name;
 use crate::simulation::Kind;
 use crate::{Baseline, Behaviour, Charge, Machine, Sidelane, Workload};

@@ -15,10 +15,12 @@ mod workload;
 
 pub use sidelane_policy::file::Mistake;
 
+use crate::TaskSpec;
 use crate::control::Control;
 use crate::machine::Machine;
 use crate::simulation::Kind;
 use crate::workload::Workload;
+use pools::Described;
 
 /// A scenario.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,5 +108,34 @@ impl Scenario {
         self.configurations
             .retain(|configuration| configuration.name == name);
         Ok(())
+    }
+}
+
+/// What a workload may refer to.
+#[derive(Clone, Copy)]
+struct Context<'a> {
+    pub machine: &'a Machine,
+    /// Names of the rows of the interference table; none without one.
+    pub kinds: &'a [String],
+    pub pools: &'a [Described],
+    /// The workloads above it.
+    pub before: &'a [Workload],
+    /// Of all cores that have a lane online, in fastest cores.
+    pub capacity: f64,
+    /// Reads a trace.
+    pub read: &'a dyn Fn(&str) -> std::io::Result<String>,
+}
+
+impl Context<'_> {
+    /// How many online lanes are open to a task.
+    pub fn lanes_of(&self, task: &TaskSpec) -> usize {
+        let online = (0_u32..).zip(&self.machine.online);
+        let open_to_it = |cpu: u32| {
+            let cpus = task.cpus.as_ref();
+            cpus.is_none_or(|cpus| cpus.binary_search(&cpu).is_ok())
+        };
+        online
+            .filter(|(cpu, online)| **online && open_to_it(*cpu))
+            .count()
     }
 }

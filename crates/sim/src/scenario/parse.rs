@@ -1,9 +1,9 @@
 //! Reading scenario files; `docs/scenarios.md` describes them.
 
+use super::Context;
 use super::configuration::{CONFIGURATION, configuration, sole};
 use super::machine::{MACHINE, machine};
 use super::pools::{Described, POOL, pool};
-use super::values::Context;
 use super::workload::{WORKLOAD, workload};
 use super::{Configuration, Run, Scenario};
 use crate::{Machine, Workload};

@@ -139,10 +139,12 @@ fn the_large_example_is_large() {
     assert_eq!(machine.cores[1].lanes, [1, 129]);
     let last = &machine.cores[127];
     assert_eq!((last.cache, last.node), (15, 1));
-    let Kind::Sidelane(sidelane) = &scenario.configurations[3].scheduler else {
-        panic!("{:?}", scenario.configurations[3])
-    };
-    assert_eq!(sidelane.settings.batch_slice_ns, 50_000_000);
+    let mut schedulers = scenario.configurations.iter().map(|it| &it.scheduler);
+    assert!(
+        schedulers
+            .next_back()
+            .is_some_and(|last| matches!(last, Kind::Sidelane(_)))
+    );
 }
 
 #[test]

@@ -1,40 +1,10 @@
-//! What a workload and a configuration may refer to, and values that stand in tables of several kinds: names, classes, CPUs, and distributions of times (a number, or a table
+//! Values that stand in tables of several kinds: names, classes, CPUs, and distributions of times (a number, or a table
 //! with one key; in a file ms, afterwards ns).
 
 use super::machine::cpu_list;
-use super::pools::Described;
-use crate::{Class, Distribution, Machine, TaskSpec, Workload};
+use crate::{Class, Distribution, Machine};
 use sidelane_policy::file::{LONGEST_MS, Limits, MS, Result, Section, Shape, Value};
 use sidelane_topology::printable;
-
-/// What a workload may refer to.
-#[derive(Clone, Copy)]
-pub(super) struct Context<'a> {
-    pub machine: &'a Machine,
-    /// Names of the rows of the interference table; none without one.
-    pub kinds: &'a [String],
-    pub pools: &'a [Described],
-    /// The workloads above it.
-    pub before: &'a [Workload],
-    /// Of all cores that have a lane online, in fastest cores.
-    pub capacity: f64,
-    /// Reads a trace.
-    pub read: &'a dyn Fn(&str) -> std::io::Result<String>,
-}
-
-impl Context<'_> {
-    /// How many online lanes are open to a task.
-    pub fn lanes_of(&self, task: &TaskSpec) -> usize {
-        let online = (0_u32..).zip(&self.machine.online);
-        let open_to_it = |cpu: u32| {
-            let cpus = task.cpus.as_ref();
-            cpus.is_none_or(|cpus| cpus.binary_search(&cpu).is_ok())
-        };
-        online
-            .filter(|(cpu, online)| **online && open_to_it(*cpu))
-            .count()
-    }
-}
 
 /// A name that can stand in a table.
 pub(super) fn name(value: Value) -> Result<String> {

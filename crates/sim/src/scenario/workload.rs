@@ -1,8 +1,8 @@
 //! The tables `[[workload]]`.
 
+use super::Context;
 use super::behaviour::behaviour;
 use super::pools;
-use super::values::Context;
 use super::values::{self, usable};
 use crate::{Class, Policy, TaskSpec, Workload};
 use sidelane_policy::file::{Result, Section, Shape, alternatives};
