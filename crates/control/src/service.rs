@@ -71,23 +71,41 @@ pub fn check_by_cgroup(rule: &Rule) -> Result<()> {
 /// # Errors
 /// Cgroups cannot be listed, or a rule finds none.
 pub(crate) fn members(service: &Service, batch: &[Rule], root: &Path) -> Result<Members> {
+    find(service, batch, root, false)
+}
+
+/// The same later on: a service that was started anew has another cgroup, and batch may have come or be done.
+///
+/// # Errors
+/// Cgroups cannot be listed, or the service's rule finds none.
+pub(crate) fn members_now(service: &Service, batch: &[Rule], root: &Path) -> Result<Members> {
+    find(service, batch, root, true)
+}
+
+fn find(
+    service: &Service,
+    batch: &[Rule],
+    root: &Path,
+    batch_may_be_done: bool,
+) -> Result<Members> {
     let mount = sidelane_sched::signal::lanes::mount_point(root)?;
     let all = cgroups::list(&mount);
-    let of = |rule: &Rule| -> Result<Vec<u64>> {
+    let of = |rule: &Rule, may_be_none: bool| -> Result<Vec<u64>> {
         let matches = all
             .iter()
             .filter(|(_, path)| matches_cgroup(&rule.matcher, path));
         let ids: Vec<u64> = matches.map(|(id, _)| *id).collect();
-        match ids.is_empty() {
+        match ids.is_empty() && !may_be_none {
             false => Ok(ids),
             true => Err(Error::NoCgroup {
                 rule: rule.to_string(),
             }),
         }
     };
-    let batch: Result<Vec<Vec<u64>>> = batch.iter().map(of).collect();
+    let batch = batch.iter().map(|rule| of(rule, batch_may_be_done));
+    let batch: Result<Vec<Vec<u64>>> = batch.collect();
     Ok(Members {
-        service: of(&service.rule)?,
+        service: of(&service.rule, false)?,
         batch: batch?.concat(),
     })
 }

@@ -70,7 +70,7 @@ impl Command {
             .args(rest)
             .exec();
         eprintln!(
-            "sidelane: '{name}' is a part of {PROGRAM}, which does not start: {error}; install the package {PROGRAM}"
+            "error: '{name}' is a part of {PROGRAM}, which does not start: {error}; install the package {PROGRAM}"
         );
         Ok(ExitCode::from(CANNOT))
     }

@@ -116,8 +116,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let mut record = Record::new(Path::new("/"));
     let ended = sidelane_sched::run(&mut || args.config(), &requests, &mut |event| {
-        tell(&event);
+        // first: what hears of an attachment may ask 'sidelane status'
         warn(record.note(&event));
+        tell(&event);
     });
     let code = ended.as_ref().err().map_or(0, exit::of_scheduler);
     warn(record.end(&ended, code));

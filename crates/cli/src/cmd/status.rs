@@ -26,7 +26,6 @@ pub struct Args {
 const EXAMPLES: &str = "Examples:
   sidelane status
   sidelane status --format json | jq .last_exit.reason
-  sidelane status >/dev/null || systemctl restart sidelane
 
 Exit code 0: Sidelane is attached; 5: it is not, or another scheduler is; 3: this kernel has no
 sched_ext. In JSON the outcome of the last exit is stopped, ejected, failed or killed.";

@@ -8,6 +8,7 @@ use sidelane_control::service::Service;
 use sidelane_control::trial::{Outcome, Plan, run as try_it};
 use sidelane_interface::Kind;
 use sidelane_sched::Rule;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -94,7 +95,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         state: args.state,
     };
     let stop = interrupt::flag()?;
-    let outcome = try_it(&plan, stop, &mut |event| eprintln!("sidelane: {event}"))?;
+    let outcome = try_it(&plan, stop, &mut |event| {
+        // a terminal that has closed must not end it half-way
+        let _ = writeln!(std::io::stderr(), "sidelane: {event}");
+    })?;
     args.format
         .print(Kind::Trial, || outcome.text(), &outcome)?;
     match outcome {

@@ -169,11 +169,11 @@ pub fn run(plan: &Plan, stop: &AtomicBool, on_event: &mut dyn FnMut(Event)) -> R
         return Ok(Outcome::NoSmt(none));
     }
     check(plan)?;
+    service::members(&plan.service, &plan.batch, root)?;
     let bench = Bench {
         plan,
         stop,
         state: StateFile::hold(root, &plan.state)?,
-        members: service::members(&plan.service, &plan.batch, root)?,
         topology,
         reserved,
     };

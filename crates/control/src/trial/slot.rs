@@ -2,12 +2,12 @@
 
 use super::{Event, Limit, Plan, Setup};
 use crate::actuator::{Actuator, Sysfs};
-use crate::service::POLL;
+use crate::service::{POLL, members_now};
 use crate::state::StateFile;
 use crate::{Error, Result};
 use serde::Serialize;
 use sidelane_collect::collector::Place;
-use sidelane_collect::service::{Members, ServiceWatch};
+use sidelane_collect::service::ServiceWatch;
 use sidelane_sched::Requests;
 use sidelane_smt::service::{Group, Seen, Waits};
 use sidelane_topology::Topology;
@@ -18,7 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// How long what waits for a lane has to get used to a setup before it counts.
@@ -125,7 +125,6 @@ pub(super) struct Bench<'a> {
     pub(super) plan: &'a Plan,
     pub(super) stop: &'a AtomicBool,
     pub(super) state: StateFile,
-    pub(super) members: Members,
     pub(super) topology: Topology,
     pub(super) reserved: Reserved,
 }
@@ -159,15 +158,17 @@ impl Bench<'_> {
         if let Some(found) = kernel.found() {
             self.state.save(&found)?;
         }
+        // also if something panics on the way
+        let found = RestoredAtEnd(&self.state);
         let measured = kernel.set(1).and_then(|says| {
             says.into_iter()
                 .for_each(|says| on_event(Event::Warning(says)));
             measure()
         });
-        let restored = self.state.restore();
-        let measured = measured?;
-        restored?;
-        Ok(measured)
+        drop(found);
+        // there is nothing left to restore, or it says why that failed, which is worse than what `measured` says
+        self.state.restore()?;
+        measured
     }
 
     /// `measure` is told whether the scheduler has ended by itself.
@@ -234,13 +235,14 @@ impl Bench<'_> {
     ) -> Result<Slot> {
         std::thread::sleep(SETTLE);
         let mut place = Place::default();
-        let mut watch = ServiceWatch::start(&self.members, &mut place)?;
+        let members = members_now(&self.plan.service, &self.plan.batch, Path::new("/"))?;
+        let mut watch = ServiceWatch::start(&members, &mut place)?;
         let mut latency = match &self.plan.latency_command {
             Some(command) => Some(Latency::start(command, self.plan.slot)?),
             None => None,
         };
         let begun = Instant::now();
-        let mut looked = begun;
+        let (mut looked, mut broken) = (begun, false);
         loop {
             let over = begun.elapsed() >= self.plan.slot;
             let runs = latency.as_mut().is_some_and(Latency::runs);
@@ -257,13 +259,16 @@ impl Bench<'_> {
                     ..Seen::default()
                 };
                 let so_far = Slot::new(setup, round, &so_far, &[]);
-                if limit.broken_by(&so_far).is_some() {
+                broken = limit.broken_by(&so_far).is_some();
+                if broken {
                     break;
                 }
             }
         }
         let seen = watch.read()?;
         let latencies = match latency {
+            // the guard has its reason: what the command could not say yet does not count
+            Some(latency) if broken => latency.end(self.stop).unwrap_or_default(),
             Some(latency) => latency.end(self.stop)?,
             None => Vec::new(),
         };
@@ -274,6 +279,15 @@ impl Bench<'_> {
 /// The trial may have ended already.
 fn tell(sender: &Sender<sidelane_sched::Event>, event: sidelane_sched::Event) {
     let _ = sender.send(event);
+}
+
+/// Restores the SMT level when it goes; without success it is tried again by what comes after.
+struct RestoredAtEnd<'a>(&'a StateFile);
+
+impl Drop for RestoredAtEnd<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.restore();
+    }
 }
 
 /// Sets a flag when it goes.
@@ -289,8 +303,13 @@ impl Drop for SetAtEnd<'_> {
 struct Latency {
     command: String,
     child: Child,
-    printed: std::thread::JoinHandle<std::io::Result<String>>,
+    printed: Receiver<std::io::Result<String>>,
 }
+
+/// What a command may print, bytes: more is no list of latencies.
+const PRINTED_MAX: u64 = 16 << 20;
+/// How long the rest of what it printed is waited for once it was killed: a program that it left behind may keep the pipe open.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 impl Latency {
     fn start(command: &str, slot: Duration) -> Result<Latency> {
@@ -307,19 +326,28 @@ impl Latency {
             .spawn()
             .map_err(failed)?;
         let mut stdout = child.stdout.take();
+        let (sender, printed) = channel();
         // what nobody reads would stop it
-        let printed = std::thread::spawn(move || {
+        std::thread::spawn(move || {
             let mut bytes = Vec::new();
-            if let Some(stdout) = &mut stdout {
-                stdout.read_to_end(&mut bytes)?;
-            }
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
+            let read = match &mut stdout {
+                Some(stdout) => stdout.take(PRINTED_MAX).read_to_end(&mut bytes),
+                None => Ok(0),
+            };
+            let text = read.map(|_| String::from_utf8_lossy(&bytes).into_owned());
+            let _ = sender.send(text);
         });
         Ok(Latency {
             command: command.to_owned(),
             child,
             printed,
         })
+    }
+
+    /// Programs that it has left behind would disturb the next slot; mostly there are none.
+    fn kill(&self) {
+        let group = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
     }
 
     fn runs(&mut self) -> bool {
@@ -329,16 +357,15 @@ impl Latency {
     /// Ends it if it still runs; what it printed. Nothing is wrong with nothing if the trial is to stop.
     fn end(mut self, stop: &AtomicBool) -> Result<Vec<f64>> {
         let cut_short = self.runs();
-        let group = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
-        // programs that it has left behind would disturb the next slot; mostly there are none
-        let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+        self.kill();
         let status = self.child.wait();
         let failed = |problem: String| Error::LatencyCommand {
             command: self.command.clone(),
             problem,
         };
-        let printed = self.printed.join();
-        let printed = printed.map_err(|_| failed("cannot be read".to_owned()))?;
+        let printed = self.printed.recv_timeout(LAST_WORDS);
+        let printed = printed
+            .map_err(|_| failed("left a program behind that keeps its output open".to_owned()))?;
         let printed = printed.map_err(|e| failed(format!("cannot be read: {e}")))?;
         let numbers = numbers(&printed).map_err(&failed)?;
         match status {
@@ -351,6 +378,15 @@ impl Latency {
                 Err(failed("printed no number within twice the slot".to_owned()))
             }
             Ok(_) => Ok(numbers),
+        }
+    }
+}
+
+impl Drop for Latency {
+    fn drop(&mut self) {
+        if self.runs() {
+            self.kill();
+            let _ = self.child.wait();
         }
     }
 }
@@ -392,6 +428,7 @@ mod tests {
             ("true", "no number"),
             ("echo x", "'x'"),
             ("echo -1", "'-1'"),
+            ("setsid sleep 5 & echo 1", "left a program behind"),
         ] {
             let error = run(command).unwrap_err().to_string();
             assert!(error.contains(part) && error.contains(command), "{error}");
