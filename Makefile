@@ -9,10 +9,11 @@ PREFIX ?= /usr/local
 help:
 	@echo 'make demo          show a server beside batch work on an emulated SMT machine'
 	@echo 'make test          check formats and lints, run all tests, boot the test bed'
+	@echo 'make lint          formats, lints, the structure of the sources and of the guide'
 	@echo 'make build         build $(SIDELANE)'
 	@echo 'make install       install the program, man pages, units and the runtime library below PREFIX ($(PREFIX))'
 	@echo 'make uninstall     remove what was installed there'
-	@echo 'make packages      build .deb and .rpm: sidelane, sidelane-lab, sidelane-runtime, into target/packages'
+	@echo 'make packages      build .deb and .rpm of sidelane and sidelane-lab, .deb of sidelane-runtime, into target/packages'
 	@echo 'make check-packages  install, run and remove them on fresh machines with systemd, emulated'
 	@echo 'make check-licences  licences, sources and duplicates of all dependencies'
 	@echo 'make test-kernels  run the scheduler tests on several kernel versions'

@@ -70,7 +70,7 @@ pub(super) const ROWS: &[Row] = &[
         change: live!(budget, |settings| settings.budget.native()),
         needs: None,
         says: "how long batch may run beside critical work on a core",
-        more: "below",
+        more: "what each word means stands under Budgets in configuration.md",
     },
     Row {
         name: "budget_ms",
@@ -95,7 +95,7 @@ pub(super) const ROWS: &[Row] = &[
         needs: None,
         says: "whether counters of instructions and cycles say what a `dynamic` budget is charged, and what computes while lanes are \
                held",
-        more: "below; `\"clock\"` is for tests",
+        more: "what is read stands under Budgets in configuration.md; `\"clock\"` is for tests",
     },
 ];
 

@@ -81,7 +81,7 @@ pub(super) const ROWS: &[Row] = &[
         needs: None,
         says: "normal work that has waited this long behind critical work is due",
         more: "it gets its turn, one after the other of those that use the same lane, with a third of that; \
-               [how long that takes at most](scheduler-batch.md)",
+               [how long that takes at most](scheduler-batch.md#starvation)",
     },
     Row {
         name: "starvation_bound_ms",
@@ -117,7 +117,7 @@ pub(super) const ROWS: &[Row] = &[
                more, unless the file says otherwise",
         more: "`\"zvm\"` sets what else z/VM's dispatching is: `keep_lane`, `gather` and `keep_slice`, vertical `polarization`, \
                `steal_min_queued = { cache = 1, node = 2, remote = 3 }` and `steal_patience_ms = 1`; \
-               [scheduler-batch.md](scheduler-batch.md)",
+               [scheduler-io.md](scheduler-io.md#zvms-dispatching)",
     },
     Row {
         name: "keep_lane",
@@ -230,7 +230,7 @@ pub(super) const ROWS: &[Row] = &[
         change: Change::Found,
         needs: None,
         says: "`cpu.weight` of cgroups counts among normal work where one of them is not 100",
-        more: "below",
+        more: "how, and what does not count, stands under Weights and limits of cgroups in configuration.md",
     },
     Row {
         name: "cgroup_quotas",
@@ -238,7 +238,7 @@ pub(super) const ROWS: &[Row] = &[
         change: Change::Found,
         needs: None,
         says: "`cpu.max` of cgroups holds where one of them is a limit, critical work included",
-        more: "below",
+        more: "how, and what does not count, stands under Weights and limits of cgroups in configuration.md",
     },
     Row {
         name: "trace",
