@@ -26,16 +26,6 @@
 #include "../../policy/bpf/intf.h"
 #include "metrics_intf.h"
 
-#define CONSTANT const volatile
-#define GLOBAL
-#define VERIFIED_ONCE __attribute__((noinline))
-#define BOUNDED(i, n)                \
-	({                           \
-		u32 __i = (i);       \
-		barrier_var(__i);    \
-		__i < (n) ? __i : 0; \
-	})
-
 /* A compare-and-swap fails only if another lane's has just succeeded. */
 #define TRIES 32
 

@@ -213,7 +213,6 @@ struct service_work {
 struct service_totals {
 	u64 by_density_ns[METRICS_LANES_MAX +
 			  1]; /* its run time, by lanes of the core that were busy */
-	u64 ran_ns; /* of runs that have ended */
 	u64 runs;
 	u64 waiting_ns;
 	u64 waits[METRICS_JOB_BUCKETS]; /* by length */
@@ -228,5 +227,38 @@ struct service_control {
 	u64 unlisted_ns; /* run time beside tasks for which there was no room */
 	u64 strangers; /* cgroups that are not counted: there was no room */
 };
+
+#ifdef __VMLINUX_H__
+/* What the programs share. */
+
+#define CONSTANT const volatile
+#define GLOBAL
+#define VERIFIED_ONCE __attribute__((noinline))
+#define BOUNDED(i, n)                \
+	({                           \
+		u32 __i = (i);       \
+		barrier_var(__i);    \
+		__i < (n) ? __i : 0; \
+	})
+
+/* The bucket of a latency. */
+static __always_inline u32 job_bucket(u64 latency_ns)
+{
+	u32 log;
+
+	if (latency_ns >> METRICS_JOB_FIRST == 0)
+		return 0;
+	if (latency_ns >> METRICS_JOB_LAST)
+		return METRICS_JOB_BUCKETS - 1;
+	log = 63 - __builtin_clzll(latency_ns);
+	return 1 + 4 * (log - METRICS_JOB_FIRST) + ((latency_ns >> (log - 2)) & 3);
+}
+
+static __always_inline u64 cgroup_id(struct task_struct *p)
+{
+	/* BPF_CORE_READ would call a function for each arrow */
+	return p->cgroups->dfl_cgrp->kn->id;
+}
+#endif
 
 #endif /* SIDELANE_METRICS_INTF_H */

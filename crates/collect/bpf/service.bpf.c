@@ -23,16 +23,6 @@
 
 #include "metrics_intf.h"
 
-#define CONSTANT const volatile
-#define GLOBAL
-#define VERIFIED_ONCE __attribute__((noinline))
-#define BOUNDED(i, n)                \
-	({                           \
-		u32 __i = (i);       \
-		barrier_var(__i);    \
-		__i < (n) ? __i : 0; \
-	})
-
 /* Of a run, in which no other lane was busy for less than 1 / RATHER of the time, or for more than all but that. */
 #define RATHER 20
 
@@ -112,11 +102,6 @@ static __always_inline struct service_lane *lane_of(u32 cpu)
 	return bpf_map_lookup_elem(&service_lanes, &cpu);
 }
 
-static __always_inline u64 cgroup_id(struct task_struct *p)
-{
-	return p->cgroups->dfl_cgrp->kn->id;
-}
-
 /* The group of @cgroup, + 1; 0: none. */
 static __always_inline u32 group_of(u64 cgroup)
 {
@@ -131,19 +116,6 @@ static __always_inline struct service_totals *totals_of(u32 group)
 	u32 key = group - 1;
 
 	return group ? bpf_map_lookup_elem(&service_totals, &key) : NULL;
-}
-
-/* The bucket of a wait, as of latencies of jobs. */
-static __always_inline u32 wait_bucket(u64 wait_ns)
-{
-	u32 log;
-
-	if (wait_ns >> METRICS_JOB_FIRST == 0)
-		return 0;
-	if (wait_ns >> METRICS_JOB_LAST)
-		return METRICS_JOB_BUCKETS - 1;
-	log = 63 - __builtin_clzll(wait_ns);
-	return 1 + 4 * (log - METRICS_JOB_FIRST) + ((wait_ns >> (log - 2)) & 3);
 }
 
 /* The lane at @index of @core. */
@@ -265,7 +237,6 @@ static __always_inline void run_ends(struct service_lane *lane, u64 now_ns)
 	if (!totals || !lane->start_ns || now_ns <= lane->start_ns)
 		return;
 	ran_ns = now_ns - lane->start_ns;
-	totals->ran_ns += ran_ns;
 	if (!count || !lane->instructions || count < lane->instructions)
 		return;
 	count -= lane->instructions;
@@ -296,7 +267,7 @@ static __always_inline void wait_ends(struct task_struct *p, u32 group, u64 now_
 	wait_ns = now_ns > *since_ns ? now_ns - *since_ns : 0;
 	bpf_map_delete_elem(&service_waits, &pid);
 	totals->waiting_ns += wait_ns;
-	totals->waits[BOUNDED(wait_bucket(wait_ns), METRICS_JOB_BUCKETS)]++;
+	totals->waits[BOUNDED(job_bucket(wait_ns), METRICS_JOB_BUCKETS)]++;
 }
 
 /* @p could run from @now_ns on, and does not. */
@@ -313,7 +284,7 @@ int BPF_PROG(service_switch, bool preempt, struct task_struct *prev, struct task
 	     unsigned int prev_state)
 {
 	struct service_lane *lane = lane_of(bpf_get_smp_processor_id());
-	u64 now_ns = bpf_ktime_get_ns();
+	u64 now_ns = bpf_ktime_get_ns(), cgroup = next->pid ? cgroup_id(next) : 0;
 
 	if (!lane || lane->core == METRICS_NO_CORE)
 		return 0;
@@ -326,8 +297,8 @@ int BPF_PROG(service_switch, bool preempt, struct task_struct *prev, struct task
 	lane->alone_ns = 0;
 	lane->start_ns = now_ns;
 	/* the lane is not to look idle between two tasks */
-	lane->group = next->pid ? group_of(cgroup_id(next)) : 0;
-	lane->task.cgroup = next->pid ? cgroup_id(next) : 0;
+	lane->group = cgroup ? group_of(cgroup) : 0;
+	lane->task.cgroup = cgroup;
 	bpf_probe_read_kernel(lane->task.comm, sizeof(lane->task.comm), next->comm);
 	if (!lane->group)
 		return 0;

@@ -88,31 +88,12 @@ struct {
 	__type(value, struct metrics_cgroup);
 } metrics_nothing SEC(".maps");
 
-/* The bucket of a latency. */
-static __always_inline u32 job_bucket(u64 latency_ns)
-{
-	u32 log;
-
-	if (latency_ns >> METRICS_JOB_FIRST == 0)
-		return 0;
-	if (latency_ns >> METRICS_JOB_LAST)
-		return METRICS_JOB_BUCKETS - 1;
-	log = 63 - __builtin_clzll(latency_ns);
-	return 1 + 4 * (log - METRICS_JOB_FIRST) + ((latency_ns >> (log - 2)) & 3);
-}
-
 /* The scheduler's class of @p, + 1; 0: unknown. */
 static __always_inline u32 class_of(struct task_struct *p)
 {
 	struct scheduler_task *known = classes ? bpf_task_storage_get(&tasks, p, 0, 0) : NULL;
 
 	return known ? known->class + 1 : 0;
-}
-
-static __always_inline u64 cgroup_id(struct task_struct *p)
-{
-	/* BPF_CORE_READ would call a function for each arrow */
-	return p->cgroups->dfl_cgrp->kn->id;
 }
 
 /* The counters of cgroup @id; those of cgroup 0 if it has none. */

@@ -1,4 +1,4 @@
-//! What this machine tells of its lanes, and a place where others read it.
+//! What this machine tells of its lanes.
 //!
 //! - [`collector`]: totals from which SMT metrics follow, by tracing or sampling, beside any scheduler.
 //! - [`watch`]: intervals of it, one after the other; [`record`]: in a file.

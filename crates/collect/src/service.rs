@@ -5,6 +5,7 @@
 use crate::Error;
 use crate::bpf::intf;
 use crate::bpf::service::{OpenServiceSkel, ServiceSkel, ServiceSkelBuilder};
+use crate::collector::tables::{LANES_MAX, check_limit};
 use crate::collector::{Place, entries, latencies, now_ns};
 use crate::counters::LaneCounters;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -17,8 +18,6 @@ use sidelane_smt::service::{Beside, Group, Seen, Work, Works};
 use sidelane_topology::Topology;
 use std::collections::HashMap;
 use std::path::Path;
-
-const LANES_MAX: usize = intf::metrics_limits_METRICS_LANES_MAX as usize;
 
 /// Whose figures are wanted: ids of cgroups. Those made below them later belong to them, too.
 #[derive(Clone, Debug, Default)]
@@ -98,6 +97,16 @@ impl<'a> ServiceWatch<'a> {
     /// # Errors
     /// The kernel refuses to tell it.
     pub fn read(&mut self) -> Result<Seen, Error> {
+        let mut seen = self.totals()?;
+        seen.beside = self.beside()?;
+        Ok(seen)
+    }
+
+    /// The same without who ran beside it: much less work.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn totals(&mut self) -> Result<Seen, Error> {
         self.charge()?;
         let elapsed_ns = now_ns(ClockId::CLOCK_MONOTONIC)?.saturating_sub(self.begun_ns);
         let cores = self.topology.cores().iter();
@@ -115,19 +124,10 @@ impl<'a> ServiceWatch<'a> {
             lanes_per_core: lanes_per_core.unwrap_or(1),
             service: self.group(intf::service_groups_SERVICE_ITSELF)?,
             batch: self.group(intf::service_groups_SERVICE_BATCH)?,
-            beside: self.beside()?,
+            beside: Vec::new(),
             unlisted_ns,
             notes,
         })
-    }
-
-    /// The service alone, since the start: much less work than all.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn service(&mut self) -> Result<Group, Error> {
-        self.charge()?;
-        self.group(intf::service_groups_SERVICE_ITSELF)
     }
 
     /// Has the kernel charge what runs now.
@@ -198,7 +198,7 @@ fn add(sum: &mut Group, totals: &intf::service_totals) {
     let densities = totals.by_density_ns.iter().skip(1).copied();
     let last = (totals.by_density_ns.iter().skip(1)).rposition(|ns| *ns > 0);
     let used = last.map_or(0, |last| last + 1).max(sum.by_density_ns.len());
-    sum.by_density_ns.resize(used.min(LANES_MAX), 0);
+    sum.by_density_ns.resize(used, 0);
     for (sum, ns) in sum.by_density_ns.iter_mut().zip(densities) {
         *sum += ns;
     }
@@ -236,11 +236,7 @@ fn size(
     };
     let mut lanes = vec![no_core; topology.nr_cpu_ids()];
     for core in topology.cores() {
-        let limit = LANES_MAX;
-        if core.lanes.len() > limit {
-            let (what, found) = ("lanes in one core", core.lanes.len());
-            return Err(Error::TooLarge { what, found, limit });
-        }
+        check_limit("lanes in one core", core.lanes.len(), LANES_MAX)?;
         for lane in &core.lanes {
             if let Some(entry) = lanes.get_mut(lane.cpu as usize) {
                 entry.core = core.index as u32;

@@ -7,9 +7,10 @@ use sidelane_collect::service::{Members, ServiceWatch};
 use sidelane_kernel::cgroups;
 use sidelane_sched::rules::{Matcher, matches_cgroup};
 use sidelane_sched::{Class, ClassRule, Rule};
-use sidelane_smt::service::{Answer, NoSmt, Seen, answer};
+use sidelane_smt::service::{Answer, NoSmt, answer};
 use sidelane_smt::snapshot::Rates;
 use sidelane_topology::{CpuList, Topology};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -66,48 +67,53 @@ pub fn check_by_cgroup(rule: &Rule) -> Result<()> {
     }
 }
 
-/// The ids of the cgroups that these rules find now.
-///
-/// # Errors
-/// Cgroups cannot be listed, or a rule finds none.
-pub(crate) fn members(service: &Service, batch: &[Rule], root: &Path) -> Result<Members> {
-    find(service, batch, root, false)
-}
+/// The cgroups that there are now.
+struct Cgroups(HashMap<u64, String>);
 
-/// The same later on: a service that was started anew has another cgroup, and batch may have come or be done.
-///
-/// # Errors
-/// Cgroups cannot be listed, or the service's rule finds none.
-pub(crate) fn members_now(service: &Service, batch: &[Rule], root: &Path) -> Result<Members> {
-    find(service, batch, root, true)
-}
+impl Cgroups {
+    fn read(root: &Path) -> Result<Cgroups> {
+        let mount = sidelane_sched::signal::lanes::mount_point(root)?;
+        Ok(Cgroups(cgroups::list(&mount)))
+    }
 
-fn find(
-    service: &Service,
-    batch: &[Rule],
-    root: &Path,
-    batch_may_be_done: bool,
-) -> Result<Members> {
-    let mount = sidelane_sched::signal::lanes::mount_point(root)?;
-    let all = cgroups::list(&mount);
-    let of = |rule: &Rule, may_be_none: bool| -> Result<Vec<u64>> {
-        let matches = all
-            .iter()
-            .filter(|(_, path)| matches_cgroup(&rule.matcher, path));
-        let ids: Vec<u64> = matches.map(|(id, _)| *id).collect();
-        match ids.is_empty() && !may_be_none {
+    /// The ids of those that a rule finds.
+    fn of(&self, rule: &Rule) -> Vec<u64> {
+        let matches = |(_, path): &(&u64, &String)| matches_cgroup(&rule.matcher, path);
+        self.0.iter().filter(matches).map(|(id, _)| *id).collect()
+    }
+
+    /// The same; there has to be one.
+    fn some(&self, rule: &Rule) -> Result<Vec<u64>> {
+        let ids = self.of(rule);
+        match ids.is_empty() {
             false => Ok(ids),
             true => Err(Error::NoCgroup {
                 rule: rule.to_string(),
             }),
         }
-    };
-    let batch = batch.iter().map(|rule| of(rule, batch_may_be_done));
-    let batch: Result<Vec<Vec<u64>>> = batch.collect();
+    }
+}
+
+/// The ids of the cgroups that these rules find now. Batch may have come or be done.
+///
+/// # Errors
+/// Cgroups cannot be listed, or the service's rule finds none.
+pub(crate) fn members(service: &Service, batch: &[Rule], root: &Path) -> Result<Members> {
+    let cgroups = Cgroups::read(root)?;
     Ok(Members {
-        service: of(&service.rule, false)?,
-        batch: batch?.concat(),
+        service: cgroups.some(&service.rule)?,
+        batch: batch.iter().flat_map(|rule| cgroups.of(rule)).collect(),
     })
+}
+
+/// Does each of these rules find a cgroup?
+///
+/// # Errors
+/// Cgroups cannot be listed, or the first rule that finds none.
+pub(crate) fn check_found(service: &Service, batch: &[Rule], root: &Path) -> Result<()> {
+    let cgroups = Cgroups::read(root)?;
+    let mut rules = batch.iter().chain([&service.rule]);
+    rules.try_for_each(|rule| cgroups.some(rule).map(drop))
 }
 
 /// What SMT costs a service, or why nothing is to be said.
@@ -115,8 +121,8 @@ fn find(
 pub enum Asked {
     /// There is no SMT.
     NoSmt(NoSmt),
-    /// The answer, and what was seen.
-    Answered(Box<(Answer, Seen)>),
+    /// The answer.
+    Answered(Box<Answer>),
 }
 
 /// Watches a service for so long, or until `stop`, with whatever scheduler there is. `rates`: speeds of lanes,
@@ -136,9 +142,11 @@ pub fn ask(service: &Service, rates: &Rates, length: Duration, stop: &AtomicBool
     while Instant::now() < end && !stop.load(Ordering::Relaxed) {
         std::thread::sleep(POLL);
     }
-    let seen = watch.read()?;
-    let answer = answer(&service.name, &seen, rates);
-    Ok(Asked::Answered(Box::new((answer, seen))))
+    Ok(Asked::Answered(Box::new(answer(
+        &service.name,
+        &watch.read()?,
+        rates,
+    ))))
 }
 
 #[cfg(test)]

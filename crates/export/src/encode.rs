@@ -52,7 +52,7 @@ pub(crate) enum Kind {
 ///
 /// # Errors
 /// The text cannot be written.
-pub(crate) fn text(exported: &Exported<'_>) -> Result<String, fmt::Error> {
+pub(crate) fn text(exported: Exported<'_>) -> Result<String, fmt::Error> {
     let series = exported.series;
     let cgroups = series.totals();
     let mut registry = Registry::with_prefix("sidelane");
@@ -66,7 +66,7 @@ pub(crate) fn text(exported: &Exported<'_>) -> Result<String, fmt::Error> {
         ended: series.ended(),
         forgotten: series.forgotten(),
         jobs: exported.jobs.latencies().collect(),
-        scheduler: exported.scheduler.clone(),
+        scheduler: exported.scheduler,
         starts: exported.starts,
     }));
     let mut text = String::new();
@@ -153,7 +153,7 @@ pub(crate) fn escaped(value: &str) -> String {
     escaped
 }
 
-fn seconds(ns: u64) -> f64 {
+pub(crate) fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 

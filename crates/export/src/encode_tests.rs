@@ -96,7 +96,7 @@ fn told_with(
         scheduler,
         starts: 1,
     };
-    text(&exported).unwrap()
+    text(exported).unwrap()
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What is told of the scheduler, as metrics.
 
-use super::encode::{Family, Kind, Samples, escaped};
+use super::encode::{Family, Kind, Samples, escaped, seconds};
 use super::scheduler::{Exit, Now, PoolSums, Scheduler, Source, Sums};
 use super::series::SERIES_MAX;
 use sidelane_kernel::attached;
@@ -91,10 +91,6 @@ fn one(value: f64) -> Samples<'static> {
 fn unix_s(at: SystemTime) -> f64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0.0, |since| since.as_secs_f64())
-}
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }
 
 fn family(kind: Kind, name: &'static str, help: &'static str, samples: Samples<'static>) -> Family {

@@ -141,6 +141,6 @@ impl<'a, 'l> Readings<'a, 'l> {
             scheduler: lasting.scheduler.families(),
             starts: lasting.starts,
         };
-        text(&exported).map_err(|e| Error::Metrics(e.to_string()))
+        text(exported).map_err(|e| Error::Metrics(e.to_string()))
     }
 }

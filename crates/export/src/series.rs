@@ -3,7 +3,7 @@
 
 use sidelane_smt::histogram::LogHistogram;
 use sidelane_smt::snapshot::{
-    CgroupTotals, Class, Notes, Snapshot, TaskTotals, Usage, by_path, cgroups_between,
+    CgroupTotals, Notes, Snapshot, TaskTotals, Usage, by_path, cgroups_between,
 };
 use std::collections::BTreeMap;
 
@@ -189,13 +189,11 @@ impl Jobs {
     /// Counts what tasks did since the reading before.
     pub fn count(&mut self, tasks: &[TaskTotals]) {
         for task in tasks {
-            let class = match task.class {
-                Some(Class::Critical) => "critical",
-                Some(Class::Normal) => "normal",
-                Some(Class::Batch) => "batch",
-                None => continue,
-            };
-            self.0.entry(class).or_default().merge(&task.usage.jobs);
+            let Some(class) = task.class else { continue };
+            self.0
+                .entry(class.name())
+                .or_default()
+                .merge(&task.usage.jobs);
         }
     }
 
@@ -231,6 +229,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use proptest::prelude::*;
+    use sidelane_smt::snapshot::Class;
     use std::collections::BTreeSet;
 
     const S: u64 = 1_000_000_000;

@@ -27,8 +27,8 @@ pub struct Config {
 /// Two are equal if they say the same, wherever it stands.
 impl PartialEq for Config {
     fn eq(&self, other: &Config) -> bool {
-        let all = |it: &Config| (it.rules.clone(), it.pools.clone(), it.scheduler.clone());
-        all(self) == all(other)
+        let all = (&self.rules, &self.pools, &self.scheduler);
+        all == (&other.rules, &other.pools, &other.scheduler)
     }
 }
 

@@ -61,7 +61,7 @@ pub use check::{Check, Finds, PoolCheck, RuleCheck, check};
 pub use config::Config;
 pub use counters::NoCounters;
 pub use error::{Error, ExitReason};
-pub use loader::{Event, Outgrown, Requests, run};
+pub use loader::{Event, Outgrown, Requests, check_machine, run};
 pub use pool::Pool;
 pub use rules::{ClassRule, Rule, rules_of_flag};
 pub use sidelane_kernel::pools::{PoolRates, PoolState};

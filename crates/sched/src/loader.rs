@@ -8,7 +8,7 @@ mod lifecycle;
 mod size;
 mod watch;
 
-pub use lifecycle::{Requests, run};
+pub use lifecycle::{Requests, check_machine, run};
 
 use crate::adopt::News;
 use crate::bpf::{BpfSkel, BpfSkelBuilder, Plain, bytes_of, from_bytes, intf, zeroed};

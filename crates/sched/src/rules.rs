@@ -85,13 +85,20 @@ impl PartialEq for Rule {
 }
 
 impl Rule {
-    /// The rule, or what is wrong with it.
-    fn read(text: &str) -> Result<Rule, String> {
-        Ok(Rule {
-            text: text.to_owned(),
-            matcher: value::matcher(text)?,
-            origin: None,
-        })
+    /// The rule that stands at `origin`.
+    fn read(text: &str, origin: Option<String>) -> Result<Rule, Error> {
+        match value::matcher(text) {
+            Ok(matcher) => Ok(Rule {
+                text: text.to_owned(),
+                matcher,
+                origin,
+            }),
+            Err(problem) => Err(Error::Rule {
+                origin,
+                rule: text.to_owned(),
+                problem,
+            }),
+        }
     }
 
     /// The rule, as one that stands at `origin`: `FILE:LINE:COLUMN`, or a flag.
@@ -146,15 +153,8 @@ impl ClassRule {
 pub fn rules_of_flag(class: Class, flag: &str, texts: &[String]) -> Result<Vec<ClassRule>, Error> {
     let placed = texts.iter().zip(1..);
     let rule = |(text, number): (&String, usize)| {
-        let place = format!("{flag} {number}");
-        match Rule::read(text) {
-            Ok(rule) => Ok(ClassRule::new(class, rule.at(place))),
-            Err(problem) => Err(Error::Rule {
-                origin: Some(place),
-                rule: text.clone(),
-                problem,
-            }),
-        }
+        let rule = Rule::read(text, Some(format!("{flag} {number}")))?;
+        Ok(ClassRule::new(class, rule))
     };
     placed.map(rule).collect()
 }
@@ -172,11 +172,7 @@ impl FromStr for Rule {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        Rule::read(text).map_err(|problem| Error::Rule {
-            origin: None,
-            rule: text.to_owned(),
-            problem,
-        })
+        Rule::read(text, None)
     }
 }
 

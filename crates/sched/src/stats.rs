@@ -150,17 +150,6 @@ impl Reader {
         self.pools.read()
     }
 
-    /// With vertical polarization, on how many cores normal and batch work runs.
-    ///
-    /// # Errors
-    /// As [`Reader::read`].
-    pub fn cores_awake(&self) -> Result<Option<u32>, Error> {
-        let live = self.charges.live()?;
-        Ok(live
-            .filter(|live| live.vertical != 0)
-            .map(|live| live.cores_awake))
-    }
-
     /// Dynamic budgets, and by what they are charged.
     ///
     /// # Errors
@@ -592,14 +581,19 @@ impl Watch {
             let before = self.pools.iter().find(|pool| pool.cgroup == after.cgroup)?;
             Some(after.since(before, now - self.at))
         });
-        let scope = scope();
+        let InForce {
+            scope,
+            cores_awake,
+            threads,
+            ..
+        } = self.reader.in_force()?;
         let rates = Rates {
             pools: pool_rates.collect(),
             objectives: self.reader.objectives()?,
             dynamic: self.reader.charges()?,
-            cores_awake: self.reader.cores_awake()?,
+            cores_awake,
             scope,
-            threads: (scope == Scope::Batch).then(adopted).flatten(),
+            threads,
             ..Rates::between(&self.before, &after, now - self.at)
         };
         (self.before, self.pools, self.at) = (after, pools, now);

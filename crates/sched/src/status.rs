@@ -8,6 +8,7 @@ use crate::loader::Event;
 use crate::{Error, ExitReason, Scope};
 use chrono::{DateTime, Local, SecondsFormat};
 use serde::{Deserialize, Serialize};
+use sidelane_kernel::attached;
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -257,7 +258,7 @@ pub fn look(root: &Path) -> Status {
     };
     let scheduler = text("root/ops").filter(|_| text("state").as_deref() != Some("disabled"));
     let state = match &scheduler {
-        Some(name) if name.starts_with("sidelane") => State::Attached,
+        Some(name) if attached::is_ours(name) => State::Attached,
         Some(_) => State::OtherScheduler,
         None if kernel.is_dir() => State::NotAttached,
         None => State::NoSchedExt,

@@ -1,5 +1,6 @@
 //! Statistics of independent replications.
 
+use sidelane_smt::report::digits;
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
 /// A mean over independent replications, and how well it is known.
@@ -135,16 +136,6 @@ fn central_probability(angle: f64, degrees: usize) -> f64 {
     match even {
         true => sine * sum,
         false => FRAC_2_PI * (angle + sine * sum),
-    }
-}
-
-/// A number for a table: about four digits.
-pub(crate) fn digits(value: f64) -> String {
-    match value.abs() {
-        size if size >= 1000.0 => format!("{value:.0}"),
-        size if size >= 100.0 => format!("{value:.1}"),
-        size if size >= 10.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
     }
 }
 

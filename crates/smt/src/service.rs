@@ -6,7 +6,7 @@
 use crate::advise::Confidence;
 use crate::histogram::LogHistogram;
 use crate::latency::Quantile;
-use crate::report::wrapped;
+use crate::report::{shortened, wrapped};
 use crate::snapshot::{RateSource, Rates};
 use serde::Serialize;
 use sidelane_topology::printable;
@@ -25,7 +25,8 @@ pub struct Seen {
     pub service: Group,
     /// Other work that was counted.
     pub batch: Group,
-    /// Beside whom the service ran, the most first. The times add up to its run time beside others.
+    /// Beside whom the service ran, the most first. With `unlisted_ns` the times add up to its run time
+    /// beside others.
     pub beside: Vec<Beside>,
     /// Beside those for whom there was no room.
     pub unlisted_ns: u64,
@@ -112,6 +113,9 @@ const NAMED: usize = 8;
 pub struct Answer {
     /// The service, as it was named.
     pub service: String,
+    /// Cores of the machine, and the most lanes of one that are online.
+    #[serde(skip)]
+    machine: (usize, usize),
     /// How long it was watched.
     pub seconds: f64,
     /// Lanes that it used on the mean.
@@ -173,7 +177,7 @@ pub struct Speed {
 pub struct NoSmt {
     /// The service, as it was named.
     pub service: String,
-    /// Why: each a sentence without its stop.
+    /// Why: a sentence without its stop.
     pub no_smt: String,
 }
 
@@ -259,6 +263,7 @@ pub fn answer(name: &str, seen: &Seen, rates: &Rates) -> Answer {
     let speed = speed(seen, rates, &by_density);
     Answer {
         service: name.to_owned(),
+        machine: (seen.cores, seen.lanes_per_core),
         seconds: seen.elapsed_ns as f64 / 1e9,
         lanes: seen.service.run_ns() as f64 / seen.elapsed_ns.max(1) as f64,
         waits: Waits::of(&seen.service),
@@ -386,14 +391,13 @@ fn doubts(source: RateSource) -> (Confidence, Vec<String>) {
 
 impl Answer {
     /// For people, at most 100 columns.
-    pub fn text(&self, seen: &Seen) -> String {
+    pub fn text(&self) -> String {
+        let (cores, lanes) = self.machine;
         let mut text = wrapped(&format!(
-            "{}, {:.1} s: {:.2} lanes of {} cores with {} each",
+            "{}, {:.1} s: {:.2} lanes of {cores} cores with {lanes} each",
             printable(self.service.as_bytes()),
             self.seconds,
             self.lanes,
-            seen.cores,
-            seen.lanes_per_core,
         ));
         text.push('\n');
         for (what, value) in self.rows() {
@@ -460,14 +464,6 @@ impl Waits {
     }
 }
 
-fn shortened(text: &str, columns: usize) -> String {
-    let count = text.chars().count();
-    match count.checked_sub(columns) {
-        None | Some(0) => text.to_owned(),
-        Some(over) => "…".chars().chain(text.chars().skip(over + 1)).collect(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -506,7 +502,7 @@ mod tests {
         assert_eq!((answer.speed.beside, answer.speed.cost), (None, None));
         assert_eq!(answer.verdict.cost, Cost::Unknown);
         assert_eq!(answer.verdict.confidence, Confidence::None);
-        let text = answer.text(&seen);
+        let text = answer.text();
         assert!(
             text.contains("Unknown: it shared its core for 40 %"),
             "{text}"

@@ -87,12 +87,7 @@ fn legend_line() -> Line<'static> {
 }
 
 fn name(class: Option<Class>) -> &'static str {
-    match class {
-        Some(Class::Critical) => "critical",
-        Some(Class::Normal) => "normal",
-        Some(Class::Batch) => "batch",
-        None => "-",
-    }
+    class.map_or("-", Class::name)
 }
 
 fn draw_tail(state: &State, frame: &mut Frame<'_>, area: Rect) {

@@ -1,15 +1,12 @@
 //! `sidelane advise`: what to do about what was measured.
 
 use super::record::RateArgs;
-use super::{Format, seconds};
-use crate::exit::BadInput;
+use super::{Format, recording, seconds};
 use crate::interrupt;
 use sidelane_collect::watch::watch;
 use sidelane_control::service::{self, Asked, Service};
 use sidelane_interface::{Kind, Listed};
 use sidelane_smt::advise::{advise, text};
-use sidelane_smt::recording::intervals;
-use sidelane_topology::printable;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -52,23 +49,15 @@ pub struct Args {
 
 /// Runs `sidelane advise`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (intervals, notes) = match args.of.as_deref() {
+    let intervals = match args.of.as_deref() {
         Some(service) if !is_file(service) => return of_service(&args, service),
-        Some(file) => {
-            let bad = |reason: String| BadInput(format!("{file}: {reason}"));
-            let bytes = std::fs::read(file).map_err(|e| bad(e.to_string()))?;
-            intervals(&bytes).map_err(|e| bad(printable(e.to_string().as_bytes())))?
-        }
+        Some(file) => recording(Path::new(file))?,
         None => {
             eprintln!("sidelane: watching for {} s", args.seconds);
             let length = Duration::from_secs_f64(args.seconds);
-            let intervals = watch(&args.rates.settings()?, length, interrupt::flag()?)?;
-            (intervals, Vec::new())
+            watch(&args.rates.settings()?, length, interrupt::flag()?)?
         }
     };
-    for note in notes {
-        eprintln!("sidelane: {}", printable(note.as_bytes()));
-    }
     let advice = advise(&intervals)?;
     let listed = Listed("advice", &advice);
     args.format.print(Kind::Advise, || text(&advice), &listed)?;
@@ -89,10 +78,9 @@ fn of_service(args: &Args, name: &str) -> anyhow::Result<ExitCode> {
         Asked::NoSmt(none) => args
             .format
             .print(Kind::AdviseService, || none.text(), &none)?,
-        Asked::Answered(answered) => {
-            let (answer, seen) = *answered;
+        Asked::Answered(answer) => {
             args.format
-                .print(Kind::AdviseService, || answer.text(&seen), &answer)?;
+                .print(Kind::AdviseService, || answer.text(), &*answer)?
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,11 +1,10 @@
 //! `sidelane doctor`: can this machine run the scheduler?
 
-use super::Format;
-use crate::exit::{BadInput, CANNOT};
-use anyhow::ensure;
+use super::{Format, root_of};
+use crate::exit::CANNOT;
 use sidelane_interface::Kind;
 use sidelane_sched::doctor;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Tell whether this machine can run the scheduler, and what to do if not.
@@ -32,14 +31,7 @@ Exit code 0: the scheduler can run, perhaps with warnings; 3: it cannot.";
 
 /// Runs `sidelane doctor`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let root = args.root.as_deref().unwrap_or(Path::new("/"));
-    ensure!(
-        root.is_dir(),
-        BadInput(format!(
-            "{}: no folder; name one that holds proc/, sys/ and boot/",
-            root.display()
-        ))
-    );
+    let root = root_of(args.root.as_deref(), "proc/, sys/ and boot/")?;
     let report = doctor::examine(root);
     args.format.print(Kind::Doctor, || report.text(), &report)?;
     Ok(if report.runnable {

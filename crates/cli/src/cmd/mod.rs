@@ -27,10 +27,14 @@ mod topology;
 mod trial;
 mod tune;
 
-use anyhow::Context;
+use crate::exit::BadInput;
+use anyhow::{Context, ensure};
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 use sidelane_interface::{Document, Kind};
+use sidelane_smt::recording::intervals;
+use sidelane_smt::snapshot::Interval;
+use sidelane_topology::printable;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -139,6 +143,31 @@ fn seconds(text: &str, least: f64) -> Result<f64, String> {
         true => Ok(value),
         false => Err(format!("expected {least} to 86400 seconds")),
     }
+}
+
+/// The intervals of a recording. What limits it is told.
+fn recording(path: &Path) -> anyhow::Result<Vec<Interval>> {
+    let bad = |reason: String| BadInput(format!("{}: {reason}", path.display()));
+    let bytes = std::fs::read(path).map_err(|e| bad(e.to_string()))?;
+    let read = intervals(&bytes).map_err(|e| bad(printable(e.to_string().as_bytes())));
+    let (intervals, notes) = read?;
+    for note in notes {
+        eprintln!("sidelane: {}", printable(note.as_bytes()));
+    }
+    Ok(intervals)
+}
+
+/// The folder below which a machine is looked at: this machine's, or one that has to hold `what`.
+fn root_of<'a>(given: Option<&'a Path>, what: &str) -> anyhow::Result<&'a Path> {
+    let root = given.unwrap_or(Path::new("/"));
+    ensure!(
+        root.is_dir(),
+        BadInput(format!(
+            "{}: no folder; name one that holds {what}",
+            root.display()
+        ))
+    );
+    Ok(root)
 }
 
 /// Writes to standard output; a reader that has gone away is no error.

@@ -1,5 +1,6 @@
 //! `sidelane sim`: what Sidelane would do on a machine with a load.
 
+use super::recording;
 use crate::exit::BadInput;
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
@@ -8,8 +9,6 @@ use sidelane_interface::{Document, Kind};
 use sidelane_sim::show::Trace;
 use sidelane_sim::what_if::WhatIf;
 use sidelane_sim::{Configuration, RecordError, Scenario, Summary, swarm};
-use sidelane_smt::recording::intervals;
-use sidelane_topology::printable;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::ops::Range;
@@ -128,13 +127,8 @@ impl WhatIfArgs {
                 assumptions: Vec::new(),
             },
             (None, Some(file)) => {
-                let bad = |reason: String| BadInput(format!("{}: {reason}", file.display()));
-                let bytes = std::fs::read(file).map_err(|e| bad(e.to_string()))?;
-                let (intervals, notes) = intervals(&bytes).map_err(|e| bad(e.to_string()))?;
-                for note in notes {
-                    eprintln!("sidelane: {}", printable(note.as_bytes()));
-                }
-                WhatIf::from_recording(&intervals).map_err(|e| bad(e.to_string()))?
+                let bad = |reason| BadInput(format!("{}: {reason}", file.display()));
+                WhatIf::from_recording(&recording(file)?).map_err(|e| bad(e.to_string()))?
             }
             (None, None) => return Ok(None),
         };

@@ -1,11 +1,10 @@
 //! `sidelane status`: is the scheduler attached, and how did the last one end?
 
-use super::Format;
-use crate::exit::{BadInput, CANNOT, NO};
-use anyhow::ensure;
+use super::{Format, root_of};
+use crate::exit::{CANNOT, NO};
 use sidelane_interface::Kind;
 use sidelane_sched::status::{State, look};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Tell whether the scheduler is attached, since when, by which process, and how the last one ended.
@@ -15,7 +14,7 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Examine a captured tree: the folder that holds `sys/` and `run/` [default: this machine].
+    /// Examine a captured tree: the folder that holds `proc/`, `sys/` and `run/` [default: this machine].
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// How to print.
@@ -32,11 +31,7 @@ sched_ext. In JSON the outcome of the last exit is stopped, ejected, failed or k
 
 /// Runs `sidelane status`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let root = args.root.as_deref().unwrap_or(Path::new("/"));
-    ensure!(
-        root.is_dir(),
-        BadInput(format!("{} is no folder", root.display()))
-    );
+    let root = root_of(args.root.as_deref(), "proc/, sys/ and run/")?;
     let status = look(root);
     args.format
         .print(Kind::Status, || status.to_string(), &status)?;

@@ -6,7 +6,7 @@ mod cgroups;
 mod rates;
 mod reading;
 mod sampler;
-mod tables;
+pub(crate) mod tables;
 
 pub(crate) use reading::{entries, latencies};
 pub use sampler::SAMPLE_HZ;

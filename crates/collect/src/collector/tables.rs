@@ -149,7 +149,7 @@ impl Tables {
 }
 
 const NO_CORE: u32 = intf::metrics_limits_METRICS_NO_CORE;
-const LANES_MAX: u32 = intf::metrics_limits_METRICS_LANES_MAX;
+pub(crate) const LANES_MAX: u32 = intf::metrics_limits_METRICS_LANES_MAX;
 const CORES_MAX: u32 = intf::metrics_limits_METRICS_CORES_MAX;
 
 fn fill<T: Plain>(map: &impl MapCore, table: &[T]) -> Result<(), Error> {
@@ -160,7 +160,7 @@ fn fill<T: Plain>(map: &impl MapCore, table: &[T]) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_limit(what: &'static str, found: usize, limit: u32) -> Result<(), Error> {
+pub(crate) fn check_limit(what: &'static str, found: usize, limit: u32) -> Result<(), Error> {
     let limit = limit as usize;
     match found <= limit {
         true => Ok(()),

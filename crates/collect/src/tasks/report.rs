@@ -91,12 +91,7 @@ fn known(retention: Retention) -> [String; 3] {
 }
 
 fn class(class: Option<Class>) -> &'static str {
-    match class {
-        Some(Class::Critical) => "critical",
-        Some(Class::Normal) => "normal",
-        Some(Class::Batch) => "batch",
-        None => "-",
-    }
+    class.map_or("-", Class::name)
 }
 
 #[cfg(test)]

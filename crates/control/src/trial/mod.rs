@@ -169,7 +169,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, on_event: &mut dyn FnMut(Event)) -> R
         return Ok(Outcome::NoSmt(none));
     }
     check(plan)?;
-    service::members(&plan.service, &plan.batch, root)?;
+    service::check_found(&plan.service, &plan.batch, root)?;
     let bench = Bench {
         plan,
         stop,
@@ -184,16 +184,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, on_event: &mut dyn FnMut(Event)) -> R
 fn check(plan: &Plan) -> Result<()> {
     plan.batch.iter().try_for_each(check_by_cgroup)?;
     plan.config().map(drop)?;
-    let state = std::fs::read_to_string("/sys/kernel/sched_ext/state");
-    match state {
-        Err(_) => Err(sidelane_sched::Error::NoSchedExt.into()),
-        Ok(state) if state.trim() == "enabled" => {
-            let name = std::fs::read_to_string("/sys/kernel/sched_ext/root/ops");
-            let name = name.unwrap_or_default().trim().to_owned();
-            Err(sidelane_sched::Error::OtherScheduler { name }.into())
-        }
-        Ok(_) => Ok(()),
-    }
+    Ok(sidelane_sched::check_machine()?)
 }
 
 fn rounds(

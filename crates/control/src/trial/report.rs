@@ -7,7 +7,7 @@ use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 use sidelane_smt::advise::Confidence;
 use sidelane_smt::latency::Spread;
-use sidelane_smt::report::wrapped;
+use sidelane_smt::report::{digits, wrapped};
 use sidelane_topology::printable;
 use std::fmt::Write;
 
@@ -123,16 +123,6 @@ impl Estimate {
 
     fn above(&self, limit: f64) -> bool {
         self.interval.is_some_and(|[low, _]| low > limit)
-    }
-}
-
-/// Three digits or four.
-fn digits(value: f64) -> String {
-    match value.abs() {
-        size if size >= 1000.0 => format!("{value:.0}"),
-        size if size >= 100.0 => format!("{value:.1}"),
-        size if size >= 10.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Event, Limit, Plan, Setup};
 use crate::actuator::{Actuator, Sysfs};
-use crate::service::{POLL, members_now};
+use crate::service::{POLL, members};
 use crate::state::StateFile;
 use crate::{Error, Result};
 use serde::Serialize;
@@ -165,9 +165,8 @@ impl Bench<'_> {
                 .for_each(|says| on_event(Event::Warning(says)));
             measure()
         });
-        drop(found);
-        // there is nothing left to restore, or it says why that failed, which is worse than what `measured` says
-        self.state.restore()?;
+        // without success that is worse than what `measured` says
+        found.end()?;
         measured
     }
 
@@ -235,7 +234,7 @@ impl Bench<'_> {
     ) -> Result<Slot> {
         std::thread::sleep(SETTLE);
         let mut place = Place::default();
-        let members = members_now(&self.plan.service, &self.plan.batch, Path::new("/"))?;
+        let members = members(&self.plan.service, &self.plan.batch, Path::new("/"))?;
         let mut watch = ServiceWatch::start(&members, &mut place)?;
         let mut latency = match &self.plan.latency_command {
             Some(command) => Some(Latency::start(command, self.plan.slot)?),
@@ -253,19 +252,14 @@ impl Bench<'_> {
             std::thread::sleep(POLL);
             if looked.elapsed() >= LOOK && limit.wait_ms.is_some() {
                 looked = Instant::now();
-                let service = watch.service()?;
-                let so_far = Seen {
-                    service,
-                    ..Seen::default()
-                };
-                let so_far = Slot::new(setup, round, &so_far, &[]);
+                let so_far = Slot::new(setup, round, &watch.totals()?, &[]);
                 broken = limit.broken_by(&so_far).is_some();
                 if broken {
                     break;
                 }
             }
         }
-        let seen = watch.read()?;
+        let seen = watch.totals()?;
         let latencies = match latency {
             // the guard has its reason: what the command could not say yet does not count
             Some(latency) if broken => latency.end(self.stop).unwrap_or_default(),
@@ -281,8 +275,17 @@ fn tell(sender: &Sender<sidelane_sched::Event>, event: sidelane_sched::Event) {
     let _ = sender.send(event);
 }
 
-/// Restores the SMT level when it goes; without success it is tried again by what comes after.
+/// Restores the SMT level when it goes, as by a panic.
 struct RestoredAtEnd<'a>(&'a StateFile);
+
+impl RestoredAtEnd<'_> {
+    /// Restores it now, where it is heard whether that succeeds.
+    fn end(self) -> Result<()> {
+        let state = self.0;
+        std::mem::forget(self);
+        state.restore().map(drop)
+    }
+}
 
 impl Drop for RestoredAtEnd<'_> {
     fn drop(&mut self) {

@@ -158,6 +158,10 @@ fn pass(ledger: &Ledger, since: u64, restored: &mut Restored) -> usize {
         let Ok(now) = policy::get(tid) else {
             continue;
         };
+        // most tasks of most machines: nothing has to be read of them
+        if now.nice != ADOPTED_NICE && ![EXT, IDLE].contains(&now.policy) {
+            continue;
+        }
         let Some(had) = due(&known, tid, now).filter(|had| *had != now) else {
             continue;
         };

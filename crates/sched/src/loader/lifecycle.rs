@@ -119,7 +119,10 @@ fn attachments(
 }
 
 /// Fails early, with a remedy, where loading could not succeed.
-fn check_machine() -> Result<(), Error> {
+///
+/// # Errors
+/// No sched_ext, no privilege, a scheduler that is attached, or tasks with a core-scheduling cookie.
+pub fn check_machine() -> Result<(), Error> {
     let sched_ext = Path::new("/sys/kernel/sched_ext");
     if !sched_ext.exists() {
         return Err(Error::NoSchedExt);

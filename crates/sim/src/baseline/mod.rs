@@ -33,6 +33,7 @@ pub(crate) fn scheduler(baseline: Baseline, engine: &mut Engine) -> Box<dyn Sche
     }
 }
 
+/// One queue for all; a task runs until it sleeps. Idle cores are taken first, then idle lanes of shared cores.
 pub(super) struct Fifo {
     queue: VecDeque<TaskId>,
     counters: Counters,

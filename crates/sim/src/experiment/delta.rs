@@ -2,10 +2,11 @@
 //! percent they differ, as published and as it came out.
 
 use super::{Point, place};
-use crate::statistics::{Estimate, digits};
+use crate::statistics::Estimate;
 use crate::summary::CONFIDENCE;
 use serde::{Deserialize, Serialize};
 use sidelane_draw::escaped;
+use sidelane_smt::report::digits;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

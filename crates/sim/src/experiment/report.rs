@@ -8,8 +8,8 @@ use super::model::ModelCase;
 use super::{Experiment, ExperimentError, Point, Simulated, Subject, place};
 use crate::Scenario;
 use crate::run::run;
-use crate::statistics::digits;
 use serde::Serialize;
+use sidelane_smt::report::digits;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

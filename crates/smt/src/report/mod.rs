@@ -4,7 +4,8 @@ mod compare;
 mod html;
 mod text;
 
-pub use text::wrapped;
+pub(crate) use text::shortened;
+pub use text::{digits, wrapped};
 
 pub use compare::{Comparison, Row, Unit};
 

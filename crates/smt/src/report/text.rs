@@ -216,13 +216,23 @@ impl Comparison {
 }
 
 /// The end of a name that is too long says most.
-fn shortened(name: &str, longest: usize) -> String {
+pub(crate) fn shortened(name: &str, longest: usize) -> String {
     let count = name.chars().count();
     match count <= longest {
         true => name.to_owned(),
         false => std::iter::once('…')
             .chain(name.chars().skip(count + 1 - longest))
             .collect(),
+    }
+}
+
+/// A number for a table: about four digits.
+pub fn digits(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1000.0 => format!("{value:.0}"),
+        size if size >= 100.0 => format!("{value:.1}"),
+        size if size >= 10.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
     }
 }
 

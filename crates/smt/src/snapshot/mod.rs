@@ -122,6 +122,17 @@ pub enum Class {
     Batch,
 }
 
+impl Class {
+    /// In one word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Critical => "critical",
+            Class::Normal => "normal",
+            Class::Batch => "batch",
+        }
+    }
+}
+
 /// What a lane does at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
