@@ -21,8 +21,15 @@ fn machine(shape: [u32; 4]) -> Machine {
 }
 
 fn simulation(shape: [u32; 4]) -> Simulation {
-    Simulation::new(machine(shape), &Kind::Baseline(Baseline::Eevdf)).unwrap()
+    simulation_of(Baseline::Eevdf, shape)
 }
+
+fn simulation_of(baseline: Baseline, shape: [u32; 4]) -> Simulation {
+    Simulation::new(machine(shape), &Kind::Baseline(baseline)).unwrap()
+}
+
+const CFS: Baseline = Baseline::Cfs { groups: false };
+const CFS_GROUPS: Baseline = Baseline::Cfs { groups: true };
 
 fn spec(policy: Policy, nice: i32, cpus: Option<&[u32]>) -> TaskSpec {
     TaskSpec {
@@ -442,8 +449,9 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(20) })]
 
     #[test]
-    fn changes_at_random_lose_no_task(seed: u64) {
-        let (mut sim, mut random) = (simulation([1, 2, 2, 2]), Lcg(seed));
+    fn changes_at_random_lose_no_task(seed: u64, which in 0_usize..3) {
+        let baseline = [Baseline::Eevdf, CFS, CFS_GROUPS][which];
+        let (mut sim, mut random) = (simulation_of(baseline, [1, 2, 2, 2]), Lcg(seed));
         let mut ids: Vec<TaskId> = (0..12)
             .map(|index| {
                 let policy = [Policy::Normal, Policy::Batch, Policy::Idle][index % 3];
@@ -502,4 +510,67 @@ fn a_large_machine_is_no_trouble() {
     assert!(wakeups > 5_000, "{wakeups}");
     let switches: u64 = sim.counters().switches.iter().sum();
     assert!(switches > 2_500, "{switches}");
+}
+
+/// Eight lanes of which each has a task that computes; another one that slept wakes every 37 ms, at another moment
+/// between two ticks each time: how long it takes to compute 0.1 ms, ms, on the mean.
+fn response_of_sleeper(kind: Baseline) -> f64 {
+    let mut sim = simulation_of(kind, [1, 1, 8, 1]);
+    for lane in 0..8 {
+        busy(&mut sim, &spec(Policy::Normal, 0, Some(&[lane])));
+    }
+    let sleeper = sim.create(&spec(Policy::Normal, 0, None)).unwrap();
+    let mut sum_ns = 0;
+    for turn in 1..=100 {
+        while sim.next(turn * (37 * MS + 100_000)).unwrap().is_some() {}
+        let at_ns = sim.now_ns();
+        sim.give(sleeper, 1e5).unwrap();
+        while sim.next(at_ns + 30 * MS).unwrap() != Some(Occurrence::Done(sleeper)) {}
+        sum_ns += sim.now_ns() - at_ns;
+    }
+    sum_ns as f64 / 100.0 / 1e6
+}
+
+#[test]
+fn under_cfs_a_sleeper_preempts_unless_its_guest_is_a_cgroup_of_many() {
+    // Eight lanes: latency 24 ms, so a credit of 12, of which 4 are enough.
+    let alone_ms = response_of_sleeper(CFS);
+    assert!(alone_ms < 0.3, "{alone_ms}");
+    // Nine tasks of a cgroup weigh a ninth each: 12 ms are no more than 1.3 of its time, and it waits for the
+    // tick, of which there is one in 4 ms.
+    let grouped_ms = response_of_sleeper(CFS_GROUPS);
+    assert!((1.5..6.0).contains(&grouped_ms), "{grouped_ms}");
+}
+
+#[test]
+fn a_turn_under_cfs_is_a_part_of_the_latency_and_ends_at_a_tick() {
+    // Eight lanes: turns of 12, 8 and 3 ms end at the next tick, of which there is one in 4 ms. With nine tasks
+    // the period is longer.
+    for (nr_tasks, turn_ms) in [(2, 16), (3, 12), (8, 4), (9, 4)] {
+        let mut sim = simulation_of(CFS, [1, 1, 8, 1]);
+        let on_lane_0 = spec(Policy::Normal, 0, Some(&[0]));
+        let ids: Vec<TaskId> = (0..nr_tasks).map(|_| busy(&mut sim, &on_lane_0)).collect();
+        sim.next(2_000 * MS).unwrap();
+        let switches = sim.event_counts().switches;
+        let wanted = 2_000 / turn_ms;
+        assert!(switches.abs_diff(wanted) <= 2, "{nr_tasks}: {switches}");
+        let times: Vec<u64> = ids.iter().map(|&id| lane_ns(&mut sim, id) / MS).collect();
+        let fair = 2_000 / nr_tasks;
+        assert!(
+            times.iter().all(|ms| ms.abs_diff(fair) <= 16),
+            "{nr_tasks}: {times:?}"
+        );
+    }
+}
+
+#[test]
+fn nice_values_share_by_weight_under_cfs() {
+    let mut sim = simulation_of(CFS, [1, 1, 1, 1]);
+    let ids = [0, 5].map(|nice| busy(&mut sim, &spec(Policy::Normal, nice, None)));
+    sim.next(10_000 * MS).unwrap();
+    let [high, low] = ids.map(|id| lane_ns(&mut sim, id) as f64);
+    assert!(
+        (low / (low + high) - 335.0 / 1359.0).abs() < 0.01,
+        "{low} {high}"
+    );
 }

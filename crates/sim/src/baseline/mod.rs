@@ -23,6 +23,12 @@ pub enum Baseline {
     /// The same, but a waking task whose lane is busy takes an idle lane of that core before a core
     /// that is idle as a whole, as kernels did that knew no search for idle cores.
     SiblingFirst,
+    /// What the kernel did before EEVDF, as in Linux 5.3: the completely fair scheduler (CFS), with the
+    /// same placement and balancing.
+    Cfs {
+        /// The tasks of each name are a cgroup, and all cgroups weigh the same. Otherwise there are none.
+        groups: bool,
+    },
 }
 
 pub(crate) fn scheduler(baseline: Baseline, engine: &mut Engine) -> Box<dyn Scheduler> {
@@ -30,6 +36,7 @@ pub(crate) fn scheduler(baseline: Baseline, engine: &mut Engine) -> Box<dyn Sche
         Baseline::Fifo => Box::new(Fifo::new(engine)),
         Baseline::Eevdf => Box::new(eevdf::Eevdf::new(engine, IdleSearch::CoreFirst)),
         Baseline::SiblingFirst => Box::new(eevdf::Eevdf::new(engine, IdleSearch::SiblingFirst)),
+        Baseline::Cfs { groups } => Box::new(eevdf::Eevdf::cfs(engine, groups)),
     }
 }
 

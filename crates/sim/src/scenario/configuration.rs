@@ -60,7 +60,14 @@ pub(super) fn configuration(
     workloads: &[Workload],
 ) -> Result<Configuration> {
     let machine = context.machine;
-    let words = ["sidelane", "default", "sibling-first", "fifo"];
+    let words = [
+        "sidelane",
+        "default",
+        "sibling-first",
+        "cfs",
+        "cfs-groups",
+        "fifo",
+    ];
     let word = section.need("scheduler", &alternatives(&words))?;
     let word = word.word(&words.map(|word| (word, word)))?;
     let taking_part = taking_part(section, workloads)?;
@@ -115,6 +122,8 @@ fn scheduler(section: &Section, word: &str, context: &Context, there: &Machine) 
         }
         "default" => kernel_default(),
         "sibling-first" => Kind::Baseline(Baseline::SiblingFirst),
+        "cfs" => Kind::Baseline(Baseline::Cfs { groups: false }),
+        "cfs-groups" => Kind::Baseline(Baseline::Cfs { groups: true }),
         _ => Kind::Baseline(Baseline::Fifo),
     })
 }

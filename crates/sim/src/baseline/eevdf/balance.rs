@@ -13,8 +13,7 @@
 //! the groups are as a whole; nobody weighs the cost of balancing, and periods do not vary.
 
 use super::Eevdf;
-use super::lane_set::LaneSet;
-use super::layout::{Domain, Layout, Level};
+use super::layout::{Domain, LaneSet, Layout, Level};
 use crate::engine::{Engine, Event};
 use std::rc::Rc;
 

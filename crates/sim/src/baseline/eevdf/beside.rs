@@ -1,6 +1,6 @@
 //! Beside another scheduling class, which ranks lower: it has a lane only while there is no fair task for it.
 
-use super::lane_set::LaneSet;
+use super::layout::LaneSet;
 use super::runqueue::Place;
 use super::{Eevdf, IdleSearch, OWN_TIMER};
 use crate::engine::Engine;

@@ -11,14 +11,16 @@
 //! kernel, a `SCHED_IDLE` task always gives way to a waking task of another policy, but what comes
 //! next is chosen by deadline: a `SCHED_IDLE` task far behind its share can come first.
 //!
-//! Left out: cgroups and their bandwidth, tracked load (a task weighs its whole weight while it is
+//! By other rules of the queue it is the scheduler before: CFS as in Linux 5.3 (`runqueue/cfs.rs`), with the same
+//! placement and balancing.
+//!
+//! Left out: cgroups (but for CFS) and their bandwidth, tracked load (a task weighs its whole weight while it is
 //! runnable, and nothing while it sleeps), lazy preemption, custom slices, `SCHED_BATCH` beyond
 //! its not preempting, utilisation limits of searches, cores of unequal capacity (all count as
 //! equally fast), energy and NUMA page placement, core scheduling, the cost of balancing.
 
 mod balance;
 mod beside;
-mod lane_set;
 mod layout;
 mod moves;
 mod runqueue;
@@ -32,7 +34,7 @@ use balance::Balancer;
 use beside::Beside;
 use layout::{LaneLoad, Layout, Occupancy};
 pub(crate) use runqueue::WEIGHTS;
-use runqueue::{Entity, Place, RunQueue, Slices};
+use runqueue::{Entity, Granularity, Groups, Place, RunQueue, Slices};
 use select::Wakes;
 use std::rc::Rc;
 
@@ -50,6 +52,10 @@ pub(crate) enum IdleSearch {
 
 pub(crate) struct Eevdf {
     idle_search: IdleSearch,
+    /// Queues go by the rules of CFS.
+    cfs: bool,
+    /// CFS with cgroups.
+    groups: Option<Groups>,
     entities: Vec<Entity>,
     /// What tasks wake whom, for placement.
     wakes: Vec<Wakes>,
@@ -70,6 +76,8 @@ impl Eevdf {
         let nr_lanes = engine.machine.nr_lanes;
         let mut eevdf = Eevdf {
             idle_search,
+            cfs: false,
+            groups: None,
             entities: Vec::new(),
             wakes: Vec::new(),
             queues: (0..nr_lanes).map(|_| RunQueue::default()).collect(),
@@ -82,6 +90,15 @@ impl Eevdf {
         };
         eevdf.set_slices(engine);
         eevdf
+    }
+
+    /// The scheduler before EEVDF; with `groups` the tasks of each name are a cgroup.
+    pub fn cfs(engine: &mut Engine, groups: bool) -> Eevdf {
+        let mut cfs = Eevdf::new(engine, IdleSearch::CoreFirst);
+        cfs.cfs = true;
+        cfs.groups = groups.then(Groups::default);
+        cfs.set_slices(engine);
+        cfs
     }
 
     fn entity(&mut self, id: TaskId) -> &mut Entity {
@@ -102,6 +119,7 @@ impl Eevdf {
         let slices = Slices {
             slice_ns: 700_000 * u64::from(1 + doublings),
             tick_ns: engine.machine.costs.tick_ns,
+            cfs: self.cfs.then(|| Granularity::of(doublings)),
         };
         for queue in &mut self.queues {
             queue.slices = slices;
@@ -141,6 +159,9 @@ impl Eevdf {
     /// Puts a task that is in no queue into that of a lane.
     fn attach(&mut self, engine: &mut Engine, cpu: u32, id: TaskId) {
         self.charge(engine, cpu);
+        let entity = &mut self.entities[id.index()];
+        self.queues[entity.lane as usize].uproot(entity);
+        self.count_in_group(engine, id, 1);
         let (queue, entity) = self.pair(cpu, id);
         entity.lane = cpu;
         queue.join(id, entity);
@@ -162,6 +183,36 @@ impl Eevdf {
             let (queue, entity) = self.pair(cpu, id);
             queue.leave(entity, sleeps);
             self.update_occupancy(cpu);
+            self.count_in_group(engine, id, -1);
+        }
+    }
+
+    /// A task of a group becomes runnable, or is no longer.
+    fn count_in_group(&mut self, engine: &Engine, id: TaskId, by: isize) {
+        let entity = &mut self.entities[id.index()];
+        if let (Some(groups), Some(group)) = (&mut self.groups, entity.group) {
+            groups.count(group, by, engine.now_ns());
+            if by > 0 {
+                entity.weight = groups.weight(group, engine.now_ns());
+            }
+        }
+    }
+
+    /// Charges the current task of a lane, and ends its turn if it has had one; its weight in its group may be another now.
+    fn tick_cfs(&mut self, engine: &mut Engine, cpu: u32) {
+        self.charge(engine, cpu);
+        let Some(id) = self.queues[cpu as usize].current else {
+            return;
+        };
+        let (queue, entity) = (
+            &mut self.queues[cpu as usize],
+            &mut self.entities[id.index()],
+        );
+        if let (Some(groups), Some(group)) = (&mut self.groups, entity.group) {
+            queue.reweigh(entity, groups.weight(group, engine.now_ns()));
+        }
+        if queue.has_had_turn(entity) {
+            self.resched(engine, cpu);
         }
     }
 
@@ -191,7 +242,12 @@ impl Eevdf {
                 old.expose();
                 true
             }
-            _ => self.queues[cpu as usize].pick(&self.entities) == Some(id),
+            _ => {
+                let queue = &self.queues[cpu as usize];
+                let [new, old] = [id, current].map(|id| &self.entities[id.index()]);
+                let far = queue.wakes_over(new, old);
+                far.unwrap_or_else(|| queue.pick(&self.entities) == Some(id))
+            }
         }
     }
 
@@ -235,7 +291,10 @@ impl Eevdf {
 impl Scheduler for Eevdf {
     fn create(&mut self, engine: &mut Engine, id: TaskId) {
         let task = engine.task(id);
-        self.entities.push(Entity::new(&task.spec, task.lane));
+        let mut entity = Entity::new(&task.spec, task.lane);
+        let groups = self.groups.as_mut();
+        entity.group = groups.map(|groups| groups.add(&task.spec.name));
+        self.entities.push(entity);
         self.wakes.push(Wakes::default());
     }
 
@@ -267,13 +326,17 @@ impl Scheduler for Eevdf {
             let (queue, entity) = self.pair(cpu, id);
             queue.sleep(id, entity);
             self.update_occupancy(cpu);
+            self.count_in_group(engine, id, -1);
         }
         engine.stop(cpu, true);
         self.schedule(engine, cpu);
     }
 
     fn tick(&mut self, engine: &mut Engine, cpu: u32) {
-        self.charge(engine, cpu);
+        match self.cfs {
+            true => self.tick_cfs(engine, cpu),
+            false => self.charge(engine, cpu),
+        }
     }
 
     /// Only looks are asked for.

@@ -2,8 +2,7 @@
 
 use super::Eevdf;
 use super::balance::Local;
-use super::lane_set::LaneSet;
-use super::layout::Level;
+use super::layout::{LaneSet, Level};
 use super::runqueue::Place;
 use crate::engine::Engine;
 use crate::task::TaskId;

@@ -2,6 +2,13 @@
 //!
 //! Virtual time runs at 1024 / weight of real time. A task is eligible while it has had no more than
 //! its share: its virtual time is not after the weighted average of all tasks of the queue.
+//!
+//! By the rules of CFS the task with the least virtual time is next: there are no lags, deadlines or
+//! delayed tasks.
+
+mod cfs;
+
+pub(super) use cfs::{Granularity, Groups};
 
 use crate::task::{Policy, TaskId, TaskSpec};
 use std::collections::BTreeMap;
@@ -59,6 +66,12 @@ pub(super) struct Entity {
     sequence: u64,
     /// It belongs to another scheduling class.
     pub elsewhere: bool,
+    /// CFS: it sleeps, or slept until now.
+    slept: bool,
+    /// CFS: for how long it has run since it became the current task, ns.
+    turn_ns: u64,
+    /// The group by which it is weighed.
+    pub group: Option<usize>,
 }
 
 impl Entity {
@@ -77,6 +90,9 @@ impl Entity {
             known: false,
             sequence: 0,
             elsewhere: false,
+            slept: false,
+            turn_ns: 0,
+            group: None,
         }
     }
 
@@ -125,6 +141,8 @@ fn weight(spec: &TaskSpec) -> i64 {
 pub(super) struct Slices {
     pub slice_ns: u64,
     pub tick_ns: u64,
+    /// The rules are those of CFS, with these times; `slice_ns` is not used then.
+    pub cfs: Option<Granularity>,
 }
 
 /// The runnable tasks of a lane, the current one among them.
@@ -134,7 +152,7 @@ pub(super) struct RunQueue {
     pub current: Option<TaskId>,
     /// The lane is to choose anew.
     pub resched: bool,
-    /// Waiting and delayed tasks: by deadline, then first in, first out; with their virtual time.
+    /// Waiting and delayed tasks: by deadline (CFS: virtual time), then first in, first out; with their virtual time.
     tree: BTreeMap<(i64, u64), (TaskId, i64)>,
     sequence: u64,
     /// Sum of the weights of all tasks, delayed ones too.
@@ -149,6 +167,8 @@ pub(super) struct RunQueue {
     pub nr_idle_policy: usize,
     /// Sum of the weights of those that run or wait.
     pub load: i64,
+    /// CFS: the least virtual time of any task; it never falls.
+    least_ns: i64,
 }
 
 impl RunQueue {
@@ -222,17 +242,27 @@ impl RunQueue {
     fn insert(&mut self, id: TaskId, entity: &mut Entity) {
         self.sequence += 1;
         entity.sequence = self.sequence;
-        let key = (entity.deadline_ns, entity.sequence);
-        self.tree.insert(key, (id, entity.vruntime_ns));
+        self.tree.insert(self.key(entity), (id, entity.vruntime_ns));
     }
 
     fn extract(&mut self, entity: &Entity) {
-        self.tree.remove(&(entity.deadline_ns, entity.sequence));
+        self.tree.remove(&self.key(entity));
+    }
+
+    fn key(&self, entity: &Entity) -> (i64, u64) {
+        let ns = match self.slices.cfs {
+            Some(_) => entity.vruntime_ns,
+            None => entity.deadline_ns,
+        };
+        (ns, entity.sequence)
     }
 
     /// A task that is in no queue waits here from now on.
     pub fn join(&mut self, id: TaskId, entity: &mut Entity) {
-        self.place(entity);
+        match self.slices.cfs {
+            Some(times) => self.place_cfs(entity, times),
+            None => self.place(entity),
+        }
         entity.known = true;
         entity.place = Place::Waiting;
         self.count(entity, 1);
@@ -254,7 +284,9 @@ impl RunQueue {
             Place::Running => self.current = None,
             _ => self.extract(entity),
         }
-        if !sleeps {
+        if self.slices.cfs.is_some() {
+            self.left_cfs(entity, sleeps);
+        } else if !sleeps {
             entity.deadline_ns -= entity.vruntime_ns;
             entity.relative = true;
         }
@@ -263,7 +295,7 @@ impl RunQueue {
 
     /// The current task goes to sleep. One that had more than its share stays, as delayed.
     pub fn sleep(&mut self, id: TaskId, entity: &mut Entity) {
-        if self.is_eligible(entity.vruntime_ns) {
+        if self.slices.cfs.is_some() || self.is_eligible(entity.vruntime_ns) {
             return self.leave(entity, true);
         }
         self.current = None;
@@ -289,6 +321,7 @@ impl RunQueue {
         entity.place = Place::Running;
         entity.protected_ns = Some(entity.deadline_ns);
         entity.charged_ns = now_ns;
+        entity.turn_ns = 0;
     }
 
     /// The current task waits again.
@@ -304,6 +337,11 @@ impl RunQueue {
         let advance_ns = entity.virtual_ns(ran_ns);
         entity.vruntime_ns += advance_ns;
         self.weighted += i128::from(advance_ns) * i128::from(entity.weight);
+        if self.slices.cfs.is_some() {
+            entity.turn_ns += ran_ns;
+            self.advance(Some(entity.vruntime_ns));
+            return false; // turns end at ticks
+        }
         let used_up = entity.vruntime_ns >= entity.deadline_ns;
         if used_up {
             entity.deadline_ns = entity.vruntime_ns + entity.virtual_ns(self.slices.slice_ns);
@@ -313,6 +351,9 @@ impl RunQueue {
 
     /// The eligible task with the earliest deadline, if the current one is not protected.
     pub fn pick(&self, entities: &[Entity]) -> Option<TaskId> {
+        if self.slices.cfs.is_some() {
+            return self.pick_cfs(entities);
+        }
         let current = self.current.map(|id| (id, &entities[id.index()]));
         let current = current.filter(|(_, entity)| self.is_eligible(entity.vruntime_ns));
         if let Some((id, entity)) = current

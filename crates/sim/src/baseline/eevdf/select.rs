@@ -9,8 +9,7 @@
 //! searched; load is that of the runnable tasks. A wake-up by a timer counts as done by whatever
 //! runs on the lane where something happened last.
 
-use super::lane_set::{LaneSet, first_from, members};
-use super::layout::Level;
+use super::layout::{LaneSet, Level, first_from, members};
 use super::{Eevdf, IdleSearch};
 use crate::engine::Engine;
 use crate::task::TaskId;
