@@ -339,6 +339,9 @@ impl Engine {
         task.state = State::Running(cpu);
         task.lane = cpu;
         task.ran_on = Some(cpu);
+        for token in std::mem::take(&mut task.awaited_by) {
+            self.events.add(now_ns + switch_ns, Event::Timer { token });
+        }
         if self.machine.beside.is_some() && switch_ns > 0 {
             let at_ns = now_ns + switch_ns;
             self.events.add(at_ns, Event::Settled { lane: cpu });

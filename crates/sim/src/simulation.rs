@@ -153,6 +153,15 @@ impl Simulation {
         self.engine.cut_work(id)
     }
 
+    /// Rings when a task that waits for a lane has one. False: it does not wait.
+    pub fn ring_when_on_lane(&mut self, id: TaskId, token: u64) -> bool {
+        let waits = self.engine.task(id).state == State::Waiting;
+        if waits {
+            self.engine.task_mut(id).awaited_by.push(token);
+        }
+        waits
+    }
+
     /// Rings at a time, ns.
     pub fn set_timer(&mut self, at_ns: u64, token: u64) {
         self.engine.events.add(at_ns, Event::Timer { token });

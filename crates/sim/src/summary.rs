@@ -119,8 +119,20 @@ impl Measured {
             values.push((name, ns.map(|ns| ns as f64 / NS_PER_MS)));
         }
         let cycle_s = self.clients.map(|clients| share(clients as f64 * seconds));
+        let cycle_ms = cycle_s.flatten().map(|s| s * 1e3);
+        // the three states of its tasks, by request
+        let run_ms = share(self.totals.lane_ns as f64 / NS_PER_MS);
+        let ready_ms = share(self.totals.wait_ns as f64 / NS_PER_MS);
+        let asleep_ms = cycle_ms.filter(|_| self.waits_itself);
+        let asleep_ms = asleep_ms.zip(run_ms.zip(ready_ms));
         values.extend([
-            ("cycle_ms", cycle_s.flatten().map(|s| s * 1e3)),
+            ("cycle_ms", cycle_ms),
+            ("run_ms", run_ms),
+            ("ready_ms", ready_ms),
+            (
+                "asleep_ms",
+                asleep_ms.map(|(all, (run, ready))| all - run - ready),
+            ),
             (
                 "throughput_per_s",
                 answered(self.completed as f64 / seconds),

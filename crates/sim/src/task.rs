@@ -118,6 +118,8 @@ pub(crate) struct Task {
     pub polling: bool,
     /// It ends as soon as it runs.
     pub exiting: bool,
+    /// Timers of the workload that ring when it has a lane.
+    pub awaited_by: Vec<u64>,
     /// Since when it waits, ns.
     pub since_ns: u64,
     /// What a collector counts besides the totals.
@@ -196,6 +198,7 @@ impl Task {
             work_ns: 0.0,
             polling: false,
             exiting: false,
+            awaited_by: Vec::new(),
             since_ns: 0,
             collected: Collected::default(),
             totals: TaskTotals::default(),

@@ -46,6 +46,7 @@ fn decisions(machine: &Machine) -> Vec<Vec<Record>> {
         burst: exponential(burst_ms),
         wait: exponential(0.5),
         poll: None,
+        relayed: 0.0,
     };
     let known = Settings {
         thread_perf: [1.0, 0.6, 0.45, 0.35][..machine.cores[0].lanes.len()].to_vec(),

@@ -105,6 +105,7 @@ fn io(tasks: usize) -> Behaviour {
         burst: Distribution::Exponential(0.1 * MEAN_NS),
         wait: Distribution::Exponential(MEAN_NS),
         poll: None,
+        relayed: 0.0,
     }
 }
 

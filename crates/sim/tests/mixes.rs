@@ -68,6 +68,7 @@ impl Group {
                     burst: about(burst_ms),
                     wait: about(wait_ms),
                     poll: None,
+                    relayed: 0.0,
                 },
                 None => Behaviour::Batch { tasks },
             },

@@ -105,6 +105,7 @@ impl Point {
             burst: about(self.burst_ms),
             wait: about(self.wait_ms),
             poll: None,
+            relayed: 0.0,
         };
         let mut workloads = vec![workload("loop", looping)];
         if self.disturbed {

@@ -100,3 +100,31 @@ fn requests_that_come_faster_than_they_are_served_end_the_simulation() {
     );
     assert!(told.contains("deadline_ms"), "{told}");
 }
+
+/// How long tasks that wait for devices sleep in a round, ms, where others receive so much of the answers. The
+/// device takes 1 ms.
+fn asleep_ms(relayed: f64) -> f64 {
+    let text = format!(
+        "[machine]\ncores = 1\nlanes = 1\n[run]\nreplications = 2\nseconds = 10\n\
+         [[workload]]\nname = \"io\"\nclass = \"normal\"\n\
+         io = {{ tasks = 4, burst_ms = {{ exponential = 1 }}, wait_ms = 1, relayed = {relayed} }}\n\
+         [[configuration]]\nscheduler = \"fifo\"\n"
+    );
+    let scenario = Scenario::parse(&text, "relayed.toml").unwrap();
+    let outcomes = run(&scenario, &|| ()).unwrap();
+    let of = |metric| outcomes[0].values(Some("io"), metric).unwrap();
+    let states = ["run_ms", "ready_ms", "asleep_ms", "cycle_ms"].map(|name| of(name)[0]);
+    assert!(
+        (states[0] + states[1] + states[2] - states[3]).abs() < 1e-6,
+        "{states:?}"
+    );
+    states[2]
+}
+
+#[test]
+fn an_answer_waits_with_the_task_that_passes_it_on() {
+    let itself = asleep_ms(0.0);
+    assert!((itself - 1.0).abs() < 0.01, "{itself}");
+    let relayed = asleep_ms(1.0);
+    assert!(relayed > 1.5, "{relayed}");
+}

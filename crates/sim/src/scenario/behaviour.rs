@@ -48,7 +48,14 @@ const SERVE: Shape = Shape {
 const IO: Shape = Shape {
     title: "io",
     form: "a table such as { tasks = 2, burst_ms = 1, wait_ms = 10 }",
-    keys: &["tasks", "burst_ms", "wait_ms", "poll_ms", "halt_poll_ms"],
+    keys: &[
+        "tasks",
+        "burst_ms",
+        "wait_ms",
+        "poll_ms",
+        "halt_poll_ms",
+        "relayed",
+    ],
     elsewhere: &[],
 };
 const STAGE: Shape = Shape {
@@ -83,6 +90,7 @@ const MANY: usize = 1_000_000;
 const RATE_PER_S: Limits = Limits::from(1e-6, 1e9);
 const LOAD: Limits = Limits::above(0.0, 1000.0);
 const TIME: Limits = Limits::above(0.0, LONGEST_MS);
+const SHARE: Limits = Limits::from(0.0, 1.0);
 const CONCAVITY: Limits = Limits::above(0.0, 100.0);
 const HOW_LONG: &str = "how long a request computes, such as demand_ms = 8";
 
@@ -126,6 +134,7 @@ fn io(section: &Section) -> Result<Behaviour> {
         burst: lasting(section.need("burst_ms", "how long a task computes, such as 2")?)?,
         wait: distribution(section.need("wait_ms", "how long its device takes, such as 10")?)?,
         poll: poll(section)?,
+        relayed: (section.get("relayed")).map_or(Ok(0.0), |value| value.number(SHARE))?,
     })
 }
 

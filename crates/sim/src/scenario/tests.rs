@@ -374,6 +374,7 @@ fn behaviours() {
             burst: Distribution::Exponential(1e6),
             wait: Distribution::Constant(0.0),
             poll: None,
+            relayed: 0.0,
         }
     );
     let served = behaviour(

@@ -188,6 +188,7 @@ impl Driver {
                     Timer::Arrival { group } => self.arrival(sim, group)?,
                     Timer::Client { group, client } => self.client(sim, group, client)?,
                     Timer::Device { group, task } => self.device(sim, group, task)?,
+                    Timer::Answer { group, task } => self.answer(sim, group, task)?,
                     Timer::Deadline { slot, generation } => self.deadline(sim, slot, generation)?,
                     Timer::Delay { slot, generation } => self.delayed(sim, slot, generation)?,
                 },
@@ -239,6 +240,8 @@ pub(super) enum Timer {
     Client { group: usize, client: usize },
     /// A device has answered.
     Device { group: usize, task: usize },
+    /// A task has its device's answer.
+    Answer { group: usize, task: usize },
     /// The time of the request in a slot is up.
     Deadline { slot: usize, generation: u32 },
     /// The request in a slot has waited beside the CPU.
@@ -254,6 +257,7 @@ impl Timer {
             Timer::Device { group, task } => (2, group as u64, task as u64),
             Timer::Deadline { slot, generation } => (3, slot as u64, u64::from(generation)),
             Timer::Delay { slot, generation } => (4, slot as u64, u64::from(generation)),
+            Timer::Answer { group, task } => (5, group as u64, task as u64),
         };
         what << 61 | a << 32 | b
     }
@@ -274,9 +278,13 @@ impl Timer {
                 slot: a,
                 generation: b,
             },
-            _ => Timer::Delay {
+            4 => Timer::Delay {
                 slot: a,
                 generation: b,
+            },
+            _ => Timer::Answer {
+                group: a,
+                task: b as usize,
             },
         }
     }
@@ -295,6 +303,7 @@ mod tests {
                 client: 1_000_000,
             },
             Timer::Device { group: 0, task: 12 },
+            Timer::Answer { group: 5, task: 4 },
             Timer::Deadline {
                 slot: 123_456_789,
                 generation: u32::MAX,

@@ -91,6 +91,9 @@ pub enum Behaviour {
         wait: Distribution,
         /// Polling before they sleep.
         poll: Option<Poll>,
+        /// Probability that another of them receives the device's answer and passes it on: if that one waits for a
+        /// lane, the answer waits with it.
+        relayed: f64,
     },
 }
 
@@ -225,6 +228,8 @@ pub struct Measured {
     pub class: Class,
     /// Clients of a closed loop; tasks that wait for devices.
     pub clients: Option<usize>,
+    /// Its tasks are those clients: they wait for devices.
+    pub waits_itself: bool,
     /// Requests that arrived.
     pub arrived: u64,
     /// Requests that were answered, in part or completely.
@@ -257,6 +262,7 @@ impl Measured {
                 Behaviour::Io { tasks, .. } => Some(*tasks),
                 _ => None,
             },
+            waits_itself: matches!(workload.behaviour, Behaviour::Io { .. }),
             arrived: 0,
             completed: 0,
             unfinished: 0,

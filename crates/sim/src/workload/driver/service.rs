@@ -157,7 +157,32 @@ impl Driver {
         sim.set_timer(sim.now_ns().saturating_add(after_ns), token);
     }
 
+    /// A device has answered, to the task itself or to another one.
     pub(super) fn device(&mut self, sim: &mut Simulation, group: usize, task: usize) -> Result<()> {
+        let token = Timer::Answer { group, task }.token();
+        match self.receiver(group, task) {
+            Some(other) if sim.ring_when_on_lane(other, token) => Ok(()),
+            _ => self.answer(sim, group, task),
+        }
+    }
+
+    /// The other task that receives a device's answer, if one does.
+    fn receiver(&mut self, group: usize, task: usize) -> Option<TaskId> {
+        let state = &mut self.groups[group];
+        let others = state.tasks.len() - 1;
+        let Behaviour::Io { relayed, .. } = state.spec.behaviour else {
+            return None;
+        };
+        let stream = &mut state.own[task];
+        if relayed == 0.0 || others == 0 || stream.uniform() > relayed {
+            return None;
+        }
+        let which = stream.below(others as u64) as usize;
+        Some(state.tasks[(task + 1 + which) % (others + 1)])
+    }
+
+    /// A task has its device's answer, and computes.
+    pub(super) fn answer(&mut self, sim: &mut Simulation, group: usize, task: usize) -> Result<()> {
         let state = &mut self.groups[group];
         let Behaviour::Io { burst, poll, .. } = &state.spec.behaviour else {
             return Ok(());
