@@ -126,5 +126,5 @@ fn an_answer_waits_with_the_task_that_passes_it_on() {
     let itself = asleep_ms(0.0);
     assert!((itself - 1.0).abs() < 0.01, "{itself}");
     let relayed = asleep_ms(1.0);
-    assert!(relayed > 1.5, "{relayed}");
+    assert!(relayed > 1.2, "{relayed}");
 }

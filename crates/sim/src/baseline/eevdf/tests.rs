@@ -16,6 +16,7 @@ fn queue_of(nices: &[i32]) -> (RunQueue, Vec<Entity>) {
     queue.slices = Slices {
         slice_ns: 3 * MS,
         tick_ns: 4 * MS,
+        cfs: None,
     };
     let mut entities = Vec::new();
     for (index, &nice) in nices.iter().enumerate() {
