@@ -34,6 +34,9 @@ pub struct Claim {
     pub role: Role,
     /// Where in the source, and the arithmetic.
     pub quote: String,
+    /// Why ours differs, with the run that shows it; none: unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
 }
 
 /// The greatest value of a sweep of rising numbers at which a metric is at least so great.
@@ -161,6 +164,7 @@ pub(super) struct Published {
     role: Role,
     #[serde(default)]
     quote: String,
+    cause: Option<String>,
 }
 
 /// `[[expect]]` as it stands in a file.
@@ -185,6 +189,7 @@ pub(super) struct Expect {
     role: Role,
     #[serde(default)]
     quote: String,
+    cause: Option<String>,
 }
 
 impl From<Published> for Claim {
@@ -207,6 +212,7 @@ impl From<Published> for Claim {
             kind: p.kind,
             role: p.role,
             quote: p.quote,
+            cause: p.cause,
         }
     }
 }
@@ -228,6 +234,7 @@ impl From<Expect> for Claim {
             kind: e.kind,
             role: e.role,
             quote: e.quote,
+            cause: e.cause,
         }
     }
 }
