@@ -1,4 +1,4 @@
-//! The rules of the completely fair scheduler (CFS), as in Linux 5.3 (`kernel/sched/fair.c`): who runs next, for
+//! The rules of the completely fair scheduler (CFS), as in Linux 5.3 (`kernel/sched/fair.c`): which task runs next, for
 //! how long, and when a task that wakes preempts. And groups: what share of a lane a task of a cgroup
 //! has.
 //!
