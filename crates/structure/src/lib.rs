@@ -9,7 +9,6 @@ mod crates;
 mod modules;
 mod prose;
 mod scheduler;
-mod uses;
 
 pub use circles::circles;
 pub use crates::{Member, members};
