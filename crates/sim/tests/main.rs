@@ -9,7 +9,6 @@ mod budget;
 mod capacity;
 mod control;
 mod costs;
-mod deadlines;
 mod determinism;
 mod experiments;
 mod jobs;
