@@ -2,7 +2,7 @@
 
 SIDELANE := target/release/sidelane
 
-.PHONY: help demo build test lint test-kernels test-shapes test-demos test-vms swarm bench-simulator bench-model bench-collector bench-switch bench-ordinary check-prometheus check-dashboard install uninstall packages check-packages check-licences
+.PHONY: help demo build test lint test-kernels test-shapes test-demos test-vms test-sweeps swarm bench-simulator bench-model bench-collector bench-switch bench-ordinary check-prometheus check-dashboard install uninstall packages check-packages check-licences
 
 PREFIX ?= /usr/local
 
@@ -20,6 +20,7 @@ help:
 	@echo 'make test-shapes   run some of them with 1, 4 and 8 lanes a core'
 	@echo 'make test-demos    demonstrations with pools and with batch that steps aside, checked'
 	@echo 'make test-vms      retention and pairing with virtual CPUs of KVM, emulated'
+	@echo 'make test-sweeps   shards of a sweep through GNU parallel and Slurm are what one run prints'
 	@echo 'make swarm         10,000 random machines, loads and faults, simulated'
 	@echo 'make bench-simulator  measure the simulator, also against others'
 	@echo 'make bench-model   time decisions of the queueing model'
@@ -79,6 +80,10 @@ test-demos:
 test-vms:
 	@scripts/setup test
 	cargo test --locked --workspace --test guest -- --ignored vms::
+
+test-sweeps: build
+	@scripts/setup sweeps
+	scripts/check-sweeps $(SIDELANE)
 
 swarm: build
 	$(SIDELANE) sim --swarm $(or $(SEEDS),10000)

@@ -10,6 +10,7 @@ mod machine;
 mod report;
 mod run;
 mod sim;
+mod sweep;
 
 /// Runs the program.
 fn sidelane(args: &[&str]) -> Output {

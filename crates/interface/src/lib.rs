@@ -80,6 +80,8 @@ kinds! {
     Reproduce = "reproduce" / 1,
     /// Of `sidelane sim`.
     Sim = "sim" / 1,
+    /// A line of `sidelane sim` of a scenario with sweeps.
+    SimPoint = "sim-point" / 1,
     /// Of `sidelane sim --swarm`.
     SimSwarm = "sim-swarm" / 1,
     /// A line of `sidelane stat`.

@@ -4,7 +4,7 @@ use sidelane_smt::report::digits;
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
 /// A mean over independent replications, and how well it is known.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Estimate {
     /// Mean of the replications.
     pub mean: f64,

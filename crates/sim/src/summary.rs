@@ -8,7 +8,8 @@ use crate::scenario::Scenario;
 use crate::statistics::Estimate;
 use crate::workload::Measured;
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Confidence of all intervals.
 pub const CONFIDENCE: f64 = 0.95;
@@ -26,7 +27,7 @@ const NS_PER_MS: f64 = 1e6;
 const NS_PER_S: f64 = 1e9;
 
 /// What came out of a scenario.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Summary {
     /// Name of the scenario.
     pub scenario: String,
@@ -47,7 +48,7 @@ pub struct Summary {
 }
 
 /// What came out of a configuration.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ConfigurationSummary {
     /// Its name.
     pub name: String,
@@ -62,7 +63,7 @@ pub struct ConfigurationSummary {
 }
 
 /// What lane time went into; the sum is 1.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the classes, and none")]
 pub struct LaneShares {
     pub critical: f64,
@@ -72,20 +73,20 @@ pub struct LaneShares {
 }
 
 /// What came out of a workload.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WorkloadSummary {
     /// Its name.
     pub name: String,
     /// Its class.
-    pub class: &'static str,
+    pub class: Cow<'static, str>,
     /// What was measured.
     pub metrics: Vec<Metric>,
-    /// Latency over all replications: up to so much of all answers, within so many ms.
+    /// Latency over all replications: up to so much of all answers, within so many ms. Empty at points of sweeps.
     pub latency: Vec<LatencyPoint>,
 }
 
 /// A point of a cumulative distribution.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LatencyPoint {
     /// Share of all answers, 0 to 1.
     pub share: f64,
@@ -94,10 +95,10 @@ pub struct LatencyPoint {
 }
 
 /// A metric over all replications.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Metric {
     /// Its name; the unit is at its end.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Its estimate.
     #[serde(flatten)]
     pub estimate: Estimate,
@@ -300,7 +301,7 @@ fn estimates(replications: &[Vec<Value>]) -> Vec<Metric> {
     let metric = |(index, (name, _)): (usize, &Value)| {
         let values: Option<Vec<f64>> = replications.iter().map(|values| values[index].1).collect();
         Some(Metric {
-            name,
+            name: (*name).into(),
             estimate: Estimate::of(&values?, CONFIDENCE)?,
         })
     };
@@ -403,7 +404,7 @@ impl ConfigurationSummary {
                 .collect();
             WorkloadSummary {
                 name: measured.name.clone(),
-                class: measured.class.name(),
+                class: measured.class.name().into(),
                 metrics: estimates(&values),
                 latency: distribution(replications.iter().map(|r| &r.workloads[index])),
             }

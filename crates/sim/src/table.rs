@@ -1,5 +1,6 @@
 //! Summaries as tables: for people, and one line a metric.
 
+use crate::points::PointSummary;
 use crate::statistics::Estimate;
 use crate::summary::Summary;
 use std::fmt::Write;
@@ -24,20 +25,7 @@ const MACHINE_COLUMNS: [(&str, &str); 6] = [
 impl Summary {
     /// Tables for people, at most 100 columns wide with names of ordinary length.
     pub fn text(&self) -> String {
-        let mut out = String::new();
-        let _ = writeln!(
-            out,
-            "{}: simulated; {} replications of {} s, seed {}; ± half of the {} % confidence interval",
-            self.scenario,
-            self.replications,
-            self.seconds,
-            self.seed,
-            self.confidence * 100.0
-        );
-        if !self.about.is_empty() {
-            let _ = writeln!(out, "{}", self.about);
-        }
-        let _ = writeln!(out);
+        let mut out = self.heading();
         self.write_workloads(&mut out);
         let _ = writeln!(out);
         self.write_machine(&mut out);
@@ -53,12 +41,31 @@ impl Summary {
         out
     }
 
-    fn write_workloads(&self, out: &mut String) {
-        let _ = write!(out, "{:<12} {:<10}", "", "");
-        for (heading, _) in WORKLOAD_COLUMNS {
-            let _ = write!(out, " {heading:>14}");
+    /// What was simulated, and how.
+    fn heading(&self) -> String {
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "{}: simulated; {} replications of {} s, seed {}; ± half of the {} % confidence interval",
+            self.scenario,
+            self.replications,
+            self.seconds,
+            self.seed,
+            self.confidence * 100.0
+        );
+        if !self.about.is_empty() {
+            let _ = writeln!(out, "{}", self.about);
         }
-        let _ = writeln!(out);
+        out.push('\n');
+        out
+    }
+
+    fn write_workloads(&self, out: &mut String) {
+        write_headings(out);
+        self.write_rows(out);
+    }
+
+    fn write_rows(&self, out: &mut String) {
         for configuration in &self.configurations {
             let mut name = configuration.name.as_str();
             for workload in &configuration.workloads {
@@ -91,7 +98,13 @@ impl Summary {
     /// One line a metric: `configuration,workload,metric,mean,half_width,replications`. Metrics of
     /// the machine have no workload.
     pub fn csv(&self) -> String {
-        let mut out = "configuration,workload,metric,mean,half_width,replications\n".to_string();
+        let mut out = format!("{CSV}\n");
+        self.write_csv("", &mut out);
+        out
+    }
+
+    /// The lines, each after the fields of `before`.
+    fn write_csv(&self, before: &str, out: &mut String) {
         for configuration in &self.configurations {
             let machine = configuration.machine.iter().map(|metric| ("", metric));
             let workloads = configuration.workloads.iter().flat_map(|workload| {
@@ -106,13 +119,79 @@ impl Summary {
                     ..
                 } = metric.estimate;
                 let half_width = half_width.map_or(String::new(), |width| width.to_string());
-                let fields = [&quoted(&configuration.name), &quoted(workload), metric.name];
+                let fields = [
+                    &quoted(&configuration.name),
+                    &quoted(workload),
+                    &*metric.name,
+                ];
                 let _ = writeln!(
                     out,
-                    "{},{mean},{half_width},{replications}",
+                    "{before}{},{mean},{half_width},{replications}",
                     fields.join(",")
                 );
             }
+        }
+    }
+}
+
+/// Fields of the lines of a CSV file.
+const CSV: &str = "configuration,workload,metric,mean,half_width,replications";
+
+fn write_headings(out: &mut String) {
+    let _ = write!(out, "{:<12} {:<10}", "", "");
+    for (heading, _) in WORKLOAD_COLUMNS {
+        let _ = write!(out, " {heading:>14}");
+    }
+    let _ = writeln!(out);
+}
+
+impl PointSummary {
+    /// What stands above the points in text; how often and how long is as at this one.
+    pub fn text_heading(&self) -> String {
+        let mut out = String::new();
+        if let Some(summary) = &self.summary {
+            for assumption in &summary.assumptions {
+                let _ = writeln!(out, "assumed: {assumption}");
+            }
+            out = summary.heading().trim_end().to_owned() + "\n" + &out + "\n";
+            write_headings(&mut out);
+        }
+        out
+    }
+
+    /// The first line of a CSV file of points: their number and the sweeps before what [`Summary::csv`] has.
+    pub fn csv_heading(&self) -> String {
+        let names: String = self.at.keys().map(|name| quoted(name) + ",").collect();
+        format!("point,{names}{CSV}\n")
+    }
+
+    /// The point and a line a workload.
+    pub fn text(&self) -> String {
+        let at = self
+            .at
+            .iter()
+            .map(|(name, value)| format!("{name} {value}"));
+        let mut out = format!("{}: {}\n", self.point, at.collect::<Vec<_>>().join(", "));
+        if let Some(summary) = &self.summary {
+            summary.write_rows(&mut out);
+        }
+        out
+    }
+
+    /// One line a metric.
+    pub fn csv(&self) -> String {
+        let mut out = String::new();
+        let mut before = format!("{},", self.point);
+        for value in self.at.values() {
+            before += &quoted(
+                &value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned),
+            );
+            before.push(',');
+        }
+        if let Some(summary) = &self.summary {
+            summary.write_csv(&before, &mut out);
         }
         out
     }

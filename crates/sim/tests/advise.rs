@@ -12,7 +12,7 @@ const MS: u64 = 1_000_000;
 fn scenario(experiment: &str, seconds: f64) -> Scenario {
     let text = experiment.split("[experiment]").next().unwrap();
     let mut scenario = Scenario::parse(text, "experiment.toml").unwrap();
-    scenario.run.set_seconds(seconds).unwrap();
+    scenario.run.length_ns = (seconds * 1e9) as u64;
     scenario
 }
 

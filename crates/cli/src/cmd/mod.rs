@@ -19,6 +19,7 @@ mod run;
 mod sim;
 mod stat;
 mod status;
+mod sweep;
 mod tasks;
 #[cfg(feature = "lab")]
 mod testbed;
@@ -54,7 +55,7 @@ pub enum Command {
     Record(record::Args),
     Report(report::Args),
     Run(run::Args),
-    Sim(sim::Args),
+    Sim(Box<sim::Args>),
     Stat(stat::Args),
     Status(status::Args),
     Tasks(tasks::Args),
@@ -82,7 +83,7 @@ impl Command {
             Command::Record(args) => record::run(args),
             Command::Report(args) => report::run(args),
             Command::Run(args) => run::run(args),
-            Command::Sim(args) => sim::run(args),
+            Command::Sim(args) => sim::run(*args),
             Command::Stat(args) => stat::run(args),
             Command::Status(args) => status::run(args),
             Command::Tasks(args) => tasks::run(args),

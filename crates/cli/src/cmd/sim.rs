@@ -1,12 +1,13 @@
 //! `sidelane sim`: what Sidelane would do on a machine with a load.
 
-use super::recording;
+use super::{recording, sweep};
 use crate::exit::BadInput;
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use sidelane_interface::{Document, Kind};
 use sidelane_sim::show::Trace;
+use sidelane_sim::sweep::{Read, Swept};
 use sidelane_sim::what_if::WhatIf;
 use sidelane_sim::{Configuration, RecordError, Scenario, Summary, swarm};
 use std::fs::File;
@@ -32,6 +33,9 @@ const EXAMPLES: &str = "Examples:
   sidelane sim --cores 64 --load 0.3 --batch        without a file: 64 cores of 2 lanes, batch on each
   sidelane sim --cores 16 --lanes 4 --load 0.5 --mean-ms 1 --show-scenario > mine.toml
   sidelane sim --from smt.rec         the machine and the load of a recording
+  sidelane sim mine.toml --set machine.cores=64     with another value
+  sidelane sim examples/scenarios/sweep.toml --shard 0/2 --format json > 0   # half of a sweep; then
+  sidelane sim --merge 0 1 --format csv             both halves together
   sidelane sim --swarm 200            random machines and loads: does the scheduler keep its rules?";
 
 /// Simulate what Sidelane would do on a machine with a load.
@@ -39,10 +43,12 @@ const EXAMPLES: &str = "Examples:
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 pub struct Args {
     /// The scenario.
-    #[arg(value_name = "SCENARIO.toml", required_unless_present_any = ["swarm", "swarm_seed", "cores", "from"])]
+    #[arg(value_name = "SCENARIO.toml", required_unless_present_any = ["swarm", "swarm_seed", "cores", "from", "merge"])]
     scenario: Option<PathBuf>,
     #[command(flatten)]
     what_if: WhatIfArgs,
+    #[command(flatten)]
+    sweep: sweep::SweepArgs,
     /// Instead of a scenario: the random ones of so many seeds, each checked against the scheduler's
     /// rules.
     #[arg(long, value_name = "N", conflicts_with_all = ["scenario", "swarm_seed"])]
@@ -141,7 +147,7 @@ impl WhatIfArgs {
 
 /// How results are printed.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub enum Format {
     /// For people: tables.
     Text,
     /// For programs: one JSON document.
@@ -163,6 +169,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     {
         return run_swarm(seeds, args.format);
     }
+    if !args.sweep.merge.is_empty() {
+        sweep::merge(&args.sweep.merge, args.format)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let what_if = args.what_if.what_if()?;
     if let Some(what_if) = what_if.as_ref().filter(|_| args.what_if.show_scenario) {
         what_if
@@ -171,7 +181,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         super::write_out(&what_if.text())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let scenario = read(&args, what_if.as_ref())?;
+    let folder = args.scenario.as_deref().and_then(Path::parent);
+    let folder = folder.unwrap_or(Path::new("."));
+    let read = |name: &str| std::fs::read_to_string(folder.join(name));
+    let swept = read_scenario(&args, what_if.as_ref(), &read)?;
+    let Some(mut scenario) = args.sweep.one(&swept, &read)? else {
+        if let Some(option) = args.of_one_run() {
+            let reason = "the scenario has sweeps: name one with --point";
+            return Err(BadInput(format!("{option}: {reason}")).into());
+        }
+        args.sweep
+            .run(&swept, args.configuration.as_deref(), &read, args.format)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    keep_only(&mut scenario, &args)?;
     if args.svg.is_some() || args.trace.is_some() {
         draw(&scenario, &args)?;
     }
@@ -203,41 +226,65 @@ fn run_swarm(seeds: Range<u64>, format: Format) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The scenario, with what the command line says instead.
-fn read(args: &Args, what_if: Option<&WhatIf>) -> anyhow::Result<Scenario> {
-    let path = args.scenario.as_deref().unwrap_or(Path::new(""));
-    let mut scenario = match what_if {
-        Some(what_if) => what_if
-            .scenario()
-            .map_err(|error| BadInput(error.to_string()))?,
-        None => read_scenario(path)?,
-    };
-    let run = &mut scenario.run;
-    run.replications = args.replications.unwrap_or(run.replications);
-    run.seed = args.seed.unwrap_or(run.seed);
-    if let Some(seconds) = args.seconds {
-        run.set_seconds(seconds)
-            .map_err(|reason| BadInput(format!("--seconds: {reason}")))?;
+impl Args {
+    /// What only a single run can be asked for, if it was.
+    fn of_one_run(&self) -> Option<&'static str> {
+        let asked = [
+            ("--svg", self.svg.is_some()),
+            ("--trace", self.trace.is_some()),
+            ("--record", self.record.is_some()),
+        ];
+        let first = asked.into_iter().find(|(_, asked)| *asked);
+        first.map(|(option, _)| option)
     }
-    if let Some(name) = &args.configuration {
-        scenario
-            .keep_only(name)
-            .map_err(|reason| BadInput(format!("--configuration: {reason}")))?;
+
+    /// What the command line says instead of the scenario's [run]: option, key and value.
+    fn instead(&self) -> impl Iterator<Item = (&'static str, &'static str, String)> {
+        let replications = self.replications.map(|n| n.to_string());
+        let seconds = self.seconds.map(|s| s.to_string());
+        let seed = self.seed.map(|n| n.to_string());
+        [
+            replications.map(|n| ("--replications", "run.replications", n)),
+            seconds.map(|s| ("--seconds", "run.seconds", s)),
+            seed.map(|n| ("--seed", "run.seed", n)),
+        ]
+        .into_iter()
+        .flatten()
     }
-    Ok(scenario)
 }
 
-fn read_scenario(path: &Path) -> anyhow::Result<Scenario> {
-    let text = std::fs::read_to_string(path).map_err(|e| {
-        BadInput(format!(
-            "{}: cannot read it: {e}; check the path",
-            path.display()
-        ))
-    })?;
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let read = |name: &str| std::fs::read_to_string(folder.join(name));
-    let scenario = Scenario::parse_with(&text, &path.display().to_string(), &read);
-    scenario.map_err(|error| BadInput(error.to_string()).into())
+/// The scenario and its sweeps, with what the command line says instead.
+fn read_scenario(args: &Args, what_if: Option<&WhatIf>, read: Read) -> anyhow::Result<Swept> {
+    let path = args.scenario.as_deref().unwrap_or(Path::new("scenario"));
+    let text = match what_if {
+        Some(what_if) => {
+            let made = what_if.scenario();
+            made.map_err(|error| BadInput(error.to_string()))?;
+            what_if.text()
+        }
+        None => std::fs::read_to_string(path).map_err(|e| {
+            BadInput(format!(
+                "{}: cannot read it: {e}; check the path",
+                path.display()
+            ))
+        })?,
+    };
+    let swept = Swept::parse_with(&text, &path.display().to_string(), read);
+    let mut swept = swept.map_err(|mistake| BadInput(mistake.to_string()))?;
+    args.sweep.set(&mut swept, read)?;
+    for (option, key, value) in args.instead() {
+        swept
+            .set(key, &value, read)
+            .map_err(|reason| BadInput(format!("{option}: {reason}")))?;
+    }
+    keep_only(&mut swept.scenario().clone(), args)?;
+    Ok(swept)
+}
+
+/// Leaves the configuration that was asked for.
+fn keep_only(scenario: &mut Scenario, args: &Args) -> anyhow::Result<()> {
+    let kept = (args.configuration.as_deref()).map_or(Ok(()), |name| scenario.keep_only(name));
+    kept.map_err(|reason| BadInput(format!("--configuration: {reason}")).into())
 }
 
 /// Runs everything, with a progress bar where somebody looks.
@@ -250,7 +297,7 @@ fn with_progress(scenario: &Scenario) -> anyhow::Result<Vec<sidelane_sim::Outcom
 }
 
 /// Why a simulation ended early.
-fn ended_early(error: sidelane_sim::Error) -> anyhow::Error {
+pub fn ended_early(error: sidelane_sim::Error) -> anyhow::Error {
     match error {
         sidelane_sim::Error::BadWorkload(why) => BadInput(why).into(),
         error => anyhow!("{error}\n{}", error.steps()),

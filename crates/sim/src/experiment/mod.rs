@@ -19,14 +19,12 @@ pub use judge::{Finding, Verdict};
 pub use model::levels_chart;
 pub use report::Report;
 
-use crate::Scenario;
 use crate::run::Outcome;
 use crate::scenario::Mistake;
+use crate::sweep::{At, Swept};
 use histogram::Histogram;
 use model::{ModelCase, Prediction};
-use serde::Deserialize;
 use std::collections::BTreeMap;
-use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
 
@@ -59,26 +57,16 @@ pub struct Experiment {
 #[derive(Debug, Clone)]
 enum Subject {
     /// Simulations.
-    Simulated(Box<Simulated>),
+    Simulated(Box<Swept>),
     /// What the queueing model predicts.
     Modelled(Vec<ModelCase>),
-}
-
-/// A scenario, and what is varied in it.
-#[derive(Debug, Clone)]
-struct Simulated {
-    /// As it stands in the file.
-    scenario: Scenario,
-    sweeps: Vec<Sweep>,
-    /// The file, to set the keys of sweeps in.
-    document: toml_edit::DocumentMut,
 }
 
 /// A point of the sweeps, and what came out there.
 #[derive(Debug, Clone)]
 pub struct Point {
     /// Values of the sweeps, by their names.
-    pub at: BTreeMap<String, toml::Value>,
+    pub at: At,
     /// By configuration.
     pub outcomes: Vec<Outcome>,
     /// By case, of an experiment on the model.
@@ -142,95 +130,8 @@ impl Experiment {
         let Subject::Simulated(simulated) = &self.subject else {
             return 0;
         };
-        let points: u64 = simulated
-            .sweeps
-            .iter()
-            .map(|sweep| sweep.values.len() as u64)
-            .product();
-        let replications = u64::from(simulated.scenario.run.replications);
-        points * replications * simulated.scenario.configurations.len() as u64
+        let scenario = simulated.scenario();
+        let replications = u64::from(scenario.run.replications);
+        simulated.points() * replications * scenario.configurations.len() as u64
     }
-}
-
-/// A key of the scenario and the values it takes.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Sweep {
-    /// One word for it.
-    pub name: String,
-    /// Keys joined by dots; an element of an array of tables by its `name`.
-    key: Keys,
-    /// What may stand there.
-    pub values: Vec<toml::Value>,
-    /// Keys that change along with it.
-    #[serde(default)]
-    with: Vec<With>,
-}
-
-/// Keys that change along with a sweep.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct With {
-    key: Keys,
-    /// One for each value of the sweep.
-    values: Vec<toml::Value>,
-}
-
-/// One key, or several that take the same value.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
-enum Keys {
-    One(String),
-    Several(Vec<String>),
-}
-
-impl Sweep {
-    /// Puts one of the values where the keys stand, and what goes with it. False if a key does not
-    /// stand there, or nothing goes with the value.
-    pub fn set(&self, document: &mut DocumentMut, value: &toml::Value) -> bool {
-        let index = self.values.iter().position(|other| other == value);
-        let along = |with: &With| {
-            let value = index.and_then(|index| with.values.get(index));
-            with.values.len() == self.values.len()
-                && value.is_some_and(|value| with.key.set(document, value))
-        };
-        self.with.iter().all(along) && self.key.set(document, value)
-    }
-}
-
-impl Keys {
-    /// Puts a value where the keys stand. False if one of them does not.
-    fn set(&self, document: &mut DocumentMut, value: &toml::Value) -> bool {
-        let text = value.to_string();
-        let Ok(value) = text.parse::<Value>() else {
-            return false;
-        };
-        let keys = match self {
-            Keys::One(key) => std::slice::from_ref(key),
-            Keys::Several(keys) => keys,
-        };
-        let mut set = |key: &String| {
-            let keys: Vec<&str> = key.split('.').collect();
-            let item = item_at(document.as_table_mut(), &keys);
-            item.map(|item| *item = Item::Value(value.clone()))
-                .is_some()
-        };
-        !keys.is_empty() && keys.iter().all(&mut set)
-    }
-}
-
-/// The item that keys lead to.
-fn item_at<'a>(table: &'a mut dyn TableLike, keys: &[&str]) -> Option<&'a mut Item> {
-    let (key, rest) = keys.split_first()?;
-    let item = table.get_mut(key)?;
-    if rest.is_empty() {
-        return Some(item);
-    }
-    if item.is_array_of_tables() {
-        let (name, rest) = rest.split_first()?;
-        let tables = item.as_array_of_tables_mut()?;
-        let named = |table: &&mut Table| table.get("name").and_then(Item::as_str) == Some(name);
-        return item_at(tables.iter_mut().find(named)?, rest);
-    }
-    item_at(item.as_table_like_mut()?, rest)
 }

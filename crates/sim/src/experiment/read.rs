@@ -4,8 +4,8 @@ use super::claims::{Claim, Expect, Expectation, Limit, Published};
 use super::delta::Described as Delta;
 use super::histogram::Histogram;
 use super::model::{Described, ModelCase};
-use super::{Experiment, ExperimentError, Simulated, Subject, Sweep};
-use crate::Scenario;
+use super::{Experiment, ExperimentError, Subject};
+use crate::sweep::{Sweep, Swept};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ struct File {
     #[serde(default)]
     delta: Vec<Delta>,
     #[serde(default)]
-    sweep: Vec<Sweep>,
+    sweep: Vec<IgnoredAny>,
     #[serde(default)]
     published: Vec<Published>,
     #[serde(default)]
@@ -56,44 +56,16 @@ struct Head {
 }
 
 /// The scenario, without what makes it an experiment.
-fn simulated(text: &str, file: &str, sweeps: Vec<Sweep>) -> Result<Simulated, ExperimentError> {
+fn simulated(text: &str, file: &str) -> Result<Swept, ExperimentError> {
     let wrong = |error: toml_edit::TomlError| ExperimentError::Claims {
         file: file.to_owned(),
         message: error.to_string(),
     };
     let mut document: DocumentMut = text.parse().map_err(wrong)?;
-    for key in [
-        "experiment",
-        "sweep",
-        "published",
-        "expect",
-        "histogram",
-        "delta",
-    ] {
+    for key in ["experiment", "published", "expect", "histogram", "delta"] {
         document.remove(key);
     }
-    Ok(Simulated {
-        scenario: Scenario::parse(&document.to_string(), file)?,
-        sweeps,
-        document,
-    })
-}
-
-impl Simulated {
-    /// Do sweeps refer to what exists?
-    fn check(&self) -> Result<(), String> {
-        for sweep in &self.sweeps {
-            let set = |value| sweep.set(&mut self.document.clone(), value);
-            if sweep.values.is_empty() || !sweep.values.iter().all(set) {
-                return Err(format!(
-                    "sweep {:?}: give values, a key that stands in the file, and a value of each of `with` \
-                     for each of them",
-                    sweep.name
-                ));
-            }
-        }
-        Ok(())
-    }
+    Ok(Swept::parse(&document.to_string(), file)?)
 }
 
 impl Experiment {
@@ -120,7 +92,7 @@ impl Experiment {
                 let cases = read.model.into_iter().map(Described::case);
                 Subject::Modelled(cases.collect::<Result<_, _>>().map_err(wrong)?)
             }
-            true => Subject::Simulated(Box::new(simulated(text, &file, read.sweep)?)),
+            true => Subject::Simulated(Box::new(simulated(text, &file)?)),
         };
         let claims = read.published.into_iter().map(Claim::from);
         let experiment = Experiment {
@@ -144,9 +116,6 @@ impl Experiment {
 
     /// Do sweeps and claims refer to what exists?
     fn check(&self) -> Result<(), String> {
-        if let Subject::Simulated(simulated) = &self.subject {
-            simulated.check()?;
-        }
         if let Some(histogram) = &self.histogram {
             histogram.check()?;
             let names = self.configurations();
@@ -196,7 +165,7 @@ impl Experiment {
     fn configurations(&self) -> Vec<&str> {
         match &self.subject {
             Subject::Simulated(simulated) => {
-                let configurations = simulated.scenario.configurations.iter();
+                let configurations = simulated.scenario().configurations.iter();
                 configurations.map(|it| it.name.as_str()).collect()
             }
             Subject::Modelled(cases) => cases.iter().map(ModelCase::name).collect(),
@@ -206,7 +175,7 @@ impl Experiment {
     fn workloads(&self) -> Vec<&str> {
         match &self.subject {
             Subject::Simulated(simulated) => {
-                let workloads = simulated.scenario.workloads.iter();
+                let workloads = simulated.scenario().workloads.iter();
                 workloads.map(|it| it.task.name.as_str()).collect()
             }
             Subject::Modelled(_) => Vec::new(),
@@ -215,7 +184,7 @@ impl Experiment {
 
     fn sweeps(&self) -> &[Sweep] {
         match &self.subject {
-            Subject::Simulated(simulated) => &simulated.sweeps,
+            Subject::Simulated(simulated) => simulated.sweeps(),
             Subject::Modelled(_) => &[],
         }
     }

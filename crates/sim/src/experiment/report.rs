@@ -5,9 +5,9 @@ use super::delta::Delta;
 use super::histogram::Histogram;
 use super::judge::{Finding, judge};
 use super::model::ModelCase;
-use super::{Experiment, ExperimentError, Point, Simulated, Subject, place};
-use crate::Scenario;
+use super::{Experiment, ExperimentError, Point, Subject, place};
 use crate::run::run;
+use crate::sweep::{self, Swept};
 use serde::Serialize;
 use sidelane_smt::report::digits;
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ impl Experiment {
             Subject::Modelled(cases) => vec![self.predict(cases)?],
         };
         let (run, sweeps) = match &self.subject {
-            Subject::Simulated(simulated) => (Some(simulated.scenario.run), &simulated.sweeps[..]),
+            Subject::Simulated(simulated) => (Some(simulated.scenario().run), simulated.sweeps()),
             Subject::Modelled(_) => (None, &[][..]),
         };
         let judged = self.claims.iter().flat_map(|claim| judge(claim, &points));
@@ -87,13 +87,14 @@ impl Experiment {
 
     fn simulate(
         &self,
-        simulated: &Simulated,
+        simulated: &Swept,
         progress: &(dyn Fn() + Sync),
     ) -> Result<Vec<Point>, ExperimentError> {
         let file = format!("{}.toml", self.name);
         let mut points = Vec::new();
-        for at in simulated.all_points() {
-            let scenario = simulated.scenario_at(&at, &file)?;
+        for point in 0..simulated.points() {
+            let at = simulated.at(point);
+            let scenario = simulated.scenario_at(&at, &sweep::alone)?;
             let outcomes =
                 run(&scenario, progress).map_err(|error| ExperimentError::Simulation {
                     file: file.clone(),
@@ -119,39 +120,6 @@ impl Experiment {
                 error,
             })?,
         })
-    }
-}
-
-impl Simulated {
-    /// All combinations of the values of the sweeps.
-    fn all_points(&self) -> Vec<BTreeMap<String, toml::Value>> {
-        let mut points = vec![BTreeMap::new()];
-        for sweep in &self.sweeps {
-            let with = |point: &BTreeMap<String, toml::Value>| {
-                let point = point.clone();
-                sweep.values.iter().map(move |value| {
-                    let mut point = point.clone();
-                    point.insert(sweep.name.clone(), value.clone());
-                    point
-                })
-            };
-            points = points.iter().flat_map(with).collect();
-        }
-        points
-    }
-
-    fn scenario_at(
-        &self,
-        at: &BTreeMap<String, toml::Value>,
-        file: &str,
-    ) -> Result<Scenario, ExperimentError> {
-        let mut document = self.document.clone();
-        for sweep in &self.sweeps {
-            if let Some(value) = at.get(&sweep.name) {
-                sweep.set(&mut document, value);
-            }
-        }
-        Ok(Scenario::parse(&document.to_string(), file)?)
     }
 }
 

@@ -13,6 +13,7 @@ mod trace;
 mod values;
 mod workload;
 
+pub(crate) use parse::FILE;
 pub use sidelane_policy::file::Mistake;
 
 use crate::TaskSpec;
@@ -73,18 +74,6 @@ impl Run {
     /// When a replication ends, ns.
     pub(crate) fn end_ns(&self) -> u64 {
         self.warmup_ns.saturating_add(self.length_ns)
-    }
-
-    /// Sets the measured time, s.
-    ///
-    /// # Errors
-    /// If it is not above 0 and at most a million.
-    pub fn set_seconds(&mut self, seconds: f64) -> std::result::Result<(), String> {
-        if !(seconds > 0.0 && seconds <= 1e6) {
-            return Err(format!("{seconds} s: give more than 0 and at most 1000000"));
-        }
-        self.length_ns = (seconds * 1e9) as u64;
-        Ok(())
     }
 }
 

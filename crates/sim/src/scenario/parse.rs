@@ -15,7 +15,8 @@ use std::path::Path;
 const IN_MACHINE: &str = "[machine]";
 const IN_RUN: &str = "[run]";
 
-const FILE: Shape = Shape {
+/// The whole file; what it varies is read in [`crate::sweep`].
+pub(crate) const FILE: Shape = Shape {
     title: "the file",
     form: "a table",
     keys: &[
@@ -27,6 +28,7 @@ const FILE: Shape = Shape {
         "pool",
         "workload",
         "configuration",
+        "sweep",
     ],
     elsewhere: &[
         ("cores", IN_MACHINE),
