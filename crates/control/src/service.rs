@@ -1,16 +1,17 @@
-//! A service of the operator's own: its cgroups by name, and what SMT costs it now.
+//! A service of the operator's own: its cgroups by name, what they are labelled, and what SMT costs it now.
 
 use crate::daemon::nothing_to_do;
 use crate::{Error, Result};
 use sidelane_collect::collector::Place;
 use sidelane_collect::service::{Members, ServiceWatch};
-use sidelane_kernel::cgroups;
+use sidelane_kernel::{cgroups, labels};
 use sidelane_sched::rules::{Matcher, matches_cgroup};
 use sidelane_sched::{Class, ClassRule, Rule};
 use sidelane_smt::service::{Answer, NoSmt, answer};
 use sidelane_smt::snapshot::Rates;
 use sidelane_topology::{CpuList, Topology};
 use std::collections::HashMap;
+use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -92,6 +93,52 @@ impl Cgroups {
             }),
         }
     }
+}
+
+/// The cgroups of a task, or those that a name finds, but for those below another of them.
+fn named(target: &str, root: &Path) -> Result<Vec<String>> {
+    if let Ok(pid) = target.parse::<u32>() {
+        let file = root.join(format!("proc/{pid}/cgroup"));
+        let text = fs::read_to_string(&file).map_err(|e| Error::io("read", &file, e))?;
+        let path = text.lines().find_map(|line| line.strip_prefix("0::"));
+        return match path {
+            Some(path) => Ok(vec![path.to_owned()]),
+            None => Err(Error::NoCgroup {
+                rule: format!("task {pid}"),
+            }),
+        };
+    }
+    let service = Service::parse(target)?;
+    let cgroups = Cgroups::read(root)?;
+    cgroups.some(&service.rule)?;
+    let mut paths: Vec<&String> = cgroups.0.values().collect();
+    paths.sort();
+    let mut found: Vec<String> = Vec::new();
+    for path in paths {
+        let below = |top: &String| top == "/" || path.starts_with(&format!("{top}/"));
+        if matches_cgroup(&service.rule.matcher, path) && !found.iter().any(below) {
+            found.push(path.clone());
+        }
+    }
+    Ok(found)
+}
+
+/// Labels the cgroups of a service, or of a task by its number, so that rules `label:WORD` find them and what is below; without
+/// a word takes their labels away. Returns their paths.
+///
+/// # Errors
+/// No such cgroup, or no right to write there.
+pub fn mark(target: &str, word: Option<&str>, root: &Path) -> Result<Vec<String>> {
+    if let Some(word) = word {
+        format!("label:{word}").parse::<Rule>()?;
+    }
+    let mount = sidelane_sched::signal::lanes::mount_point(root)?;
+    let paths = named(target, root)?;
+    for path in &paths {
+        labels::set_label(&mount, path, word)
+            .map_err(|e| Error::io("label", &mount.join(path.trim_start_matches('/')), e))?;
+    }
+    Ok(paths)
 }
 
 /// The ids of the cgroups that these rules find now. Batch may have come or be done.

@@ -296,8 +296,8 @@ alone.
 
 Each [[rule]] has these keys:
 
-  match      what the rule finds: cgroup:GLOB, unit:NAME, user-unit:NAME, exe:PATH,
-             comm:THREAD-NAME, user:NAME, policy:idle|batch|normal, nice:>=N|<=N|=N
+  match      what the rule finds: cgroup:GLOB, unit:NAME, user-unit:NAME, label:WORD,
+             exe:PATH, comm:THREAD-NAME, user:NAME, policy:idle|batch|normal, nice:>=N|<=N|=N
   class      critical, normal or batch
   borrow, budget_ms, objective
              of critical rules: as the settings below, for what the rule finds

@@ -7,19 +7,44 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-/// The first of the rules that match the cgroup at `path`, which begins with `/`, or one of its
-/// ancestors, as the scheduler counts: 1 for the first; 0: none.
-pub(crate) fn first_rule(rules: &[ClassRule], path: &str) -> u32 {
+/// Labels of cgroups by their paths, of those that have one.
+pub(crate) type Labels = HashMap<String, String>;
+
+/// The label of the cgroup at `path`, or else of the nearest around it that has one.
+fn label<'a>(labels: &'a Labels, path: &str) -> Option<&'a String> {
+    up(path).find_map(|at| labels.get(at))
+}
+
+/// Does what a rule compares match the cgroup at `path`, which begins with `/`, or one of its ancestors?
+pub(crate) fn matches(matcher: &Matcher, path: &str, labels: &Labels) -> bool {
+    match matcher {
+        Matcher::Label(wanted) => label(labels, path) == Some(wanted),
+        matcher => matches_cgroup(matcher, path),
+    }
+}
+
+/// The first of the rules that match the cgroup at `path`, as the scheduler counts: 1 for the first; 0: none.
+pub(crate) fn first_rule(rules: &[ClassRule], path: &str, labels: &Labels) -> u32 {
     let mut rules = rules.iter();
-    let first = rules.position(|entry| matches_cgroup(&entry.rule.matcher, path));
+    let first = rules.position(|entry| matches(&entry.rule.matcher, path, labels));
     first.map_or(0, |index| index as u32 + 1)
 }
 
 /// Does any rule look at cgroups?
 pub(crate) fn needed(rules: &[ClassRule]) -> bool {
-    rules
-        .iter()
-        .any(|r| matches!(r.rule.matcher, Matcher::Cgroup(_) | Matcher::Unit { .. }))
+    let by_path = |entry: &ClassRule| {
+        matches!(
+            entry.rule.matcher,
+            Matcher::Cgroup(_) | Matcher::Unit { .. }
+        )
+    };
+    rules.iter().any(by_path) || labelled(rules)
+}
+
+/// Does any rule look at labels?
+pub(crate) fn labelled(rules: &[ClassRule]) -> bool {
+    let by_label = |entry: &ClassRule| matches!(entry.rule.matcher, Matcher::Label(_));
+    rules.iter().any(by_label)
 }
 
 /// What the scheduler is to know of a cgroup.
@@ -99,14 +124,32 @@ mod tests {
         let mut texts = vec!["user:root"; 100];
         texts.extend(["cgroup:/a", "unit:b.service", "cgroup:/**"]);
         let rules = rules(&texts);
-        let first = |path| first_rule(&rules, path);
+        let none = Labels::new();
+        let first = |path| first_rule(&rules, path, &none);
         assert_eq!(
             [first("/a/x"), first("/b.service"), first("/c")],
             [101, 102, 103]
         );
-        assert_eq!(first_rule(&rules[..101], "/c"), 0);
-        assert!(needed(&rules));
+        assert_eq!(first_rule(&rules[..101], "/c", &none), 0);
+        assert!(needed(&rules) && !labelled(&rules));
         assert!(!needed(&rules[..100]));
+    }
+
+    #[test]
+    fn the_nearest_label_counts() {
+        let rules = rules(&["label:batch", "cgroup:/b", "label:critical"]);
+        let labels = [
+            ("/a", "critical"),
+            ("/a/b", "batch"),
+            ("/b", "critical"),
+            ("/c", "batches"),
+        ];
+        let labels = labels.map(|(path, label)| (path.to_owned(), label.to_owned()));
+        let labels = Labels::from(labels);
+        let first = |path| first_rule(&rules, path, &labels);
+        assert_eq!(["/a", "/a/x/y", "/a/b", "/a/b/c"].map(first), [3, 3, 1, 1]);
+        assert_eq!(["/b/x", "/c", "/", "/ab"].map(first), [2, 0, 0, 0]);
+        assert!(needed(&rules[..1]) && labelled(&rules) && !labelled(&rules[1..2]));
     }
 
     #[test]

@@ -5,9 +5,10 @@ mod hint;
 use crate::cgroups;
 use crate::counters::ticks_can_be_seen;
 use crate::pool::Pool;
-use crate::rules::{Class, ClassRule, Matcher, matches_cgroup};
+use crate::rules::{Class, ClassRule, Matcher};
 use crate::{Config, Error, resolve};
 use serde::Serialize;
+use sidelane_kernel::labels;
 use sidelane_policy::Charge;
 use sidelane_topology::Topology;
 use std::fmt;
@@ -82,9 +83,15 @@ pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
     let table = resolve::table(&config.rules)?;
     let mount = mount_below(root);
     let groups = cgroups_below(mount.as_deref());
+    let labels = mount
+        .as_deref()
+        .map(|mount| labels::labels(mount, groups.iter()));
+    let labels = labels.unwrap_or_default();
     let rules = config.rules.iter().zip(&table).map(|(entry, resolved)| {
         let finds = match &entry.rule.matcher {
-            Matcher::Cgroup(_) | Matcher::Unit { .. } => Finds::Cgroups(matching(entry, &groups)),
+            Matcher::Cgroup(_) | Matcher::Unit { .. } | Matcher::Label(_) => {
+                Finds::Cgroups(matching(entry, &groups, &labels))
+            }
             Matcher::Exe(path) => Finds::Executable(
                 path.canonicalize()
                     .ok()
@@ -196,9 +203,9 @@ fn cgroups_below(mount: Option<&Path>) -> Vec<String> {
 }
 
 /// Those that the rule matches, without those below another match.
-fn matching(entry: &ClassRule, groups: &[String]) -> Vec<String> {
+fn matching(entry: &ClassRule, groups: &[String], labels: &cgroups::Labels) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    let matches = |path: &&String| matches_cgroup(&entry.rule.matcher, path);
+    let matches = |path: &&String| cgroups::matches(&entry.rule.matcher, path, labels);
     for path in groups.iter().filter(matches) {
         let below = |top: &String| top == "/" || path.starts_with(&format!("{top}/"));
         if !found.iter().any(below) {
@@ -401,7 +408,10 @@ mod tests {
     fn a_rule_for_everything_names_the_root_alone() {
         let groups = ["/", "/a", "/a/b"].map(str::to_owned);
         let config = config(&["cgroup:/**"]);
-        assert_eq!(matching(&config.rules[0], &groups), ["/"]);
+        assert_eq!(
+            matching(&config.rules[0], &groups, &cgroups::Labels::new()),
+            ["/"]
+        );
     }
 
     #[test]

@@ -29,6 +29,7 @@ use adopting::Looks;
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBuffer};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open};
 use sidelane_kernel::Urgent;
+use sidelane_kernel::labels::Changes;
 use sidelane_topology::Topology;
 use size::Rooms;
 use std::mem::MaybeUninit;
@@ -169,6 +170,8 @@ struct Scheduler<'a> {
     events: Option<(RingBuffer<'a>, Told)>,
     looks: Looks,
     cgroup_mount: Option<PathBuf>,
+    /// None unless rules look at labels.
+    label_changes: Option<Changes>,
     signal: Option<signal::Service>,
     /// They count as long as they are open.
     _counters: Option<Counters>,
@@ -233,6 +236,7 @@ impl<'a> Scheduler<'a> {
             events: None,
             looks: Looks::default(),
             cgroup_mount: None,
+            label_changes: None,
             signal: None,
             _counters: None,
             idle: IdleBound::of(&config.scheduler),

@@ -46,7 +46,9 @@ fn entry(class_rule: &ClassRule) -> Result<intf::rule, Error> {
         ..zeroed()
     };
     match &class_rule.rule.matcher {
-        Matcher::Cgroup(_) | Matcher::Unit { .. } => entry.kind = intf::rule_kind_RULE_CGROUP,
+        Matcher::Cgroup(_) | Matcher::Unit { .. } | Matcher::Label(_) => {
+            entry.kind = intf::rule_kind_RULE_CGROUP
+        }
         Matcher::Exe(path) => {
             entry.kind = intf::rule_kind_RULE_EXE;
             if path.is_dir() {

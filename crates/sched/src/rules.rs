@@ -45,6 +45,8 @@ pub enum Matcher {
         /// Whose unit it is.
         manager: Manager,
     },
+    /// Label of the cgroup, or of the nearest around it that has one: its extended attribute `user.sidelane.class`.
+    Label(String),
     /// Executable, by absolute path; symbolic links are followed.
     Exe(PathBuf),
     /// Thread name; `prefix` if it was written with a `*` at the end.
@@ -166,7 +168,7 @@ impl fmt::Display for Rule {
 }
 
 /// The kinds of rules, for error messages and help.
-pub const KINDS: &str = "cgroup:GLOB, unit:NAME, user-unit:NAME, exe:PATH, comm:THREAD-NAME, user:NAME, policy:idle|batch|normal, nice:>=N";
+pub const KINDS: &str = "cgroup:GLOB, unit:NAME, user-unit:NAME, label:WORD, exe:PATH, comm:THREAD-NAME, user:NAME, policy:idle|batch|normal, nice:>=N";
 
 impl FromStr for Rule {
     type Err = Error;

@@ -10,6 +10,7 @@ mod export;
 mod lab;
 mod lanes;
 mod man;
+mod mark;
 mod model;
 mod record;
 mod report;
@@ -51,6 +52,7 @@ pub enum Command {
     Export(export::Args),
     Lanes(lanes::Args),
     Man(man::Args),
+    Mark(mark::Args),
     Model(model::Args),
     Record(record::Args),
     Report(report::Args),
@@ -79,6 +81,7 @@ impl Command {
             Command::Export(args) => export::run(args),
             Command::Lanes(args) => lanes::run(args),
             Command::Man(args) => man::run(args),
+            Command::Mark(args) => mark::run(args),
             Command::Model(args) => model::run(args),
             Command::Record(args) => record::run(args),
             Command::Report(args) => report::run(args),

@@ -34,7 +34,7 @@ A configuration file that says what the second example does, and how fast the la
   thread_perf = [1, 0.55]
 
 Rules: cgroup:GLOB, unit:NAME, user-unit:NAME (of the system's and of users' managers; globs
-allowed; all of them with all cgroups below, also those made later), exe:PATH,
+allowed; all of them with all cgroups below, also those made later), label:WORD (of 'sidelane mark'), exe:PATH,
 comm:THREAD-NAME (may end with *), user:NAME, policy:idle|batch|normal, nice:>=N|<=N|=N. The first that matches decides, in the file's order; rules given as flags
 may be repeated and come before the file's, critical before normal before batch. Tasks that
 no rule names are batch if they are SCHED_IDLE, else normal, with the weights of their nice values.

@@ -15,6 +15,12 @@ class = "normal"
 match = "cgroup:/first"
 [[rule]]
 class = "critical"
+match = "label:critical"
+[[rule]]
+class = "batch"
+match = "label:batch"
+[[rule]]
+class = "critical"
 match = "cgroup:/cri*"
 [[rule]]
 class = "critical"
@@ -145,7 +151,51 @@ fn the_first_rule_that_matches_decides() {
         assert_eq!(CLASSES[class_of(spin(&traits))], expected, "{name}");
     }
     nice_values_are_weights();
+    the_nearest_label_decides();
     assert!(scheduler.stop().success());
+}
+
+/// Labels that come and go while the scheduler runs, of cgroups that come and go.
+fn the_nearest_label_decides() {
+    let mark = |target: &str, word: &str| {
+        let output = sidelane(&["mark", target, word]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let one = Load::spin_in("pods/one");
+    let is = |expected: usize| {
+        let what = format!("the load is {}", CLASSES[expected]);
+        eventually(&what, || busy_lanes("0.2")[expected] > 0.5);
+    };
+    is(NORMAL);
+    assert_eq!(mark("/pods", "critical"), "/pods critical\n");
+    is(CRITICAL);
+    assert_eq!(mark(&one.pid().to_string(), "batch"), "/pods/one batch\n");
+    is(BATCH);
+    mark("/pods/one", "unheard-of"); // no rule has it
+    is(NORMAL);
+    mark("/pods/one", "none");
+    is(CRITICAL);
+    drop(one);
+    // as pods come and go, each labelled when it is there
+    for n in 0..100 {
+        let name = format!("pods/short-{n}");
+        let folder = cgroup(&name);
+        mark(&format!("/{name}"), "batch");
+        fs::remove_dir(folder).unwrap();
+    }
+    let last = Load::spin_in("pods/last");
+    is(CRITICAL);
+    drop(last);
+    for name in ["pods/last", "pods/one", "pods"] {
+        eventually("an empty cgroup goes", || {
+            fs::remove_dir(cgroup(name)).is_ok()
+        });
+    }
+    // a label goes with its cgroup
+    let load = Load::spin_in("pods");
+    is(NORMAL);
+    drop(load);
 }
 
 /// Of two on one lane, one of nice 0 and one of nice 5: 1024 and 335.

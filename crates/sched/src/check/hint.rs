@@ -66,6 +66,7 @@ fn of_file(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cgroups;
     use crate::rules::Class;
     use std::os::unix::fs::OpenOptionsExt;
 
@@ -77,7 +78,11 @@ mod tests {
                 let there = path.exists().then(|| path.display().to_string());
                 Finds::Executable(there)
             }
-            _ => Finds::Cgroups(super::super::matching(&entry, &groups)),
+            _ => Finds::Cgroups(super::super::matching(
+                &entry,
+                &groups,
+                &cgroups::Labels::new(),
+            )),
         };
         of(&entry, &finds, &groups).unwrap_or_default()
     }

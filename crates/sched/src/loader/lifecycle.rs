@@ -3,6 +3,7 @@
 use super::{Event, Found, Outgrown, Scheduler};
 use crate::adopt::{self, Adopter, News};
 use crate::carried::Carried;
+use crate::cgroups;
 use crate::config::Config;
 use crate::doctor;
 use crate::resolve;
@@ -16,8 +17,8 @@ use std::time::{Duration, Instant};
 
 /// How often executables named by rules are looked up again.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(1);
-/// How often cgroups are asked for weights and limits while none has any; new ones are asked at once.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// How often cgroups are asked for weights and limits while none has any, and for labels; new ones are asked at once.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// What is asked of a running scheduler.
 pub struct Requests<'a> {
@@ -186,6 +187,7 @@ impl Scheduler<'_> {
             storage.let_go();
             self.bound_idle(on_event);
             self.take_cgroup_events(on_event)?;
+            self.take_label_changes(on_event)?;
             self.adopt(adopter, on_event)?;
             if resolved.elapsed() >= RESOLVE_AGAIN {
                 resolved = Instant::now();
@@ -197,7 +199,8 @@ impl Scheduler<'_> {
                 let often = self.weights || self.pools.quota_room() > 0;
                 if often || looked.elapsed() >= LOOK_AGAIN {
                     looked = Instant::now();
-                    if self.config.holds_weights() || self.config.holds_quotas() {
+                    let labelled = cgroups::labelled(&self.config.rules);
+                    if self.config.holds_weights() || self.config.holds_quotas() || labelled {
                         self.read_cgroups(on_event)?;
                     }
                 }

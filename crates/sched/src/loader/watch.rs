@@ -1,11 +1,13 @@
 //! What the scheduler knows of cgroups, kept current.
 
+use super::lifecycle::LOOK_AGAIN;
 use super::{Event, Outgrown, Scheduler, write};
 use crate::Error;
 use crate::bpf::{Plain, bytes_of, from_bytes, intf, zeroed};
 use crate::cgroups;
 use crate::error::load_error;
 use libbpf_rs::{MapCore, MapFlags, RingBufferBuilder};
+use sidelane_kernel::labels::{self, Changes};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -33,6 +35,15 @@ fn pool_path(path: &str) -> intf::pool_path {
         *to = *from as libc::c_char;
     }
     entry
+}
+
+/// Labels are read now and then only.
+fn not_watched(error: &std::io::Error) -> Event {
+    Event::Degraded(format!(
+        "labels of cgroups that change are seen after {} s: they cannot be watched: {error}; raise \
+         fs.inotify.max_user_watches or max_user_instances",
+        LOOK_AGAIN.as_secs()
+    ))
 }
 
 impl Scheduler<'_> {
@@ -67,6 +78,12 @@ impl Scheduler<'_> {
                     .to_owned(),
             ));
             return Ok(());
+        }
+        if cgroups::labelled(&self.config.rules) {
+            match Changes::begin() {
+                Ok(changes) => self.label_changes = Some(changes),
+                Err(error) => on_event(not_watched(&error)),
+            }
         }
         self.read_cgroups(on_event)
     }
@@ -140,6 +157,7 @@ impl Scheduler<'_> {
                 self.outgrow("cgroups have a cpu.weight of their own", found, 0);
             }
         }
+        let labels = self.read_labels(mount, &cgroups, on_event);
         let weighs = self.weights;
         let weight = |path: &str| weighs.then(|| cgroups::weight(mount, path)).flatten();
         for (id, facts) in cgroups::facts(&cgroups, weight) {
@@ -149,10 +167,41 @@ impl Scheduler<'_> {
                 group: facts.group,
                 parent: facts.parent,
                 weight: facts.weight.unwrap_or(0),
-                rule: cgroups::first_rule(&self.config.rules, path),
+                rule: cgroups::first_rule(&self.config.rules, path, &labels),
                 ..zeroed()
             };
             self.write_cgroup(id, &known)?;
+        }
+        Ok(())
+    }
+
+    /// The labels, if rules look at them. What changes from now on is seen.
+    fn read_labels(
+        &mut self,
+        mount: &Path,
+        cgroups: &HashMap<u64, String>,
+        on_event: &mut dyn FnMut(Event),
+    ) -> cgroups::Labels {
+        if !cgroups::labelled(&self.config.rules) {
+            return cgroups::Labels::new();
+        }
+        if let Some(changes) = &self.label_changes {
+            if let Err(error) = changes.watch(mount, cgroups.values()) {
+                on_event(not_watched(&error));
+                self.label_changes = None;
+            }
+        }
+        labels::labels(mount, cgroups.values())
+    }
+
+    /// Reads cgroups again if labels have changed.
+    pub(super) fn take_label_changes(
+        &mut self,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        if self.label_changes.as_ref().is_some_and(Changes::any) {
+            self.read_cgroups(on_event)?;
+            self.looks.again();
         }
         Ok(())
     }

@@ -30,6 +30,7 @@ pub(super) fn matcher(text: &str) -> Result<Matcher, String> {
         "cgroup" => cgroup_matcher(value),
         "unit" => unit_matcher(kind, value, Manager::System),
         "user-unit" => unit_matcher(kind, value, Manager::User),
+        "label" => label_matcher(value),
         "exe" => exe_matcher(value),
         "comm" => comm_matcher(value),
         "user" => Ok(Matcher::User(value.to_owned())),
@@ -45,6 +46,7 @@ fn check_one(value: &str) -> Result<(), String> {
         "cgroup",
         "unit",
         "user-unit",
+        "label",
         "exe",
         "comm",
         "user",
@@ -116,6 +118,19 @@ fn cgroup_matcher(value: &str) -> Result<Matcher, String> {
         );
     }
     Ok(Matcher::Cgroup(pattern(path)?))
+}
+
+fn label_matcher(value: &str) -> Result<Matcher, String> {
+    match value
+        .chars()
+        .find(|c| !(c.is_ascii_alphanumeric() || "-_.".contains(*c)))
+    {
+        Some(stray) => Err(format!(
+            "a label has letters, digits, '-', '_' and '.', not {}",
+            shown(stray)
+        )),
+        None => Ok(Matcher::Label(value.to_owned())),
+    }
 }
 
 fn unit_matcher(kind: &str, value: &str, manager: Manager) -> Result<Matcher, String> {
