@@ -255,7 +255,7 @@ impl Args {
 
 /// The scenario and its sweeps, with what the command line says instead.
 fn read_scenario(args: &Args, what_if: Option<&WhatIf>, read: Read) -> anyhow::Result<Swept> {
-    let path = args.scenario.as_deref().unwrap_or(Path::new("scenario"));
+    let path = args.scenario.as_deref().unwrap_or(Path::new("what if"));
     let text = match what_if {
         Some(what_if) => {
             let made = what_if.scenario();
