@@ -1,7 +1,7 @@
 //! `sidelane reproduce`: published results beside ours.
 
 use super::Format;
-use super::sim::progress_bar;
+use super::sweep::progress_bar;
 use crate::exit::BadInput;
 use serde::Serialize;
 use sidelane_interface::{Kind, Listed};

@@ -1,10 +1,9 @@
 //! `sidelane sim`: what Sidelane would do on a machine with a load.
 
-use super::{recording, sweep};
+use super::recording;
+use super::sweep::{self, Format, ended_early, progress_bar};
 use crate::exit::BadInput;
-use anyhow::{Context, anyhow};
-use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
+use anyhow::Context;
 use sidelane_interface::{Document, Kind};
 use sidelane_sim::show::Trace;
 use sidelane_sim::sweep::{Read, Swept};
@@ -145,17 +144,6 @@ impl WhatIfArgs {
     }
 }
 
-/// How results are printed.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people: tables.
-    Text,
-    /// For programs: one JSON document.
-    Json,
-    /// One line a metric.
-    Csv,
-}
-
 /// Runs `sidelane sim`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(threads) = args.threads {
@@ -294,23 +282,6 @@ fn with_progress(scenario: &Scenario) -> anyhow::Result<Vec<sidelane_sim::Outcom
     let outcomes = sidelane_sim::run(scenario, &|| bar.inc(1));
     bar.finish_and_clear();
     outcomes.map_err(ended_early)
-}
-
-/// Why a simulation ended early.
-pub fn ended_early(error: sidelane_sim::Error) -> anyhow::Error {
-    match error {
-        sidelane_sim::Error::BadWorkload(why) => BadInput(why).into(),
-        error => anyhow!("{error}\n{}", error.steps()),
-    }
-}
-
-/// A bar on standard error, where that is a terminal.
-pub fn progress_bar(runs: u64) -> ProgressBar {
-    let bar = ProgressBar::new(runs);
-    match ProgressStyle::with_template("{wide_bar} {pos}/{len} runs, {eta} left") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }
 
 /// The only configuration, to do something with.

@@ -1,8 +1,10 @@
 //! `sidelane sim` of a scenario with sweeps.
 
-use super::sim::{Format, progress_bar};
 use super::write_out;
 use crate::exit::BadInput;
+use anyhow::anyhow;
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
 use sidelane_interface::{Document, Kind};
 use sidelane_sim::points::{Merged, PointError, PointSummary, Shard};
 use sidelane_sim::sweep::{Read, Swept};
@@ -111,7 +113,7 @@ impl SweepArgs {
                 BadInput(format!("{mistake} (point {point})")).into()
             }
             Stop::Point(PointError::Simulation { point, error }) => {
-                super::sim::ended_early(error).context(format!("point {point}"))
+                ended_early(error).context(format!("point {point}"))
             }
         })
     }
@@ -185,5 +187,33 @@ fn run_of(points: &RangeInclusive<u64>) -> String {
     match points.start() == points.end() {
         true => points.start().to_string(),
         false => format!("{}-{}", points.start(), points.end()),
+    }
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people: tables.
+    Text,
+    /// For programs: one JSON document.
+    Json,
+    /// One line a metric.
+    Csv,
+}
+
+/// Why a simulation ended early.
+pub fn ended_early(error: sidelane_sim::Error) -> anyhow::Error {
+    match error {
+        sidelane_sim::Error::BadWorkload(why) => BadInput(why).into(),
+        error => anyhow!("{error}\n{}", error.steps()),
+    }
+}
+
+/// A bar on standard error, where that is a terminal.
+pub fn progress_bar(runs: u64) -> ProgressBar {
+    let bar = ProgressBar::new(runs);
+    match ProgressStyle::with_template("{wide_bar} {pos}/{len} runs, {eta} left") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
     }
 }

@@ -185,11 +185,11 @@ impl Scheduler<'_> {
         if !cgroups::labelled(&self.config.rules) {
             return cgroups::Labels::new();
         }
-        if let Some(changes) = &self.label_changes {
-            if let Err(error) = changes.watch(mount, cgroups.values()) {
-                on_event(not_watched(&error));
-                self.label_changes = None;
-            }
+        if let Some(changes) = &self.label_changes
+            && let Err(error) = changes.watch(mount, cgroups.values())
+        {
+            on_event(not_watched(&error));
+            self.label_changes = None;
         }
         labels::labels(mount, cgroups.values())
     }
