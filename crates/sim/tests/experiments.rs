@@ -334,7 +334,7 @@ fn mistakes_are_named() {
         (
             "server.open.load",
             "server.closed.load",
-            "a key that stands in the file",
+            "queue.toml:23:1: load 0.2: closed stands beside open",
         ),
         ("tolerance = 0.1", "tolerance = -0.1", "at least 0"),
         ("tolerance = 0.1", "tolerances = 0.1", "tolerances"),
