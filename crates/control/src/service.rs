@@ -4,7 +4,7 @@ use crate::daemon::nothing_to_do;
 use crate::{Error, Result};
 use sidelane_collect::collector::Place;
 use sidelane_collect::service::{Members, ServiceWatch};
-use sidelane_kernel::{cgroups, labels};
+use sidelane_kernel::cgroups;
 use sidelane_sched::rules::{Matcher, matches_cgroup};
 use sidelane_sched::{Class, ClassRule, Rule};
 use sidelane_smt::service::{Answer, NoSmt, answer};
@@ -135,7 +135,7 @@ pub fn mark(target: &str, word: Option<&str>, root: &Path) -> Result<Vec<String>
     let mount = sidelane_sched::signal::lanes::mount_point(root)?;
     let paths = named(target, root)?;
     for path in &paths {
-        labels::set_label(&mount, path, word)
+        cgroups::set_label(&mount, path, word)
             .map_err(|e| Error::io("label", &mount.join(path.trim_start_matches('/')), e))?;
     }
     Ok(paths)

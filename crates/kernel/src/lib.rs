@@ -3,12 +3,11 @@
 //! - [`allowed`], [`prepare`], [`warnings`], [`Urgent`], [`switch_everywhere`]: around the loading of BPF programs.
 //! - [`Plain`]: structures that BPF programs share, as bytes.
 //! - [`attached`]: the scheduler that is attached, and its maps; [`pools`]: its pools.
-//! - [`cgroups`]: which cgroups exist, and their `cpu.max`; [`labels`]: what whoever made them says they are.
+//! - [`cgroups`]: which cgroups exist, their `cpu.max`, and their labels.
 //! - [`TaskStorage`]: when maps of tasks may go.
 
 pub mod attached;
 pub mod cgroups;
-pub mod labels;
 mod loading;
 pub mod pools;
 

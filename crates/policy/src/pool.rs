@@ -2,7 +2,7 @@
 
 use crate::file::{Limits, MS, Result, Section, time_ns};
 use crate::intf;
-use crate::words::words;
+use crate::words;
 
 words! {
     /// What a pool is charged for the time that its tasks run.

@@ -2,7 +2,7 @@
 
 use crate::cgroup_path::up;
 use crate::rules::{ClassRule, Matcher, matches_cgroup};
-pub(crate) use sidelane_kernel::cgroups::{list, mount_point, quotas};
+pub(crate) use sidelane_kernel::cgroups::{labels, list, mount_point, quotas};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;

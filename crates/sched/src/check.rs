@@ -8,7 +8,6 @@ use crate::pool::Pool;
 use crate::rules::{Class, ClassRule, Matcher};
 use crate::{Config, Error, resolve};
 use serde::Serialize;
-use sidelane_kernel::labels;
 use sidelane_policy::Charge;
 use sidelane_topology::Topology;
 use std::fmt;
@@ -85,7 +84,7 @@ pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
     let groups = cgroups_below(mount.as_deref());
     let labels = mount
         .as_deref()
-        .map(|mount| labels::labels(mount, groups.iter()));
+        .map(|mount| cgroups::labels(mount, groups.iter()));
     let labels = labels.unwrap_or_default();
     let rules = config.rules.iter().zip(&table).map(|(entry, resolved)| {
         let finds = match &entry.rule.matcher {

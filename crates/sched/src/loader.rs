@@ -29,7 +29,7 @@ use adopting::Looks;
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBuffer};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open};
 use sidelane_kernel::Urgent;
-use sidelane_kernel::labels::Changes;
+use sidelane_kernel::cgroups::LabelChanges;
 use sidelane_topology::Topology;
 use size::Rooms;
 use std::mem::MaybeUninit;
@@ -171,7 +171,7 @@ struct Scheduler<'a> {
     looks: Looks,
     cgroup_mount: Option<PathBuf>,
     /// None unless rules look at labels.
-    label_changes: Option<Changes>,
+    label_changes: Option<LabelChanges>,
     signal: Option<signal::Service>,
     /// They count as long as they are open.
     _counters: Option<Counters>,

@@ -5,7 +5,7 @@ use super::row::{Change, Kind, Needs, Row, live, word};
 use crate::file::{Limits, Result, Section};
 use crate::intf;
 use crate::objective::Objective;
-use crate::words::words;
+use crate::words;
 
 words! {
     /// The policy, `borrow` in the `[scheduler]` table and in critical rules.

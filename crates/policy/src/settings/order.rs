@@ -3,7 +3,7 @@
 use super::row::{Change, Kind, Row, live, word};
 use super::{Polarization, Settings, StealBarriers, speeds};
 use crate::file::Limits;
-use crate::words::words;
+use crate::words;
 
 /// The row that may stand for others.
 pub(super) const DISPATCHING: &str = "dispatching";

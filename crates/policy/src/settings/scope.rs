@@ -3,7 +3,7 @@
 use super::row::{Change, Row, word};
 use super::{Borrow, Settings};
 use crate::file::{Result, Section};
-use crate::words::words;
+use crate::words;
 
 words! {
     /// Which tasks the scheduler has, `scope` in the `[scheduler]` table.

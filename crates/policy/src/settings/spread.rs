@@ -2,7 +2,7 @@
 
 use super::row::{Change, Kind, Row, live, word};
 use crate::file::Limits;
-use crate::words::words;
+use crate::words;
 
 words! {
     /// Which cores normal and batch work uses, `polarization` in the `[scheduler]` table.

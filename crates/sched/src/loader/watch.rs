@@ -7,7 +7,7 @@ use crate::bpf::{Plain, bytes_of, from_bytes, intf, zeroed};
 use crate::cgroups;
 use crate::error::load_error;
 use libbpf_rs::{MapCore, MapFlags, RingBufferBuilder};
-use sidelane_kernel::labels::{self, Changes};
+use sidelane_kernel::cgroups::LabelChanges;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -80,7 +80,7 @@ impl Scheduler<'_> {
             return Ok(());
         }
         if cgroups::labelled(&self.config.rules) {
-            match Changes::begin() {
+            match LabelChanges::begin() {
                 Ok(changes) => self.label_changes = Some(changes),
                 Err(error) => on_event(not_watched(&error)),
             }
@@ -191,7 +191,7 @@ impl Scheduler<'_> {
             on_event(not_watched(&error));
             self.label_changes = None;
         }
-        labels::labels(mount, cgroups.values())
+        cgroups::labels(mount, cgroups.values())
     }
 
     /// Reads cgroups again if labels have changed.
@@ -199,7 +199,7 @@ impl Scheduler<'_> {
         &mut self,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
-        if self.label_changes.as_ref().is_some_and(Changes::any) {
+        if self.label_changes.as_ref().is_some_and(LabelChanges::any) {
             self.read_cgroups(on_event)?;
             self.looks.again();
         }

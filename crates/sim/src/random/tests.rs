@@ -1,11 +1,13 @@
-//! Distributions: what they return, against what they say.
+//! Streams: apart, even, and as published. Distributions: what they return, against what they say.
 
-use super::{Distribution, Stream};
+use super::{Distribution, GOLDEN, Stream, mix};
 use Distribution::{
     BoundedPareto, Constant, Empirical, Erlang, Exponential, Hyperexponential, Lognormal, Mixture,
     Uniform,
 };
 use proptest::prelude::*;
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::Rng;
 
 /// One of each, and those with special cases.
 fn examples() -> Vec<Distribution> {
@@ -396,4 +398,87 @@ proptest! {
         let _ = (distribution.check(), distribution.squared_cv(), distribution.scaled(2.0));
         distribution.sample(&mut Stream::new(1, &[]));
     }
+}
+
+#[test]
+fn the_generator_is_the_published_one() {
+    // pcg64 of the reference implementation's demo, seeded with 42 and 54.
+    let mut generator = Pcg64::new(42, 54);
+    let first = [0x86b1_da1d_7206_2b68, 0x1304_aa46_c985_3d39];
+    assert_eq!(first, std::array::from_fn(|_| generator.next_u64()));
+}
+
+#[test]
+fn the_mixing_is_that_of_splitmix64() {
+    // First values of SplitMix64 from 1234567, as its descriptions list them.
+    let states = [1u64, 2].map(|i| 1_234_567u64.wrapping_add(GOLDEN.wrapping_mul(i)));
+    let first = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973];
+    assert_eq!(states.map(mix), first);
+}
+
+#[test]
+fn seeds_purposes_and_lengths_give_other_streams() {
+    let mut first = Vec::new();
+    for seed in 0..20 {
+        first.push(Stream::new(seed, &[]).next_u64());
+        for a in 0..20 {
+            first.push(Stream::new(seed, &[a]).next_u64());
+            first.extend((0..20).map(|b| Stream::new(seed, &[a, b]).next_u64()));
+        }
+    }
+    let all = first.len();
+    first.sort_unstable();
+    first.dedup();
+    assert_eq!(first.len(), all);
+    assert_eq!(Stream::new(3, &[1, 2]), Stream::new(3, &[1, 2]));
+}
+
+/// Mean of the products of two uniform variables, in standard errors from independence.
+fn correlation(pairs: impl Iterator<Item = (f64, f64)>) -> f64 {
+    let products: Vec<f64> = pairs.map(|(a, b)| (a - 0.5) * (b - 0.5)).collect();
+    let n = products.len() as f64;
+    products.iter().sum::<f64>() / n * 12.0 * n.sqrt()
+}
+
+#[test]
+fn neighbouring_streams_do_not_follow_each_other() {
+    for (one, other) in [([0, 0], [0, 1]), ([0, 0], [1, 0]), ([7, 1], [7, 3])] {
+        let (mut a, mut b) = (Stream::new(1, &one), Stream::new(1, &other));
+        let z = correlation((0..20_000).map(|_| (a.uniform(), b.uniform())));
+        assert!(z.abs() < 4.0, "{one:?} and {other:?}: {z}");
+    }
+    let first = |i| Stream::new(1, &[i]).uniform();
+    let z = correlation((0..20_000).map(|i| (first(i), first(i + 1))));
+    assert!(z.abs() < 4.0, "first values: {z}");
+}
+
+#[test]
+fn uniform_fills_the_interval_evenly() {
+    let mut stream = Stream::new(5, &[]);
+    let mut bins = [0u32; 64];
+    for _ in 0..64_000 {
+        let u = stream.uniform();
+        assert!(u > 0.0 && u < 1.0);
+        bins[(u * 64.0) as usize] += 1;
+    }
+    let squares = bins.map(|n| (f64::from(n) - 1000.0).powi(2) / 1000.0);
+    let chi_squared: f64 = squares.iter().sum();
+    assert!((30.0..110.0).contains(&chi_squared), "{chi_squared}");
+}
+
+#[test]
+fn below_is_even_for_numbers_that_do_not_divide_2_to_the_64() {
+    let n = 3 << 62; // without rejection one of three would come up half of the time
+    let mut stream = Stream::new(6, &[]);
+    let mut thirds = [0u32; 3];
+    for _ in 0..30_000 {
+        let value = stream.below(n);
+        assert!(value < n);
+        thirds[(value >> 62) as usize] += 1;
+    }
+    assert!(
+        thirds.iter().all(|t| t.abs_diff(10_000) < 400),
+        "{thirds:?}"
+    );
+    assert_eq!((stream.below(0), stream.below(1)), (0, 0));
 }
