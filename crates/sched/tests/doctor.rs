@@ -158,6 +158,10 @@ fn kernel_version() {
         let check = tree.set(FILE, stuck).check("kernel");
         assert_eq!(check.verdict, Verdict::Warning);
         assert!(check.seen.contains("may hang"), "{check:?}");
+        assert!(
+            check.remedy.unwrap().starts_with("boot Linux 7.0 or later"),
+            "{stuck}"
+        );
     }
     for old in ["6.12.0-55.9.1.el10_0.x86_64", "6.15.9", "6.11.4"] {
         let check = tree.set(FILE, old).check("kernel");
@@ -199,8 +203,17 @@ fn kernel_without_sched_ext() {
     let tree = Tree::healthy();
     tree.remove("sys/kernel/sched_ext/state");
     let check = tree.expect("sched_ext", Verdict::Fail, "state is missing");
-    assert!(check.remedy.unwrap().contains("CONFIG_SCHED_CLASS_EXT"));
+    let remedy = check.remedy.unwrap();
+    assert!(
+        remedy.contains("new enough, but was built without CONFIG_SCHED_CLASS_EXT"),
+        "{remedy}"
+    );
     assert!(!tree.examine().runnable);
+    let old = tree
+        .set("proc/sys/kernel/osrelease", "6.1.0")
+        .check("sched_ext");
+    assert!(old.remedy.unwrap().contains(&oldest_kernel()));
+    tree.set("proc/sys/kernel/osrelease", "7.0.9-test");
     tree.expect("other scheduler", Verdict::Ok, "none");
 }
 
@@ -305,10 +318,10 @@ fn another_scheduler() {
 fn threads_of_a_killed_scheduler() {
     const LEDGER: &str = "run/sidelane/adopted";
     let tree = Tree::healthy();
-    tree.expect("left behind", Verdict::Ok, "none");
+    tree.expect("left behind", Verdict::Ok, "no thread");
     tree.set("proc/sys/kernel/random/boot_id", "this");
     tree.set(LEDGER, "sidelane-adopted 1 that\n+ 5 70 0 0 0");
-    tree.expect("left behind", Verdict::Ok, "none");
+    tree.expect("left behind", Verdict::Ok, "no thread");
     tree.set(
         LEDGER,
         "sidelane-adopted 1 this\n+ 5 70 0 0 0\n+ 6 70 0 0 1\n- 5",
@@ -316,7 +329,11 @@ fn threads_of_a_killed_scheduler() {
     let check = tree.expect("left behind", Verdict::Warning, "1 or fewer");
     assert!(check.remedy.unwrap().contains("run --restore"));
     tree.set("sys/kernel/sched_ext/root/ops", "sidelane");
-    tree.expect("left behind", Verdict::Ok, "1 are the running scheduler's");
+    tree.expect(
+        "left behind",
+        Verdict::Ok,
+        ": 1 are the running scheduler's",
+    );
     tree.set(LEDGER, "something else")
         .expect("left behind", Verdict::Warning, "no ledger");
 }
@@ -553,9 +570,13 @@ fn real_time_limit() {
     const RESERVE: &str = "sys/kernel/debug/sched/ext_server/cpu0/runtime";
     let tree = Tree::healthy();
     tree.set("proc/sys/kernel/osrelease", "6.19.14");
-    tree.expect("real-time limit", Verdict::Ok, "no real-time task either");
+    tree.expect(
+        "real-time limit",
+        Verdict::Ok,
+        "no task is a real-time one now",
+    );
     tree.task(30, 30, "audio", 0, 1)
-        .expect("real-time limit", Verdict::Warning, "perhaps none");
+        .expect("real-time limit", Verdict::Warning, "may have none");
     tree.set(RUNTIME, "-1")
         .expect("real-time limit", Verdict::Warning, "is -1");
     tree.set(RESERVE, "50000000")

@@ -18,6 +18,10 @@ const STATE: &str = "sys/kernel/sched_ext/state";
 /// The name of the scheduler that is attached; not there without one.
 const OPS: &str = "sys/kernel/sched_ext/root/ops";
 
+/// What to do where the kernel is new enough, and sched_ext was left out of it.
+const ANOTHER_BUILD: &str = "this kernel is new enough, but was built without CONFIG_SCHED_CLASS_EXT: install one \
+                             that has it, such as the distribution's usual one";
+
 /// The name under which the kernel shows this scheduler.
 const OURS: &str = "sidelane";
 
@@ -63,9 +67,10 @@ pub(super) fn version(source: &Source) -> Result<Finding, Unreadable> {
         },
         Some(version) if KERNELS_STUCK.contains(&version) => Finding::warning(
             format!(
-                "{seen}, which may hang if a lane goes offline just after a BPF program ended that has storage of tasks"
+                "{seen}, which may hang if a lane goes offline within a second after a BPF program that keeps data of tasks ended"
             ),
-            "boot 7.0 or later, or wait a second after `kill -9` before lanes go offline; otherwise Sidelane avoids it",
+            "boot Linux 7.0 or later. Sidelane waits by itself where its own programs end; wait a second before \
+             lanes go offline after `kill -9` of one, or after another BPF program has ended",
         ),
         Some(_) => Finding::ok(seen),
     })
@@ -74,7 +79,13 @@ pub(super) fn version(source: &Source) -> Result<Finding, Unreadable> {
 pub(super) fn sched_ext(source: &Source) -> Result<Finding, Unreadable> {
     Ok(match source.text(STATE)? {
         Some(state) => Finding::ok(format!("/{STATE}: {state}")),
-        None => Finding::fail(format!("/{STATE} is missing"), boot_a_kernel()),
+        None => {
+            let remedy = match version_of(source)? {
+                Some(version) if version >= KERNEL_MIN => ANOTHER_BUILD.to_owned(),
+                _ => boot_a_kernel(),
+            };
+            Finding::fail(format!("/{STATE} is missing"), remedy)
+        }
     })
 }
 

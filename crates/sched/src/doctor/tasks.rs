@@ -146,27 +146,30 @@ pub(super) fn real_time_limit(source: &Source) -> Result<Finding, Unreadable> {
         None => {}
     }
     if source.text(RUNTIME)?.as_deref() == Some("-1") {
-        let seen = format!("none: /{RUNTIME} is -1, and the kernel keeps no share for others");
+        let seen =
+            format!("none: /{RUNTIME} is -1, so that real-time tasks may take all of a lane");
         return Ok(Finding::warning(seen, REMEDY));
     }
     let none_now = threads(source)?
         .iter()
         .all(|task| describe_real_time(task).is_none());
     Ok(match none_now {
-        true => Finding::ok("perhaps none in this kernel, but there is no real-time task either"),
+        true => Finding::ok("this kernel may have none; no task is a real-time one now"),
         false => Finding::warning(
-            "perhaps none: the kernel may keep no share for others",
+            "this kernel may have none: real-time tasks that spin may take all of a lane",
             REMEDY,
         ),
     })
 }
+
+const NOTHING_LEFT: &str = "no thread keeps policy and nice value of a scheduler that was killed";
 
 /// Threads that a scheduler of batch alone left behind with a policy that it gave them.
 pub(super) fn left_behind(source: &Source) -> Result<Finding, Unreadable> {
     let path = PATH.trim_start_matches('/');
     let text = source.text(path)?.filter(|text| !text.is_empty());
     let Some(text) = text else {
-        return Ok(Finding::ok("none"));
+        return Ok(Finding::ok(NOTHING_LEFT));
     };
     let boot = source.text(BOOT)?.unwrap_or_default();
     // a source ends no text with a line's end
@@ -176,8 +179,10 @@ pub(super) fn left_behind(source: &Source) -> Result<Finding, Unreadable> {
     };
     let number = threads.adopted + threads.lent;
     Ok(match (number, kernel::is_attached(source)?) {
-        (0, _) => Finding::ok("none"),
-        (_, true) => Finding::ok(format!("none: {number} are the running scheduler's")),
+        (0, _) => Finding::ok(NOTHING_LEFT),
+        (_, true) => Finding::ok(format!(
+            "{NOTHING_LEFT}: {number} are the running scheduler's"
+        )),
         (_, false) => Finding::warning(
             format!(
                 "{number} or fewer have SCHED_EXT and nice 19 from a scheduler that was killed"
