@@ -38,7 +38,18 @@ fn what_finds_nothing_is_refused_where_it_is_asked_for() {
     let lax = check(&["--batch", "unit:none.service"]);
     assert_eq!(lax.status.code(), Some(0), "{lax:?}");
     let sure = check(&["--batch", "user:0", "--strict"]);
-    assert_eq!(sure.status.code(), Some(0), "{sure:?}");
+    let able = super::sidelane(&["doctor", "--format", "json"]);
+    let able = super::document(&able);
+    let failed = able["checks"].as_array().unwrap().iter();
+    let failed: Vec<&str> = failed
+        .filter(|check| check["verdict"] == "fail" && check["name"] != "privileges")
+        .map(|check| check["name"].as_str().unwrap())
+        .collect();
+    let code = if failed.is_empty() { 0 } else { 5 };
+    assert_eq!(sure.status.code(), Some(code), "{sure:?}");
+    let text = String::from_utf8_lossy(&sure.stdout);
+    let last = text.lines().last().unwrap();
+    assert_eq!(last.contains(&failed.join(", ")), code == 5, "{text}");
 }
 
 /// What is said of a file that cannot be used, without the path of its folder.

@@ -4,6 +4,7 @@ mod hint;
 
 use crate::cgroups;
 use crate::counters::ticks_can_be_seen;
+use crate::doctor;
 use crate::pool::Pool;
 use crate::rules::{Class, ClassRule, Matcher};
 use crate::{Config, Error, resolve};
@@ -29,6 +30,9 @@ pub struct Check {
     pub quotas: Option<usize>,
     /// What is no mistake but may not be meant, each a sentence that names its place; `--strict` refuses these.
     pub doubts: Vec<String>,
+    /// Why this machine cannot attach the scheduler now; one of the doubts.
+    #[serde(skip)]
+    pub cannot_attach: Option<String>,
 }
 
 /// A rule and what it finds.
@@ -121,10 +125,13 @@ pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
     let mut doubts = doubts_of_rules(config, &rules);
     doubts.extend(doubts_of_pools(&pools));
     doubts.extend(doubts_of_machine(config, root));
+    let cannot_attach = doctor::examine(root).cannot_attach();
+    doubts.extend(cannot_attach.clone());
     Ok(Check {
         rules,
         pools,
         doubts,
+        cannot_attach,
         quotas: config
             .holds_quotas()
             .then(quotas)
@@ -296,7 +303,8 @@ impl fmt::Display for Check {
         if let Some(quotas) = self.quotas {
             writeln!(f, "cgroup_quotas: {quotas} cgroups have a cpu.max")?;
         }
-        Ok(())
+        let mut cannot_attach = self.cannot_attach.iter();
+        cannot_attach.try_for_each(|why| writeln!(f, "{why}"))
     }
 }
 
@@ -379,7 +387,7 @@ mod tests {
              cgroup_weights: 1 cgroups have a cpu.weight other than 100\n\
              cgroup_quotas: 1 cgroups have a cpu.max\n"
         );
-        assert!(check.to_string().ends_with(&said), "{check}");
+        assert!(check.to_string().contains(&said), "{check}");
     }
 
     #[test]
@@ -396,6 +404,7 @@ mod tests {
             "c.toml:13:9: rule 'unit:none.service': no such cgroup now",
             "[[pool]] \"/none\": no such cgroup now",
             "cpu/online: missing; expected",
+            "this machine cannot attach the scheduler now: sched_ext, BTF, topology (see 'sidelane doctor')",
         ];
         assert_eq!(doubts.len(), said.len(), "{doubts:?}");
         for (doubt, said) in doubts.iter().zip(said) {
@@ -417,9 +426,12 @@ mod tests {
     fn the_table_has_a_line_for_each_rule() {
         let check = check(&config(&["user:0", "comm:redis*"]), Path::new("/nowhere")).unwrap();
         let text = check.to_string();
-        assert_eq!(
-            text,
-            "critical  user:0       uid 0\ncritical  comm:redis*  looked up for each task\n"
+        assert!(
+            text.starts_with(
+                "critical  user:0       uid 0\ncritical  comm:redis*  looked up for each task\n\
+                 this machine cannot attach"
+            ),
+            "{text}"
         );
     }
 }

@@ -92,6 +92,9 @@ impl Finding {
 /// Looks at one condition.
 type Examine = fn(&Source) -> Result<Finding, Unreadable>;
 
+/// The check of what this process may do.
+const PRIVILEGES: &str = "privileges";
+
 /// The checks: what rules the scheduler out first, then what hampers it.
 const CHECKS: [(&str, Examine); 20] = [
     ("kernel", kernel::version),
@@ -99,7 +102,7 @@ const CHECKS: [(&str, Examine); 20] = [
     ("BTF", kernel::btf),
     ("BPF JIT", kernel::jit),
     ("kernel config", kernel::config),
-    ("privileges", kernel::privileges),
+    (PRIVILEGES, kernel::privileges),
     ("lockdown", kernel::lockdown),
     ("memlock", kernel::memlock),
     ("other scheduler", kernel::other_scheduler),
@@ -159,6 +162,19 @@ impl Report {
         text.push_str(&self.conclusion());
         text.push('\n');
         text
+    }
+
+    /// Which checks say that the scheduler cannot be attached, in a line; none: nothing but the privilege may be
+    /// wanting, which whoever asks need not have.
+    pub(crate) fn cannot_attach(&self) -> Option<String> {
+        let failed = |check: &&Check| check.verdict == Verdict::Fail && check.name != PRIVILEGES;
+        let failed: Vec<&str> = self.checks.iter().filter(failed).map(|c| c.name).collect();
+        (!failed.is_empty()).then(|| {
+            format!(
+                "this machine cannot attach the scheduler now: {} (see 'sidelane doctor')",
+                failed.join(", ")
+            )
+        })
     }
 
     fn conclusion(&self) -> String {
