@@ -16,9 +16,7 @@ const WITHOUT_TASKS: [&str; 5] = ["target", "timer", "path", "device", "automoun
 
 /// What the rule `text` compares, or what is wrong with it.
 pub(super) fn matcher(text: &str) -> Result<Matcher, String> {
-    let (kind, value) = text
-        .split_once(':')
-        .ok_or_else(|| format!("expected KIND:VALUE, one of {KINDS}"))?;
+    let (kind, value) = text.split_once(':').ok_or_else(|| without_kind(text))?;
     if value.is_empty() {
         return Err(format!("nothing after '{kind}:'"));
     }
@@ -37,6 +35,18 @@ pub(super) fn matcher(text: &str) -> Result<Matcher, String> {
         "policy" => policy_matcher(value),
         "nice" => nice_matcher(value),
         _ => Err(format!("unknown kind '{kind}'; expected one of {KINDS}")),
+    }
+}
+
+/// What is said of a rule without a kind: `nginx.service` and `/batch.slice` tell what they are.
+fn without_kind(text: &str) -> String {
+    let expected = format!("expected KIND:VALUE, one of {KINDS}");
+    let kind = text.rsplit_once('.').map(|(_, kind)| kind);
+    let is_unit = kind.is_some_and(|kind| WITH_TASKS.contains(&kind)) && !text.contains('/');
+    match (is_unit, text.starts_with('/')) {
+        (true, _) => format!("did you mean 'unit:{text}'? {expected}"),
+        (_, true) => format!("did you mean 'cgroup:{text}', or 'exe:{text}'? {expected}"),
+        _ => expected,
     }
 }
 
@@ -297,6 +307,8 @@ mod tests {
     #[test]
     fn mistakes_name_the_remedy() {
         refused("nginx", "expected KIND:VALUE");
+        refused("nginx.service", "did you mean 'unit:nginx.service'?");
+        refused("/batch.slice", "did you mean 'cgroup:/batch.slice'");
         refused("group:x", "unknown kind 'group'");
         refused("nice:>=20", "between -20 and 19");
         refused("nice:>5", "nice:>=N");
