@@ -7,6 +7,7 @@ use crate::{Need, Plain, Refusal, allowed, from_bytes};
 use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Why the kernel does not answer; each names the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +15,12 @@ pub enum Error {
     /// A capability is missing.
     #[error(transparent)]
     NotPrivileged(#[from] Refusal),
+    /// No scheduler can run on this kernel.
+    #[error(
+        "this kernel has no sched_ext (no /sys/kernel/sched_ext), so no Sidelane scheduler can be attached; see \
+         'sidelane doctor'; 'sidelane record' and 'sidelane report' need none"
+    )]
+    NoSchedExt,
     /// No running scheduler to read counters from.
     #[error("no Sidelane scheduler is attached; start one with 'sidelane run'")]
     NotRunning,
@@ -30,7 +37,7 @@ pub enum Error {
 impl Error {
     /// Is the machine (kernel, privilege) at fault rather than the input?
     pub fn is_machine(&self) -> bool {
-        matches!(self, Error::NotPrivileged(_))
+        matches!(self, Error::NotPrivileged(_) | Error::NoSchedExt)
     }
 }
 
@@ -66,7 +73,7 @@ pub fn enable_seq() -> u64 {
 /// The running scheduler's map of this name, of which the kernel keeps 15 bytes, whose values have this size.
 ///
 /// # Errors
-/// [`Error::NotPrivileged`], [`Error::NotRunning`], or [`Error::Running`].
+/// [`Error::NoSchedExt`], [`Error::NotPrivileged`], [`Error::NotRunning`], or [`Error::Running`].
 pub fn map(name: &[u8], value_size: usize) -> Result<MapHandle, Error> {
     find(name, |size| size == value_size)
 }
@@ -80,6 +87,9 @@ pub fn data(name: &[u8], least: usize) -> Result<MapHandle, Error> {
 }
 
 fn find(name: &[u8], fits: impl Fn(usize) -> bool) -> Result<MapHandle, Error> {
+    if !Path::new("/sys/kernel/sched_ext").exists() {
+        return Err(Error::NoSchedExt);
+    }
     allowed(Need::Find)?;
     let named = || MapInfoIter::default().filter(|map| map.name.as_bytes() == name);
     // the newest: a program that reads those of a scheduler that has ended keeps them alive

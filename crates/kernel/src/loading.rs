@@ -117,7 +117,7 @@ impl fmt::Display for Refusal {
         match self.missing {
             Some(missing) => write!(
                 f,
-                "{what} needs {needed}, and {missing} is missing; run as root, or in a service with \
+                "{what} needs {needed}; this process lacks {missing}; run as root, or in a service with \
                  AmbientCapabilities={remedy}"
             ),
             None => write!(
@@ -315,10 +315,7 @@ mod tests {
             missing: Some("CAP_PERFMON"),
         };
         let said = refusal.to_string();
-        assert!(
-            said.contains("CAP_PERFMON is missing; run as root"),
-            "{said}"
-        );
+        assert!(said.contains("lacks CAP_PERFMON; run as root"), "{said}");
     }
 
     #[test]

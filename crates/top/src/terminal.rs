@@ -13,7 +13,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// The terminal cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot use the terminal; 'sidelane stat' prints lines instead")]
+#[error("cannot use the terminal; 'sidelane record' and 'sidelane report' need none")]
 pub struct Error(#[from] io::Error);
 
 /// The screen on a real terminal, which is left as it was found when this goes, also after a panic.
