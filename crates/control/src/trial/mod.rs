@@ -77,6 +77,8 @@ pub struct Plan {
     pub slot: Duration,
     /// No round begins that would end after this.
     pub length: Duration,
+    /// What takes turns, as [`Setup::ALL`] or without one of these; the default is always there.
+    pub setups: Vec<Setup>,
     /// The trial ends if a 99th percentile is so many times worse than the default's.
     pub guard: Option<f64>,
     /// A shell command that runs in each slot and prints latencies, ms, one a line.
@@ -96,7 +98,9 @@ pub enum Event {
     Started {
         /// So many rounds fit.
         rounds: usize,
-        /// Each of so many slots of this length.
+        /// So many slots has each.
+        slots: usize,
+        /// Their length.
         slot: Duration,
     },
     /// A slot has ended.
@@ -109,10 +113,13 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Event::Restored => f.write_str("restored what an earlier run had left behind"),
-            Event::Started { rounds, slot } => write!(
+            Event::Started {
+                rounds,
+                slots,
+                slot,
+            } => write!(
                 f,
-                "about {rounds} rounds of {} slots of {} s; Ctrl-C ends it and leaves the machine as it was",
-                Setup::ALL.len(),
+                "about {rounds} rounds of {slots} slots of {} s; Ctrl-C ends it and leaves the machine as it was",
                 slot.as_secs_f64()
             ),
             Event::Measured(slot) => write!(f, "{slot}"),
@@ -193,9 +200,13 @@ fn rounds(
     stop: &AtomicBool,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Outcome> {
-    let fit = plan.length.as_secs_f64() / (plan.slot.as_secs_f64() * Setup::ALL.len() as f64);
-    let (rounds, slot) = ((fit as usize).max(1), plan.slot);
-    on_event(Event::Started { rounds, slot });
+    let (length, slot) = (plan.length, plan.slot);
+    let fit = length.as_secs_f64() / (slot.as_secs_f64() * plan.setups.len() as f64);
+    on_event(Event::Started {
+        rounds: (fit as usize).max(1),
+        slots: plan.setups.len(),
+        slot,
+    });
     let begun = Instant::now();
     let mut slots: Vec<Slot> = Vec::new();
     let report = |slots: &[Slot]| Report::new(plan, slots);
@@ -207,7 +218,7 @@ fn rounds(
         if round > 0 && next > plan.length {
             break;
         }
-        for &setup in order {
+        for &setup in order.iter().filter(|setup| plan.setups.contains(setup)) {
             if stop.load(Ordering::Relaxed) {
                 return Ok(Outcome::Ended(report(&slots)));
             }
@@ -301,6 +312,13 @@ mod tests {
             }
         }
         assert_eq!(ORDERS[0][0], Setup::Default);
+        // also if one of them is left out
+        for left_out in [Setup::SmtOff, Setup::Sidelane] {
+            let first = |order: &&[Setup; 3]| {
+                order.iter().find(|setup| **setup != left_out) == Some(&Setup::Default)
+            };
+            assert_eq!(ORDERS.iter().filter(first).count(), 3, "{left_out:?}");
+        }
     }
 
     fn plan(guard: Option<f64>) -> Plan {
@@ -309,6 +327,7 @@ mod tests {
             batch: Vec::new(),
             slot: Duration::from_secs(1),
             length: Duration::from_secs(9),
+            setups: Setup::ALL.to_vec(),
             guard,
             latency_command: None,
             thread_perf: None,

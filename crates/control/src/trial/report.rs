@@ -32,6 +32,9 @@ pub struct Report {
     pub slot_seconds: f64,
     /// Rounds in which each setup was measured.
     pub rounds: usize,
+    /// What took turns.
+    #[serde(skip)]
+    setups: Vec<Setup>,
     /// What was compared.
     pub figures: Vec<Figure>,
     /// What follows.
@@ -142,9 +145,9 @@ const FIGURES: [(&str, &str, Value); 9] = [
 ];
 
 /// How many rounds have a slot of each setup.
-fn whole_rounds(slots: &[Slot]) -> usize {
-    let of = |setup: Setup| slots.iter().filter(|slot| slot.setup == setup).count();
-    Setup::ALL.into_iter().map(of).min().unwrap_or(0)
+fn whole_rounds(setups: &[Setup], slots: &[Slot]) -> usize {
+    let of = |setup: &Setup| slots.iter().filter(|slot| slot.setup == *setup).count();
+    setups.iter().map(of).min().unwrap_or(0)
 }
 
 fn figure(slots: &[Slot], name: &'static str, title: &'static str, value: Value) -> Figure {
@@ -191,7 +194,7 @@ impl Report {
             .map(|(name, title, value)| figure(slots, name, title, value));
         let figures: Vec<Figure> = figures.filter(|one| !one.setups.is_empty()).collect();
         let batch: Vec<String> = plan.batch.iter().map(ToString::to_string).collect();
-        let rounds = whole_rounds(slots);
+        let rounds = whole_rounds(&plan.setups, slots);
         Report {
             service: plan.service.name.clone(),
             recommendation: recommendation(plan, &figures, rounds),
@@ -199,6 +202,7 @@ impl Report {
             slot_seconds: plan.slot.as_secs_f64(),
             rounds,
             figures,
+            setups: plan.setups.clone(),
             slots: slots.to_vec(),
         }
     }
@@ -216,28 +220,26 @@ impl Report {
             self.rounds,
             self.slot_seconds
         ));
-        let mut row = |what: &str, cells: [String; 3]| {
-            let cells = cells.map(|cell| format!("{cell:>25}")).concat();
+        let mut row = |what: &str, cell: &dyn Fn(Setup) -> Option<String>| {
+            let cells = self.setups.iter().map(|setup| {
+                let cell = cell(*setup).unwrap_or_else(|| "-".to_owned());
+                format!("{cell:>25}")
+            });
             // a string takes whatever is written to it
-            let _ = writeln!(text, "  {what:<22}{cells}");
+            let _ = writeln!(text, "  {what:<22}{}", cells.collect::<String>());
         };
-        row("", Setup::ALL.map(|setup| setup.name().to_uppercase()));
+        row("", &|setup| Some(setup.name().to_uppercase()));
         for figure in &self.figures {
             let value = |setup| figure.under(setup).map(|one| one.value.words());
-            row(
-                figure.title,
-                Setup::ALL.map(|s| value(s).unwrap_or("-".into())),
-            );
+            row(figure.title, &value);
         }
         for name in ["latency_p99_ms", "wait_p99_ms", "batch_lanes", "batch_work"] {
             let Some(figure) = self.figure(name) else {
                 continue;
             };
             let ratio = |setup: Setup| match setup {
-                Setup::Default => "1".to_owned(),
-                _ => figure
-                    .ratio(setup)
-                    .map_or("-".to_owned(), |one| one.words()),
+                Setup::Default => Some("1".to_owned()),
+                _ => figure.ratio(setup).map(|one| one.words()),
             };
             let title = figure.title.split(',').next().unwrap_or_default();
             let title = match name {
@@ -245,7 +247,7 @@ impl Report {
                 "batch_work" => "batch work",
                 _ => title,
             };
-            row(&format!("{title} ÷ default"), Setup::ALL.map(ratio));
+            row(&format!("{title} ÷ default"), &ratio);
         }
         text.push('\n');
         for sentence in &self.recommendation.sentences {
@@ -302,7 +304,7 @@ fn recommendation(plan: &Plan, figures: &[Figure], rounds: usize) -> Recommendat
     let words = |setup: Setup| compared(setup, tail, what, batch, counted);
     let sentences: Vec<String> = others.into_iter().filter_map(words).collect();
     let Some(best) = best(&better, tail, batch) else {
-        let found = "Keep the kernel's default: neither of the others is better for the service beyond chance.";
+        let found = "Keep the kernel's default: nothing else that was tried is better for the service beyond chance.";
         let sentences = [vec![found.to_owned()], sentences].concat();
         return told(Some(Setup::Default), sentences, confidence, doubts);
     };
@@ -396,6 +398,7 @@ mod tests {
             batch: vec!["cgroup:/batch.slice".parse().unwrap()],
             slot: Duration::from_secs(20),
             length: Duration::from_secs(600),
+            setups: Setup::ALL.to_vec(),
             guard: None,
             latency_command: None,
             thread_perf: None,
@@ -454,6 +457,20 @@ mod tests {
             text.lines().all(|line| line.chars().count() <= 100),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_setup_that_was_left_out_is_not_shown_and_no_round_waits_for_it() {
+        let plan = Plan {
+            setups: vec![Setup::Default, Setup::Sidelane],
+            ..plan()
+        };
+        let mut slots = slots(12, [(3.0, 2.0), (2.5, 1.0), (1.0, 1.9)]);
+        slots.retain(|slot| slot.setup != Setup::SmtOff);
+        let report = Report::new(&plan, &slots);
+        assert_eq!(report.rounds, 12);
+        assert_eq!(report.recommendation.setup, Some(Setup::Sidelane));
+        assert!(!report.text().contains("SMT"), "{}", report.text());
     }
 
     #[test]

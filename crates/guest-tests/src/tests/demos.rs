@@ -93,6 +93,8 @@ fn a_trial_recommends_for_redis_what_the_demonstration_measures() {
         "4",
         "--minutes",
         "5",
+        "--guard",
+        "off",
         "--latency-command",
         LATENCY_COMMAND,
     ];

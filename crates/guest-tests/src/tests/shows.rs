@@ -457,6 +457,8 @@ fn a_trial_shows_redis_under_three_setups() {
         "2",
         "--minutes",
         "0.1",
+        "--guard",
+        "off",
         "--latency-command",
         LATENCY_COMMAND,
     ];
@@ -515,7 +517,7 @@ fn a_trial_that_is_ended_leaves_the_machine_as_it_was() {
         spin("batch"),
         spin("batch"),
     ];
-    let trial = trial_of_redis(&["--slot", "2"])
+    let trial = trial_of_redis(&["--slot", "2", "--guard", "off"])
         .args(JSON)
         .stdout(Stdio::piped())
         .spawn()
