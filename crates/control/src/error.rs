@@ -135,6 +135,14 @@ pub enum Error {
         /// The rule.
         rule: String,
     },
+    /// A rule that finds several cgroups where one is wanted.
+    #[error("'{rule}' finds several cgroups ({found}); name one of them")]
+    SeveralCgroups {
+        /// The rule.
+        rule: String,
+        /// Their paths.
+        found: String,
+    },
     /// The command that was to print latencies.
     #[error(
         "the latency command '{command}' {problem}; it is to print one number a line, in ms, and to end within the slot"
@@ -229,6 +237,7 @@ impl Error {
                     | Error::State { .. }
                     | Error::Overlap { .. }
                     | Error::NoCgroup { .. }
+                    | Error::SeveralCgroups { .. }
                     | Error::LatencyCommand { .. }
                     | Error::NotByCgroup { .. }
             ),

@@ -9,7 +9,7 @@ use sidelane_sched::rules::{Matcher, matches_cgroup};
 use sidelane_sched::{Class, ClassRule, Rule};
 use sidelane_smt::service::{Answer, NoSmt, answer};
 use sidelane_smt::snapshot::Rates;
-use sidelane_topology::{CpuList, Topology};
+use sidelane_topology::{CpuList, Topology, printable};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -46,6 +46,23 @@ impl Service {
         Ok(Service { name, rule })
     }
 
+    /// Its cgroup, by path from the cgroup root: the only one that holds all others of it.
+    ///
+    /// # Errors
+    /// Cgroups cannot be listed, or there are none or several.
+    pub fn cgroup(&self, root: &Path) -> Result<String> {
+        let Cgroups(paths) = Cgroups::read(root)?;
+        let rule = self.rule.to_string();
+        match &topmost(&self.rule, paths.into_values())[..] {
+            [] => Err(Error::NoCgroup { rule }),
+            [one] => Ok(one.clone()),
+            several => Err(Error::SeveralCgroups {
+                rule,
+                found: printable(several.join(", ").as_bytes()),
+            }),
+        }
+    }
+
     /// The rule by which the scheduler knows it.
     pub(crate) fn critical(&self) -> ClassRule {
         ClassRule::new(Class::Critical, self.rule.clone())
@@ -66,6 +83,21 @@ pub fn check_by_cgroup(rule: &Rule) -> Result<()> {
             rule: rule.to_string(),
         }),
     }
+}
+
+/// Of these cgroups those that the rule finds, without those below them.
+fn topmost(rule: &Rule, paths: impl Iterator<Item = String>) -> Vec<String> {
+    let mut paths: Vec<String> = paths
+        .filter(|path| matches_cgroup(&rule.matcher, path))
+        .collect();
+    paths.sort();
+    let mut top: Vec<String> = Vec::new();
+    for path in paths {
+        if !top.iter().any(|top| Path::new(&path).starts_with(top)) {
+            top.push(path);
+        }
+    }
+    top
 }
 
 /// The cgroups that there are now.
@@ -211,6 +243,18 @@ mod tests {
         ] {
             assert_eq!(Service::parse(name).unwrap().rule.to_string(), rule);
         }
+        let cgroups = [
+            "/a.slice/web.service/x",
+            "/a.slice/web.service",
+            "/b.slice/web.service",
+        ];
+        let top = |rule: &str| {
+            let cgroups = cgroups.into_iter().map(str::to_owned);
+            topmost(&rule.parse().unwrap(), cgroups)
+        };
+        assert_eq!(top("unit:web.service"), [cgroups[1], cgroups[2]]);
+        assert_eq!(top("cgroup:/a.slice/web.service"), [cgroups[1]]);
+        assert!(top("cgroup:/none").is_empty());
         for (name, part) in [
             ("nginx", "did you mean 'unit:nginx.service'"),
             ("comm:redis", "counts by cgroups"),
