@@ -181,6 +181,7 @@ fn a_few_numbers_are_simulated_without_a_file() {
         "sidelane",
         "smt off",
         "assumed: thread_perf",
+        "assumed: batch is SCHED_IDLE",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -190,6 +191,8 @@ fn a_few_numbers_are_simulated_without_a_file() {
     std::fs::write(&path, stdout(&shown)).unwrap();
     let kept = sidelane(&[&["sim", path.to_str().unwrap()], &quick[..]].concat());
     assert_eq!(stdout(&kept), text); // the same scenario, to the last digit
+    // as in all examples: the row of the kernel's scheduler has batch with the policy for it
+    assert_eq!(stdout(&shown).matches("policy = \"idle\"").count(), 1);
     for (args, code) in [
         (&["sim", "--cores", "4"][..], 2),
         (&["sim", "--load", "0.3"], 2),

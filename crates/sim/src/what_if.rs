@@ -127,7 +127,8 @@ impl WhatIf {
             "requests come at exponential gaps, and their demands are exponential".to_owned(),
         );
         if self.batch > 0 {
-            let batch = "batch is ordinary work to the kernel's scheduler (policy normal, nice 0)";
+            let batch =
+                "batch is SCHED_IDLE to the kernel's scheduler ('policy' in --show-scenario)";
             assumptions.push(batch.to_owned());
         }
         assumptions
@@ -169,7 +170,7 @@ impl WhatIf {
         if self.batch > 0 {
             let _ = write!(
                 text,
-                "\n[[workload]]\nname = \"batch\"\nclass = \"batch\"\nbatch = {{ tasks = {} }}\n",
+                "\n[[workload]]\nname = \"batch\"\nclass = \"batch\"\npolicy = \"idle\"\nbatch = {{ tasks = {} }}\n",
                 self.batch
             );
             text += "\n[[configuration]]\nname = \"alone\"\nscheduler = \"default\"\nwithout = [\"batch\"]\n";
