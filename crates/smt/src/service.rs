@@ -193,8 +193,9 @@ impl NoSmt {
     /// For people.
     pub fn text(&self) -> String {
         wrapped(&format!(
-            "No SMT: {}. There it costs nothing, and nothing is to be tried.",
-            self.no_smt
+            "No SMT: {}. So SMT costs no service anything here, and there is nothing to try; {} was not looked up.",
+            self.no_smt,
+            printable(self.service.as_bytes())
         ))
     }
 }

@@ -47,7 +47,7 @@ impl Report {
     fn core_table(&self) -> String {
         let known = self.forced_idle.is_some();
         let mut text = format!(
-            "\n  core  busy%  lanes%  density  capacity   max  product.  MT util%  {}\
+            "\n  core  busy% lanes% density capacity   max productivity MT util%  {}\
              time% with 0, 1, ...\n",
             if known { "forced%  " } else { "" }
         );
@@ -124,7 +124,7 @@ fn core_line(name: &str, metrics: &SmtMetrics, rest: &str) -> String {
     let share = |of: Option<f64>| of.map_or("-".to_owned(), |of| format!("{:.1}", of * 100.0));
     let ratio = |of: Option<f64>| of.map_or("-".to_owned(), |of| format!("{of:.3}"));
     let line = format!(
-        "{name:>6} {:>6} {:>7} {:>8} {:>9} {:>5} {:>9} {:>9}  {rest}",
+        "{name:>6} {:>6} {:>6} {:>7} {:>8} {:>5} {:>12} {:>8}  {rest}",
         share(metrics.core_utilization),
         share(metrics.lane_utilization),
         ratio(metrics.thread_density),
