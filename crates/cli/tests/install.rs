@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -248,4 +248,57 @@ fn systemd_finds_no_mistake_in_the_units_and_little_exposure() {
     ) {
         assert!(well, "{said}");
     }
+}
+
+/// The help of a command and of all below it, at so many columns.
+fn helps(path: &[&str], columns: &str, take: &mut dyn FnMut(&str, &str)) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sidelane"));
+    let command = command.args(path).arg("--help").env("COLUMNS", columns);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    take(&path.join(" "), &text);
+    let commands = text.split_once("\nCommands:\n").map(|(_, rest)| rest);
+    let commands = commands.and_then(|rest| rest.split("\n\n").next());
+    for line in commands.unwrap_or_default().lines() {
+        let name = line
+            .strip_prefix("  ")
+            .filter(|line| !line.starts_with(' '));
+        match name.and_then(|line| line.split(' ').next()) {
+            Some("help") | None => {}
+            Some(name) => helps(&[path, &[name]].concat(), columns, take),
+        }
+    }
+}
+
+#[test]
+fn help_is_wrapped_once() {
+    for columns in [80, 100] {
+        let mut seen = 0;
+        helps(&[], &columns.to_string(), &mut |path, text| {
+            seen += 1;
+            let lines: Vec<&str> = text.lines().collect();
+            let prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+            for pair in lines
+                .windows(2)
+                .filter(|pair| pair.iter().all(|line| prose(line)))
+            {
+                // the next word had no room, or the source breaks the line where clap does not
+                let word = pair[1].split(' ').next().unwrap();
+                let wanted = pair[0].chars().count() + 1 + word.chars().count();
+                assert!(wanted > columns, "{path} at {columns} columns: {pair:#?}");
+            }
+        });
+        assert!(seen > 20, "{seen} commands");
+    }
+}
+
+#[test]
+fn manual_pages_go_into_folders_that_are_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let [commands, files] = ["a/man1", "a/man5"].map(|name| folder.path().join(name));
+    let [commands, files] = [&commands, &files].map(|path| path.to_str().unwrap());
+    let output = super::sidelane(&["man", commands, "--configuration", files]);
+    assert!(output.status.success(), "{}", super::stderr(&output));
+    assert!(Path::new(commands).join("sidelane.1").exists());
+    assert!(Path::new(files).join("sidelane.toml.5").exists());
 }

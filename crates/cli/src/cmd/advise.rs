@@ -12,28 +12,28 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const ABOUT: &str = "\
-Says what SMT metrics mean for this machine and its work: whether a stage has too few workers, a thread
-keeps all others waiting, SMT is worth having, room is left, or a limited cgroup gets less than it is
-entitled to; each with its evidence and how sure it is. Of a service it says what SMT costs that now: how
+Says what SMT metrics mean for this machine and its work: whether a stage has too few workers, a thread \
+keeps all others waiting, SMT is worth having, room is left, or a limited cgroup gets less than it is \
+entitled to; each with its evidence and how sure it is. Of a service it says what SMT costs that now: how \
 long it waits for a lane, how long it has a core to itself, how fast it is beside others, and who they are.";
 
 const EXAMPLES: &str = "Examples:
   sidelane advise                          on this machine, for 10 s
   sidelane advise --seconds 60 --calibration machine.json
   sidelane advise smt.rec                  on a recording
-  sidelane advise nginx.service            what SMT costs this unit now, and beside whom
+  sidelane advise unit:nginx.service       what SMT costs this unit now, and beside whom
   sidelane advise cgroup:/kubepods --seconds 60 --format json
 
-On this machine it needs root, or CAP_BPF and CAP_PERFMON, and BTF. Services: UNIT, user-unit:UNIT,
-cgroup:/PATH, with all cgroups below. How fast a service is beside others is counted in instructions; machines that count none need
---calibration, and without one that is unknown. Recordings of version 2 do not say which cgroups are
+On this machine it needs root, or CAP_BPF and CAP_PERFMON, and BTF. Services: unit:NAME (or just NAME), user-unit:NAME, \
+cgroup:/PATH, with all cgroups below. How fast a service is beside others is counted in instructions; machines that count none need \
+--calibration, and without one that is unknown. Recordings of version 2 do not say which cgroups are \
 limited.";
 
 /// Advise on what was measured.
 #[derive(clap::Args)]
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 pub struct Args {
-    /// A file of 'sidelane record', or a service: UNIT, user-unit:UNIT, cgroup:/PATH [default: this machine, now].
+    /// A file of 'sidelane record', or a service: unit:NAME, user-unit:NAME, cgroup:/PATH [default: this machine, now].
     #[arg(value_name = "FILE|SERVICE")]
     of: Option<String>,
     /// How long this machine, or the service, is watched.

@@ -13,10 +13,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const ABOUT: &str = "\
-Measures threadPerf: the speed of a thread when 1, 2, ... lanes of its core run, relative to running
-alone. Short, pinned runs of a representative mix (integer, floating point, memory streaming,
-pointer chasing, unforeseeable branches, requests; weighted equally), or of a command, on a few cores.
-The machine should have nothing else to do; others' work is noticed and told. docs/calibration.md
+Measures threadPerf: the speed of a thread when 1, 2, ... lanes of its core run, relative to running \
+alone. Short, pinned runs of a representative mix (integer, floating point, memory streaming, \
+pointer chasing, unforeseeable branches, requests; weighted equally), or of a command, on a few cores. \
+The machine should have nothing else to do; others' work is noticed and told. docs/calibration.md \
 describes the method.";
 
 const EXAMPLES: &str = "\
@@ -27,8 +27,8 @@ Examples:
   sidelane calibrate --format json | jq -c .thread_perf
   sidelane model --cores 16 --calibration machine.json --utilization 0.3
 
-A command runs in as many copies as lanes run; its speed is that of its time. Copies that are still
-running when the last lane has been measured are killed. A command that fails ends the measurement.
+A command runs in as many copies as lanes run; its speed is that of its time. Copies that are still \
+running when the last lane has been measured are killed. A command that fails ends the measurement. \
 Exit code 3: no core has two lanes that this process may use.";
 
 /// Measure how lanes of a core slow each other down (threadPerf).

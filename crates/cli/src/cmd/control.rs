@@ -17,9 +17,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const ABOUT: &str = "\
-Sets the SMT level, how many lanes of each core may run, to the one with the least response time at
-the machine's load, every few seconds: the model's choice ('sidelane model') for the peak of the last
-minute. It restores what it found when it ends; after a crash, when it is started again or with
+Sets the SMT level, how many lanes of each core may run, to the one with the least response time at \
+the machine's load, every few seconds: the model's choice ('sidelane model') for the peak of the last \
+minute. It restores what it found when it ends; after a crash, when it is started again or with \
 --restore. docs/control.md describes it.";
 
 const EXAMPLES: &str = "Examples:

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
-Measures the latency of critical work and the batch work done beside it, in one boot of an
+Measures the latency of critical work and the batch work done beside it, in one boot of an \
 emulated SMT machine, under these configurations, in an order that rotates with each repetition:
 
   alone       no batch, the kernel's default scheduler
@@ -27,12 +27,12 @@ emulated SMT machine, under these configurations, in an order that rotates with 
   sidelane    batch beside the critical work, scheduled by Sidelane
   batch-only  the same, with all but batch left to the kernel's scheduler
 
-Critical work: `compute`, a server whose requests are real computation of exponential length, and
-`redis`, both under open-loop load; latency counts from the moment a request should have been
+Critical work: `compute`, a server whose requests are real computation of exponential length, and \
+`redis`, both under open-loop load; latency counts from the moment a request should have been \
 sent. Batch: a gzip process for each lane.
 
-Batch share = bytes compressed per second / (bytes per second of one whole core × (cores -
-core-time per second that the critical work needs)), by reference measurements before and after
+Batch share = bytes compressed per second / (bytes per second of one whole core × (cores - \
+core-time per second that the critical work needs)), by reference measurements before and after \
 each configuration.";
 
 const EXAMPLES: &str = "Examples:
@@ -179,9 +179,9 @@ impl<E: Experiment> Frame<E> {
 }
 
 const IO: &str = "\
-Measures how often a redis-server answers whose clients wait for one reply at a time, and the work of
-compressors beside it; or, with --virtual-machines, the same of virtual CPUs of KVM that wait for a
-device (their timer) and of others that multiply matrices. All are of the normal class, in one boot of an emulated SMT machine,
+Measures how often a redis-server answers whose clients wait for one reply at a time, and the work of \
+compressors beside it; or, with --virtual-machines, the same of virtual CPUs of KVM that wait for a \
+device (their timer) and of others that multiply matrices. All are of the normal class, in one boot of an emulated SMT machine, \
 in an order that rotates with each repetition:
 
   default      the kernel's default scheduler (virtual machines: halt polling off)
@@ -192,7 +192,7 @@ in an order that rotates with each repetition:
                dispatching as in z/VM: what wakes waits for the slices of others
   pair         with pair = true as well: I/O-bound tasks and the others have lanes of their own
 
-What is computed is given as whole cores: over that of one process that has a core to itself. Ratios are
+What is computed is given as whole cores: over that of one process that has a core to itself. Ratios are \
 of runs of the same repetition.";
 
 const IO_EXAMPLES: &str = "Examples:
@@ -204,7 +204,7 @@ const IO_EXAMPLES: &str = "Examples:
   sidelane demo io --native                    on this machine's own SMT, as root";
 
 const LANES: &str = "\
-Measures the latency of the computing server and the batch work done beside it, in one boot of an
+Measures the latency of the computing server and the batch work done beside it, in one boot of an \
 emulated SMT machine, in an order that rotates with each repetition:
 
   alone     no batch, the kernel's default scheduler
@@ -212,8 +212,8 @@ emulated SMT machine, in an order that rotates with each repetition:
   lanes     the same under 'sidelane lanes': batch has lanes of its own and steps aside by itself
   sidelane  batch is evicted by Sidelane's scheduler, borrow-idle
 
-Batch is one program everywhere, a matrix multiplication for each lane that looks at the lane signal in
-each basic block. Batch share = multiplications per second / (those of one whole core × (cores - cores
+Batch is one program everywhere, a matrix multiplication for each lane that looks at the lane signal in \
+each basic block. Batch share = multiplications per second / (those of one whole core × (cores - cores \
 that the requests need)).";
 
 const LANES_EXAMPLES: &str = "Examples:
@@ -223,8 +223,8 @@ const LANES_EXAMPLES: &str = "Examples:
   sidelane demo lanes --native                       on this machine's own SMT, as root";
 
 const LEVELS: &str = "\
-Measures a server's mean response while its load goes through plateaus, in one boot of an emulated SMT
-machine, with the kernel's default scheduler and with Sidelane's: at each SMT level, and under
+Measures a server's mean response while its load goes through plateaus, in one boot of an emulated SMT \
+machine, with the kernel's default scheduler and with Sidelane's: at each SMT level, and under \
 'sidelane control', which sets the level through sysfs or through the scheduler's cap.";
 
 const LEVELS_EXAMPLES: &str = "Examples:
@@ -232,11 +232,11 @@ const LEVELS_EXAMPLES: &str = "Examples:
   sidelane demo levels --loads 0.1,0.9,0.1 --repetitions 5 --format json";
 
 const OBJECTIVE: &str = "\
-Measures a server beside batch, in one boot of an emulated SMT machine, under service-level objectives:
-multiples of its 99th percentile alone. Sidelane lets batch stay beside requests as far as the objective
-allows. Printed are the latency, how often the objective was kept, and what batch got. Then the load
-doubles for a while, which is drawn. Where two lanes do no more than one (threadPerf 1, 1/2, as by
-default), batch cannot gain, whatever the objective: what it does beside a request delays that by as
+Measures a server beside batch, in one boot of an emulated SMT machine, under service-level objectives: \
+multiples of its 99th percentile alone. Sidelane lets batch stay beside requests as far as the objective \
+allows. Printed are the latency, how often the objective was kept, and what batch got. Then the load \
+doubles for a while, which is drawn. Where two lanes do no more than one (threadPerf 1, 1/2, as by \
+default), batch cannot gain, whatever the objective: what it does beside a request delays that by as \
 much.";
 
 const OBJECTIVE_EXAMPLES: &str = "Examples:
@@ -245,9 +245,9 @@ const OBJECTIVE_EXAMPLES: &str = "Examples:
   sidelane demo objective --load 0.4 --thread-perf 1,0.75 --format json";
 
 const OPTIONS: &str = "\
-Measures the quality of an option pricing server's answers over its load, in one boot of an emulated SMT
-machine, with the kernel's default scheduler and with Sidelane's. Each request has a deadline, at which it
-is answered with what is there; an incomplete answer is worth less. No batch runs. Last comes the highest
+Measures the quality of an option pricing server's answers over its load, in one boot of an emulated SMT \
+machine, with the kernel's default scheduler and with Sidelane's. Each request has a deadline, at which it \
+is answered with what is there; an incomplete answer is worth less. No batch runs. Last comes the highest \
 load at each quality, and Sidelane's gain.";
 
 const OPTIONS_EXAMPLES: &str = "Examples:
@@ -256,10 +256,10 @@ const OPTIONS_EXAMPLES: &str = "Examples:
   sidelane demo options --deadline-ms 80 --qualities 0.9,0.95 --format json";
 
 const POOLS: &str = "\
-Measures the work of two pools of the same entitlement, in one boot of an emulated SMT machine, in an
-order that rotates with each repetition: with SMT off, and with SMT on, charged by MT1-equivalent time and
-by the time on a lane. One pool has one compressor, alone on its core, the other one for each lane of its
-core; processes and cores change in turn. The scheduler is told the speeds of lanes that are measured
+Measures the work of two pools of the same entitlement, in one boot of an emulated SMT machine, in an \
+order that rotates with each repetition: with SMT off, and with SMT on, charged by MT1-equivalent time and \
+by the time on a lane. One pool has one compressor, alone on its core, the other one for each lane of its \
+core; processes and cores change in turn. The scheduler is told the speeds of lanes that are measured \
 with the same work.";
 
 const POOLS_EXAMPLES: &str = "Examples:

@@ -6,18 +6,18 @@ use sidelane_export::Server;
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
-Answers GET /metrics in the OpenMetrics text format. With any scheduler: times by density, thread
-density, capacity factor, productivity, the raw and MT1-equivalent time of cgroups. Of Sidelane's
-scheduler: whether it is attached, why it ended last, its counters, settings, objectives, pools, and
-how long jobs took. docs/metrics.md lists them; packaging/prometheus has alerts,
+Answers GET /metrics in the OpenMetrics text format. With any scheduler: times by density, thread \
+density, capacity factor, productivity, the raw and MT1-equivalent time of cgroups. Of Sidelane's \
+scheduler: whether it is attached, why it ended last, its counters, settings, objectives, pools, and \
+how long jobs took. docs/metrics.md lists them; packaging/prometheus has alerts, \
 packaging/grafana a dashboard.";
 
 const EXAMPLES: &str = "Examples:
   sidelane export
   sidelane export --listen localhost:9000 --calibration machine.json
 
-Needs root, or CAP_BPF and CAP_PERFMON, and BTF; what the scheduler counts takes CAP_SYS_ADMIN, too.
-It listens on this machine alone unless told otherwise: others on the network would see the names of
+Needs root, or CAP_BPF and CAP_PERFMON, and BTF; what the scheduler counts takes CAP_SYS_ADMIN, too. \
+It listens on this machine alone unless told otherwise: others on the network would see the names of \
 cgroups. Ctrl-C ends it.";
 
 /// Export SMT metrics and the scheduler's state over HTTP.

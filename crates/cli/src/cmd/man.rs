@@ -15,7 +15,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// An existing folder, for the pages of commands.
+    /// A folder for the pages of commands; it is made if it is not there.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     /// Another one, for sidelane.toml(5) [default: the same].
@@ -42,8 +42,11 @@ pub struct CompletionArgs {
 /// Runs `sidelane man`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let failed = |folder: &Path| format!("{}: cannot write manual pages", folder.display());
+    let make = |folder: &Path| std::fs::create_dir_all(folder).with_context(|| failed(folder));
+    make(&args.folder)?;
     man::generate(crate::Cli::command(), &args.folder).with_context(|| failed(&args.folder))?;
     let folder = args.configuration.unwrap_or(args.folder);
+    make(&folder)?;
     std::fs::write(folder.join("sidelane.toml.5"), man::configuration())
         .with_context(|| failed(&folder))?;
     Ok(ExitCode::SUCCESS)

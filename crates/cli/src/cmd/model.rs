@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
-Predicts mean response times on a machine with SMT for each SMT level: how many lanes of each core
-may run at once. Few lanes are fast but make tasks wait at high load. Times are in units of the mean
+Predicts mean response times on a machine with SMT for each SMT level: how many lanes of each core \
+may run at once. Few lanes are fast but make tasks wait at high load. Times are in units of the mean \
 service time of a task that has a core to itself, with SMT off. docs/model.md describes the models.";
 
 const EXAMPLES: &str = "Examples:

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const ABOUT: &str = "\
-Records what the lanes of each core did, and what tasks and cgroups used and waited for, with any
+Records what the lanes of each core did, and what tasks and cgroups used and waited for, with any \
 scheduler. 'sidelane report' reads the file. docs/metrics.md says what is measured and what is not.";
 
 const EXAMPLES: &str = "Examples:
@@ -21,8 +21,8 @@ const EXAMPLES: &str = "Examples:
   sidelane record smt.rec --sample --seconds 60
   sidelane report smt.rec
 
-Needs root, or CAP_BPF and CAP_PERFMON, and BTF. Ctrl-C ends the recording; so does the end of the
-command, whose exit status is this one's. Without --calibration and --thread-perf typical values
+Needs root, or CAP_BPF and CAP_PERFMON, and BTF. Ctrl-C ends the recording; so does the end of the \
+command, whose exit status is this one's. Without --calibration and --thread-perf typical values \
 are assumed, and said to be.";
 
 /// Record SMT metrics in a file.

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
-Prints SMT metrics of a recording by core, and the cgroups and tasks that used most. With two
-recordings it prints what differs: throughput, utilisation, response, density, productivity.
+Prints SMT metrics of a recording by core, and the cgroups and tasks that used most. With two \
+recordings it prints what differs: throughput, utilisation, response, density, productivity. \
 docs/metrics.md defines them.";
 
 const EXAMPLES: &str = "Examples:
@@ -18,7 +18,7 @@ const EXAMPLES: &str = "Examples:
   sidelane report smt.rec --html smt.html
   sidelane report off.rec on.rec --transactions 739628,1007269
 
-ETR is transactions a second, ITR transactions a second of busy lanes. Transactions are the jobs of
+ETR is transactions a second, ITR transactions a second of busy lanes. Transactions are the jobs of \
 critical tasks where the recording knows classes, else what --transactions says was done meanwhile.";
 
 /// Report SMT metrics of a recording, or compare two.

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
-Runs experiments of published systems in the simulator and prints each published value beside ours,
-with a verdict. Without a name the experiments are listed. docs/experiments.md says what the verdicts
+Runs experiments of published systems in the simulator and prints each published value beside ours, \
+with a verdict. Without a name the experiments are listed. docs/experiments.md says what the verdicts \
 mean; a difference is a result, so the exit code does not depend on them.";
 
 const EXAMPLES: &str = "Examples:

@@ -33,22 +33,22 @@ A configuration file that says what the second example does, and how fast the la
   [scheduler]
   thread_perf = [1, 0.55]
 
-Rules: cgroup:GLOB, unit:NAME, user-unit:NAME (of the system's and of users' managers; globs
-allowed; all of them with all cgroups below, also those made later), label:WORD (of 'sidelane mark'), exe:PATH,
-comm:THREAD-NAME (may end with *), user:NAME, policy:idle|batch|normal, nice:>=N|<=N|=N. The first that matches decides, in the file's order; rules given as flags
-may be repeated and come before the file's, critical before normal before batch. Tasks that
-no rule names are batch if they are SCHED_IDLE, else normal, with the weights of their nice values.
-A rule that can never match is an error, one that matches nothing now is none: --check shows what
+Rules: cgroup:GLOB, unit:NAME, user-unit:NAME (of the system's and of users' managers; globs \
+allowed; all of them with all cgroups below, also those made later), label:WORD (of 'sidelane mark'), exe:PATH, \
+comm:THREAD-NAME (may end with *), user:NAME, policy:idle|batch|normal, nice:>=N|<=N|=N. The first that matches decides, in the file's order; rules given as flags \
+may be repeated and come before the file's, critical before normal before batch. Tasks that \
+no rule names are batch if they are SCHED_IDLE, else normal, with the weights of their nice values. \
+A rule that can never match is an error, one that matches nothing now is none: --check shows what \
 each rule and pool finds.
 
-Attaching needs root. Ctrl-C and SIGTERM detach the scheduler (exit code 0); the kernel's
-default one takes over. If the kernel ejects the scheduler, the exit code is 1; by SysRq-S, 6. SIGHUP reads the
-configuration again, unless this runs in a terminal: if it can be used and is another one, the
+Attaching needs root. Ctrl-C and SIGTERM detach the scheduler (exit code 0); the kernel's \
+default one takes over. If the kernel ejects the scheduler, the exit code is 1; by SysRq-S, 6. SIGHUP reads the \
+configuration again, unless this runs in a terminal: if it can be used and is another one, the \
 scheduler is attached anew; what was tuned stays where the file says what it said.
 
-With --only batch the threads of batch get the policy SCHED_EXT and nice value 19, and those that they
-had when the scheduler is detached or rules call them batch no longer. What they had is kept in
-/run/sidelane/adopted meanwhile. Killed with SIGKILL, the scheduler restores nothing: the next 'sidelane run' does,
+With --only batch the threads of batch get the policy SCHED_EXT and nice value 19, and those that they \
+had when the scheduler is detached or rules call them batch no longer. What they had is kept in \
+/run/sidelane/adopted meanwhile. Killed with SIGKILL, the scheduler restores nothing: the next 'sidelane run' does, \
 or 'sidelane run --restore'.";
 
 /// Attach the scheduler and keep it until stopped (Ctrl-C); needs root.

@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
-Simulates a machine whose lanes slow each other down, under the scheduler's own source (the same
-that `sidelane run` loads) and under others to compare with. The scenario says which machine, which
-load and which configurations; docs/scenarios.md describes it. Without a file one is made of --cores and
---load, or --from a recording; what it assumes is printed. The same scenario and seed give the
+Simulates a machine whose lanes slow each other down, under the scheduler's own source (the same \
+that `sidelane run` loads) and under others to compare with. The scenario says which machine, which \
+load and which configurations; docs/scenarios.md describes it. Without a file one is made of --cores and \
+--load, or --from a recording; what it assumes is printed. The same scenario and seed give the \
 same results on every machine.";
 
 const EXAMPLES: &str = "Examples:
@@ -29,7 +29,7 @@ const EXAMPLES: &str = "Examples:
   sidelane sim examples/scenarios/demo.toml --seconds 1 --trace trace.json   # for ui.perfetto.dev
   sidelane sim examples/scenarios/demo.toml --configuration sidelane --record sidelane.rec
   sidelane report sidelane.rec        its SMT metrics; 'sidelane advise' reads it too
-  sidelane sim --cores 64 --load 0.3 --batch        without a file: 64 cores of 2 lanes, batch on each
+  sidelane sim --cores 64 --load 0.3 --batch        no file: 64 cores of 2 lanes, batch on each
   sidelane sim --cores 16 --lanes 4 --load 0.5 --mean-ms 1 --show-scenario > mine.toml
   sidelane sim --from smt.rec         the machine and the load of a recording
   sidelane sim mine.toml --set machine.cores=64     with another value

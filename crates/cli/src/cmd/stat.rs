@@ -19,17 +19,17 @@ const EXAMPLES: &str = "Examples:
   sidelane stat 1 10 --format json
   sidelane stat --calibration machine.json
 
-Columns: lanes busy with critical, normal and batch work; critical wake-ups a second by where they
-went (whole idle core, core taken back from batch, shared core, had to wait); batch evictions a
-second and their mean wait; runs by the starvation bound; steals a second; critical jobs that moved
-to a better core. With scope = \"batch\" batch alone: its lanes, evictions, runs by the bound, steals,
+Columns: lanes busy with critical, normal and batch work; critical wake-ups a second by where they \
+went (whole idle core, core taken back from batch, shared core, had to wait); batch evictions a \
+second and their mean wait; runs by the starvation bound; steals a second; critical jobs that moved \
+to a better core. With scope = \"batch\" batch alone: its lanes, evictions, runs by the bound, steals, \
 how many threads Sidelane has, and how many of them it has lent to the kernel.
 
-Further lines: with borrow = \"slo\" the tail of the last window, the budget, how many windows missed
-the objective. With \"dynamic\" whether the budget is charged by counters or by thread_perf, and what
-counters have shown. With vertical polarization how many cores normal and batch work uses. For each
-pool what it used of what, and for how much of the time its tasks had to wait for its next period.
-Last the SMT metrics of all cores together (docs/metrics.md); a tracer of context switches collects
+Further lines: with borrow = \"slo\" the tail of the last window, the budget, how many windows missed \
+the objective. With \"dynamic\" whether the budget is charged by counters or by thread_perf, and what \
+counters have shown. With vertical polarization how many cores normal and batch work uses. For each \
+pool what it used of what, and for how much of the time its tasks had to wait for its next period. \
+Last the SMT metrics of all cores together (docs/metrics.md); a tracer of context switches collects \
 them meanwhile.";
 
 /// Print counters of the running scheduler, each interval.

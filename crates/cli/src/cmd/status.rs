@@ -26,7 +26,7 @@ const EXAMPLES: &str = "Examples:
   sidelane status
   sidelane status --format json | jq .last_exit.reason
 
-Exit code 0: Sidelane is attached; 5: it is not, or another scheduler is; 3: this kernel has no
+Exit code 0: Sidelane is attached; 5: it is not, or another scheduler is; 3: this kernel has no \
 sched_ext. In JSON the outcome of the last exit is stopped, ejected, failed or killed.";
 
 /// Runs `sidelane status`.

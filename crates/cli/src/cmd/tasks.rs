@@ -9,9 +9,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const ABOUT: &str = "\
-Shows what the running scheduler knows of each task with pair = true: how much of its time its lane
-could be held for it, how often, and whether it belongs to the I/O lane of its core or to others;
-beside it, the lanes that it used and the work that it got done. Virtual CPUs of KVM are
+Shows what the running scheduler knows of each task with pair = true: how much of its time its lane \
+could be held for it, how often, and whether it belongs to the I/O lane of its core or to others; \
+beside it, the lanes that it used and the work that it got done. Virtual CPUs of KVM are \
 recognised, and summed up by virtual machine.";
 
 const EXAMPLES: &str = "Examples:

@@ -50,7 +50,7 @@ Examples:
   sidelane testbed run --thread-perf 1,0.63 --add /usr/bin/redis-server -- redis-server --version
   sidelane testbed run --kernel 6.18 --module kvm-amd --timeout 60 -- ls -l /dev/kvm
 
-The guest has busybox, this program, and what --add brings. The exit status is the command's,
+The guest has busybox, this program, and what --add brings. The exit status is the command's, \
 128 + N if signal N ended it; 124 if it did not end in time, 125 if the machine failed.";
 
 /// Boot the machine, run a command in it, stream its output, and exit with its status.

@@ -12,14 +12,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 const ABOUT: &str = "\
-Shows cores as a map of lanes (height: how busy, colour: class of what runs), SMT metrics, the tail of
+Shows cores as a map of lanes (height: how busy, colour: class of what runs), SMT metrics, the tail of \
 critical jobs, and tasks or cgroups to sort: lanes used, work done (MT1-equivalent), waiting.";
 
 const EXAMPLES: &str = "Examples:
   sidelane top
   sidelane top --interval 0.5 --calibration machine.json
 
-Keys are htop's; F1 lists them, q ends. Needs root, or CAP_BPF and CAP_PERFMON, and BTF. Classes are
+Keys are htop's; F1 lists them, q ends. Needs root, or CAP_BPF and CAP_PERFMON, and BTF. Classes are \
 known while Sidelane's scheduler is attached, and take CAP_SYS_ADMIN.";
 
 /// Watch cores, tasks and cgroups on a terminal.

@@ -16,8 +16,8 @@ const EXAMPLES: &str = "Examples:
   sidelane tune --pool /tenants/a --cores 1.5  what a pool may use, from its next period on
   sidelane tune --polarization vertical        normal and batch work on as few cores as it needs
 
-Changes last until 'sidelane run' ends, also when lanes come or go meanwhile.
-Rules with a budget of their own keep it. Counters are opened when the scheduler is attached, if a
+Changes last until 'sidelane run' ends, also when lanes come or go meanwhile. \
+Rules with a budget of their own keep it. Counters are opened when the scheduler is attached, if a \
 budget is dynamic then: one that becomes so later is charged by thread_perf.";
 
 /// Print or change settings of the running scheduler.
