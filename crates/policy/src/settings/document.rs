@@ -41,12 +41,20 @@ pub fn entries() -> impl Iterator<Item = Entry> {
     })
 }
 
-/// The settings as a table in Markdown.
+/// The settings as tables in Markdown: those with a table of their own, of mechanisms that are off by default, come
+/// last.
 pub fn table() -> String {
+    let (of_mechanisms, plain): (Vec<Entry>, Vec<Entry>) =
+        entries().partition(|entry| entry.name.contains('.'));
+    let [plain, of_mechanisms] = [rows_of(&plain), rows_of(&of_mechanisms)];
+    format!("{plain}\nOf retention, pairing and symbiosis (off by default):\n\n{of_mechanisms}")
+}
+
+fn rows_of(entries: &[Entry]) -> String {
     let mut text = String::from(
         "| key | default | range | tunable | meaning |\n| --- | --- | --- | --- | --- |\n",
     );
-    for entry in entries() {
+    for entry in entries {
         let tunable = if entry.is_tunable { "yes" } else { "" };
         let _ = writeln!(
             text,
