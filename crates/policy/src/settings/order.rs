@@ -113,11 +113,9 @@ pub(super) const ROWS: &[Row] = &[
             to.wakes_preempt = (settings.dispatching == Dispatching::Fair).into();
         }),
         needs: None,
-        says: "normal work that wakes takes the lane from normal work that has come further in virtual time by a quarter of a slice. With `\"slices\"` it waits until that sleeps or its slice is over, with `\"zvm\"` too, which stands for \
-               more, unless the file says otherwise",
-        more: "`\"zvm\"` sets what else z/VM's dispatching is: `keep_lane`, `gather` and `keep_slice`, vertical `polarization`, \
-               `steal_min_queued = { cache = 1, node = 2, remote = 3 }` and `steal_patience_ms = 1`; \
-               [scheduler-io.md](scheduler-io.md#zvms-dispatching)",
+        says: "normal work that wakes takes the lane from normal work that has come a quarter of a slice further in virtual time. With \
+               `\"slices\"` it waits until that sleeps or its slice is over. `\"zvm\"`: the same, with other defaults of other settings",
+        more: "which these are stands in [scheduler-io.md](scheduler-io.md#zvms-dispatching)",
     },
     Row {
         name: "keep_lane",
