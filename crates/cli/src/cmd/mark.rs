@@ -11,7 +11,9 @@ const EXAMPLES: &str = "Examples:
   sidelane mark nginx.service none      no label any more
 
 In a unit: ExecStartPost=sidelane mark %n critical
-A rule such as 'label:critical' in sidelane.toml says what a label means. The nearest label around a task counts.";
+
+A rule such as 'label:critical' in sidelane.toml says what a label means. The nearest label around a task \
+counts.";
 
 /// Label cgroups, for rules 'label:WORD' of the scheduler.
 ///
