@@ -60,7 +60,7 @@ pub fn multiply(totals_file: &Path) -> Result<()> {
             let size = SIZE as c_int;
             sidelane_demo_multiply(factor.as_ptr(), factor.as_ptr(), product.as_mut_ptr(), size);
         }
-        let naps = sidelane_runtime::totals::totals().naps;
+        let naps = sidelane_runtime::nap::totals().naps;
         let totals = Totals {
             multiplications,
             naps,

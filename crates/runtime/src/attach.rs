@@ -6,7 +6,7 @@
 
 use crate::status::{self, Status, set_attached, status};
 use crate::wire::{ASK_BOARD, BoardHello, Hello, SOCKET_VARIABLE, SUBSCRIBE};
-use crate::{board, cpu, nap, region, totals, wire};
+use crate::{board, cpu, nap, region, wire};
 use std::ffi::OsString;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -141,7 +141,7 @@ fn after_fork() {
         for wish in [&BOARD, &WAKES] {
             wish.wanted.store(false, Ordering::SeqCst);
         }
-        totals::forget();
+        nap::forget();
         STATE.store(NEW, Ordering::Release);
     }
     if !ONCE.swap(true, Ordering::AcqRel) {

@@ -1,7 +1,7 @@
 //! The check, and what happens when critical work runs beside.
 
 use crate::wire::LaneSignal;
-use crate::{attach, board, cpu, nap, region, totals};
+use crate::{attach, board, cpu, nap, region};
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -90,7 +90,7 @@ fn nap_while_beside() {
     while let Some((cpu, line)) = own_line().filter(|(_, line)| is_beside(line)) {
         if now_ns - began_ns >= NAP_MAX_NS {
             GRACE_UNTIL_NS.set(now_ns + GRACE_NS);
-            totals::count_forced();
+            nap::count_forced();
             break;
         }
         board::naps(true);
@@ -98,7 +98,7 @@ fn nap_while_beside() {
         now_ns = cpu::now_ns();
     }
     board::naps(false);
-    totals::count_nap(now_ns.saturating_sub(began_ns));
+    nap::count_nap(now_ns.saturating_sub(began_ns));
 }
 
 /// A thread that is bound to its lane: its check is one load and a branch.

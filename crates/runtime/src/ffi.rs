@@ -10,7 +10,7 @@
 //! Source: Elfen injects the check into method bodies and loop back-edges.
 
 use crate::check::{BoundLane, check, critical_beside, step_aside};
-use crate::totals::{Totals, totals};
+use crate::nap::{Totals, totals};
 use crate::{Job, Status, start};
 use std::ffi::c_void;
 

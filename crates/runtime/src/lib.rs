@@ -20,7 +20,6 @@ pub mod job;
 pub mod nap;
 mod region;
 mod status;
-pub mod totals;
 pub mod wire;
 
 pub use attach::start;

@@ -5,7 +5,7 @@
 //! below a microsecond. Elsewhere the thread sleeps on a futex, which gives the lane to the kernel; the
 //! service wakes it. Each wait has a time-out of its own, after which the signal is looked at again.
 
-use crate::{cpu, totals};
+use crate::cpu;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -100,7 +100,7 @@ fn futex(flag: &AtomicU64, word: Option<&AtomicU32>) {
     // SAFETY: the word and the time outlive the call; whatever it answers, the caller looks again
     let answer = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), wait, seen, &timeout) };
     if answer == 0 {
-        totals::count_woken();
+        count_woken();
     }
 }
 
@@ -164,6 +164,55 @@ pub(crate) mod x86 {
                 ticks = inout(reg) u64::from(WAIT_TICKS) => _, in("eax") 0u32, in("ecx") 2u32,
                 options(nostack, preserves_flags));
         }
+    }
+}
+
+static NAPS: AtomicU64 = AtomicU64::new(0);
+static NAP_NS: AtomicU64 = AtomicU64::new(0);
+static FORCED: AtomicU64 = AtomicU64::new(0);
+static WOKEN: AtomicU64 = AtomicU64::new(0);
+
+/// Totals of this process, over its threads: `struct sidelane_nap_totals`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Totals {
+    /// Times a thread stepped aside.
+    pub naps: u64,
+    /// How long, summed over threads.
+    pub nap_ns: u64,
+    /// Naps that ended by the bound, with critical work still running beside.
+    pub forced: u64,
+    /// Times a thread that slept on a futex was woken, and not by a time-out.
+    pub woken: u64,
+}
+
+/// Totals so far.
+pub fn totals() -> Totals {
+    Totals {
+        naps: NAPS.load(Ordering::Relaxed),
+        nap_ns: NAP_NS.load(Ordering::Relaxed),
+        forced: FORCED.load(Ordering::Relaxed),
+        woken: WOKEN.load(Ordering::Relaxed),
+    }
+}
+
+pub(crate) fn count_nap(nap_ns: u64) {
+    NAPS.fetch_add(1, Ordering::Relaxed);
+    NAP_NS.fetch_add(nap_ns, Ordering::Relaxed);
+}
+
+pub(crate) fn count_forced() {
+    FORCED.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(crate) fn count_woken() {
+    WOKEN.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A forked child counts for itself.
+pub(crate) fn forget() {
+    for total in [&NAPS, &NAP_NS, &FORCED, &WOKEN] {
+        total.store(0, Ordering::Relaxed);
     }
 }
 

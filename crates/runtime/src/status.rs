@@ -1,7 +1,7 @@
 //! Whether a service keeps the signal, and what the library tells of that and of naps on standard error, if it is wanted.
 
 use crate::nap;
-use crate::totals::{Totals, totals};
+use crate::nap::{Totals, totals};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 

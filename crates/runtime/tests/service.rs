@@ -4,7 +4,7 @@
 mod support;
 
 use sidelane_runtime::wire::SUBSCRIBE;
-use sidelane_runtime::{Status, check, critical_beside, siblings, status, totals};
+use sidelane_runtime::{Status, check, critical_beside, nap, siblings, status};
 use std::time::{Duration, Instant};
 use support::{FakeService, eventually, said};
 
@@ -29,7 +29,7 @@ fn naps_begin_and_end_with_critical_work_and_with_the_service() {
     assert!(!critical_beside());
     assert_eq!(siblings(0), [1], "as the service told");
     check();
-    assert_eq!(totals::totals().naps, 0);
+    assert_eq!(nap::totals().naps, 0);
     eventually("its words are to be woken", || {
         said(&socket).contains(&SUBSCRIBE)
     });
@@ -42,7 +42,7 @@ fn naps_begin_and_end_with_critical_work_and_with_the_service() {
     let napped = began.elapsed();
     assert!(napped > Duration::from_millis(20), "{napped:?}");
     assert!(napped < Duration::from_millis(500), "{napped:?}");
-    assert_eq!(totals::totals().naps, 1);
+    assert_eq!(nap::totals().naps, 1);
 
     // the service is killed during a nap
     service.critical_for(Duration::from_secs(60));
@@ -69,7 +69,7 @@ fn naps_begin_and_end_with_critical_work_and_with_the_service() {
     let napped = began.elapsed();
     assert!(napped > Duration::from_millis(900), "{napped:?}");
     assert!(napped < Duration::from_millis(1400), "{napped:?}");
-    assert_eq!(totals::totals().forced, 1);
+    assert_eq!(nap::totals().forced, 1);
     let began = Instant::now();
     check();
     assert!(
@@ -86,11 +86,11 @@ fn a_forked_child_begins_anew() {
     if child == 0 {
         // it may find the service only at the second try
         let until = Instant::now() + Duration::from_secs(10);
-        while totals::totals().naps == 0 && Instant::now() < until {
+        while nap::totals().naps == 0 && Instant::now() < until {
             check();
             std::thread::sleep(Duration::from_millis(1));
         }
-        let anew = totals::totals().naps == 1 && status() == Status::Attached;
+        let anew = nap::totals().naps == 1 && status() == Status::Attached;
         // SAFETY: ends this process
         unsafe { libc::_exit(i32::from(!anew)) };
     }

@@ -1,19 +1,15 @@
 //! A virtual machine of KVM: its memory, its virtual CPUs, and the doorbells between them.
 
 use super::guest;
+use super::kvm::{Kvm, Registers, Segment, Vcpu, Vm};
 use super::{Duty, VmPlan};
 use crate::error::{During, Error, Result};
-use kvm_bindings::{
-    KVM_IRQ_ROUTING_MSI, KVM_MAX_CPUID_ENTRIES, KVM_MP_STATE_RUNNABLE, KvmIrqRouting,
-    kvm_irq_routing_entry, kvm_irq_routing_entry__bindgen_ty_1, kvm_irq_routing_msi, kvm_mp_state,
-    kvm_regs, kvm_segment, kvm_userspace_memory_region,
-};
-use kvm_ioctls::{IoEventAddress, Kvm, NoDatamatch, VcpuExit, VcpuFd, VmFd};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 use std::fs::File;
+use std::io;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
-use vmm_sys_util::eventfd::EventFd;
 
 /// Where Intel's processors want three pages of their own, beyond the guest's memory.
 const TSS_ADDRESS: usize = 0xfffb_d000;
@@ -25,15 +21,15 @@ const MESSAGE_ADDRESS: u32 = 0xfee0_0000;
 
 /// A virtual machine that is ready to run.
 pub(super) struct VirtualMachine {
-    vcpus: Vec<VcpuFd>,
-    _vm: VmFd,
+    vcpus: Vec<Vcpu>,
+    _vm: Vm,
     _doorbells: Vec<EventFd>,
 }
 
 impl VirtualMachine {
     /// Makes one whose memory is a file, which grows to the size needed.
     pub(super) fn new(plan: &VmPlan, memory: &File) -> Result<VirtualMachine> {
-        let kvm = Kvm::new().map_err(|error| {
+        let kvm = Kvm::open().map_err(|error| {
             Error::Unsupported(format!(
                 "/dev/kvm: {error}; virtual machines need the module kvm_amd or kvm_intel, and root"
             ))
@@ -83,24 +79,16 @@ impl VirtualMachine {
 }
 
 /// Runs a virtual CPU until it does something that it never should.
-fn run(mut vcpu: VcpuFd) -> Result<()> {
-    loop {
-        match vcpu.run() {
-            Ok(VcpuExit::Intr) => {}
-            Err(error) if matches!(error.errno(), libc::EINTR | libc::EAGAIN) => {}
-            Ok(exit) => {
-                return Err(Error::Process {
-                    who: "the virtual machine",
-                    reason: format!("left with {exit:?}"),
-                });
-            }
-            Err(error) => return Err(std::io::Error::from(error)).during(|| "running".into()),
-        }
-    }
+fn run(vcpu: Vcpu) -> Result<()> {
+    let exit = vcpu.run().during(|| "running".into())?;
+    Err(Error::Process {
+        who: "the virtual machine",
+        reason: format!("left with KVM's exit reason {exit}"),
+    })
 }
 
 /// Fills the file and makes it the guest's memory.
-fn give_memory(vm: &VmFd, vcpus: u32, memory: &File) -> Result<()> {
+fn give_memory(vm: &Vm, vcpus: u32, memory: &File) -> Result<()> {
     let during = || "the virtual machine's memory".to_owned();
     let size = guest::PAGES + u64::from(vcpus) * guest::PAGE_BYTES;
     memory.set_len(size).during(during)?;
@@ -114,42 +102,20 @@ fn give_memory(vm: &VmFd, vcpus: u32, memory: &File) -> Result<()> {
         mmap(None, length, protection, MapFlags::MAP_SHARED, memory, 0)
     }
     .during(during)?;
-    let region = kvm_userspace_memory_region {
-        slot: 0,
-        flags: 0,
-        guest_phys_addr: 0,
-        memory_size: size,
-        userspace_addr: mapped.as_ptr() as u64,
-    };
-    // SAFETY: the region is the mapping above, which is never taken away
-    unsafe { vm.set_user_memory_region(region) }.during(during)
+    // SAFETY: the mapping above is never taken away
+    unsafe { vm.set_memory(mapped.as_ptr().cast(), size) }.during(during)
 }
 
 /// A doorbell for each virtual CPU: writing to its port interrupts its partner, without any thread of ours.
-fn hang_doorbells(vm: &VmFd, vcpus: u32) -> Result<Vec<EventFd>> {
+fn hang_doorbells(vm: &Vm, vcpus: u32) -> Result<Vec<EventFd>> {
     let during = || "doorbells".to_owned();
-    let route = |id: u32| kvm_irq_routing_entry {
-        gsi: id,
-        type_: KVM_IRQ_ROUTING_MSI,
-        u: kvm_irq_routing_entry__bindgen_ty_1 {
-            msi: kvm_irq_routing_msi {
-                address_lo: MESSAGE_ADDRESS | (id << 12),
-                data: guest::VECTOR.into(),
-                ..Default::default()
-            },
-        },
-        ..Default::default()
-    };
-    let routes: Vec<kvm_irq_routing_entry> = (0..vcpus).map(route).collect();
-    let routes = KvmIrqRouting::from_entries(&routes)
-        .map_err(|_| Error::BadPlan(format!("{vcpus} virtual CPUs are too many")))?;
-    vm.set_gsi_routing(&routes).during(during)?;
+    let message = |id: u32| (MESSAGE_ADDRESS | (id << 12), u32::from(guest::VECTOR));
+    let messages: Vec<(u32, u32)> = (0..vcpus).map(message).collect();
+    vm.set_messages(&messages).during(during)?;
     (0..vcpus)
         .map(|id| {
-            let bell = EventFd::new(libc::EFD_NONBLOCK).during(during)?;
-            let port = IoEventAddress::Pio(doorbell(id));
-            vm.register_ioevent(&bell, &port, NoDatamatch)
-                .and_then(|()| vm.register_irqfd(&bell, partner(id)))
+            let bell = EventFd::from_flags(EfdFlags::EFD_NONBLOCK).during(during)?;
+            vm.connect(doorbell(id), &bell, partner(id))
                 .during(during)?;
             Ok(bell)
         })
@@ -166,17 +132,8 @@ fn doorbell(id: u32) -> u64 {
 }
 
 /// A virtual CPU before its first instruction.
-fn make_vcpu(
-    kvm: &Kvm,
-    vm: &VmFd,
-    plan: &VmPlan,
-    id: u32,
-) -> std::result::Result<VcpuFd, kvm_ioctls::Error> {
-    let vcpu = vm.create_vcpu(id.into())?;
-    vcpu.set_cpuid2(&kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)?)?;
-    vcpu.set_mp_state(kvm_mp_state {
-        mp_state: KVM_MP_STATE_RUNNABLE,
-    })?;
+fn make_vcpu(kvm: &Kvm, vm: &Vm, plan: &VmPlan, id: u32) -> io::Result<Vcpu> {
+    let vcpu = kvm.create_vcpu(vm, id)?;
     set_flat_mode(&vcpu)?;
     let page = guest::PAGES + u64::from(id) * guest::PAGE_BYTES;
     let (rip, turns, rdx) = match plan.duty {
@@ -185,7 +142,7 @@ fn make_vcpu(
         Duty::Device { turns, wait_us } => (guest::device(), turns, u64::from(wait_us) * 1000),
         Duty::Multiply => (guest::multiply(), 1, 0),
     };
-    vcpu.set_regs(&kvm_regs {
+    vcpu.set_registers(Registers {
         rip,
         rsp: page + guest::STACK_END,
         rsi: page,
@@ -201,38 +158,36 @@ fn make_vcpu(
 }
 
 /// 32-bit protected mode without paging, all segments from 0 to 4 GiB.
-fn set_flat_mode(vcpu: &VcpuFd) -> std::result::Result<(), kvm_ioctls::Error> {
-    let segment = |selector, type_| kvm_segment {
+fn set_flat_mode(vcpu: &Vcpu) -> io::Result<()> {
+    let segment = |selector, kind| Segment {
         base: 0,
         limit: u32::MAX,
         selector,
-        type_,
+        kind,
         present: 1,
         db: 1,
         s: 1,
         g: 1,
         ..Default::default()
     };
-    let mut registers = vcpu.get_sregs()?;
-    registers.cs = segment(8, 11);
-    let data = segment(16, 3);
-    (registers.ds, registers.es, registers.ss) = (data, data, data);
-    (registers.fs, registers.gs) = (data, data);
-    registers.cr0 |= 1;
-    (registers.gdt.base, registers.gdt.limit) = (guest::GDT, 3 * 8 - 1);
-    (registers.idt.base, registers.idt.limit) = (guest::IDT, 256 * 8 - 1);
-    vcpu.set_sregs(&registers)
+    vcpu.change_system(|registers| {
+        registers.cs = segment(8, 11);
+        let data = segment(16, 3);
+        (registers.ds, registers.es, registers.ss) = (data, data, data);
+        (registers.fs, registers.gs) = (data, data);
+        registers.cr0 |= 1;
+        (registers.gdt.base, registers.gdt.limit) = (guest::GDT, 3 * 8 - 1);
+        (registers.idt.base, registers.idt.limit) = (guest::IDT, 256 * 8 - 1);
+    })
 }
 
 /// Switches the local interrupt controller on: else a doorbell that rings before the guest has done so
 /// would be lost.
-fn switch_interrupts_on(vcpu: &VcpuFd) -> std::result::Result<(), kvm_ioctls::Error> {
-    let mut controller = vcpu.get_lapic()?;
-    let bytes = SWITCHED_ON.to_le_bytes();
-    for (register, byte) in controller.regs.iter_mut().skip(SPURIOUS_VECTOR).zip(bytes) {
-        *register = byte as _;
-    }
-    vcpu.set_lapic(&controller)
+fn switch_interrupts_on(vcpu: &Vcpu) -> io::Result<()> {
+    vcpu.change_lapic(|controller| {
+        let register = SPURIOUS_VECTOR..SPURIOUS_VECTOR + size_of_val(&SWITCHED_ON);
+        controller.0[register].copy_from_slice(&SWITCHED_ON.to_le_bytes());
+    })
 }
 
 #[cfg(test)]

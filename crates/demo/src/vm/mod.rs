@@ -9,6 +9,8 @@
 #[cfg(target_arch = "x86_64")]
 mod guest;
 #[cfg(target_arch = "x86_64")]
+mod kvm;
+#[cfg(target_arch = "x86_64")]
 mod machine;
 mod process;
 
