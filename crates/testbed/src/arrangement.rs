@@ -2,11 +2,11 @@
 
 use crate::companions::Companions;
 use crate::error::Result;
-use crate::host::{self, HostSettings};
+use crate::host;
 use crate::spec::Spec;
 use crate::steady::{self, Steady};
-use crate::threads::LaneThread;
-use crate::threads::{self, RunTime};
+
+use crate::threads::{self, HostSettings, LaneThread, RunTime};
 use std::time::Duration;
 
 /// A machine's threads and what accompanies them.

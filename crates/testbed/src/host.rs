@@ -1,4 +1,4 @@
-//! What this machine has, programs and CPUs, how much of them others use, and how its scheduler is to treat an emulated machine's threads.
+//! What this machine has, programs and CPUs, and how much of them others use.
 
 use crate::error::{During, Error, Result};
 use nix::sched::{CpuSet, sched_getaffinity};
@@ -7,7 +7,6 @@ use std::fs;
 use std::io::IsTerminal;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Finds a program on PATH (and in the administrator's folders, which are not on everyone's).
 pub fn program(name: &'static str, package: &'static str) -> Result<PathBuf> {
@@ -56,31 +55,6 @@ pub fn standard_input() -> Option<OwnedFd> {
         return None;
     }
     stdin.as_fd().try_clone_to_owned().ok()
-}
-
-/// How the host's scheduler is to treat the machine's threads. It can be changed while the machine runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HostSettings {
-    /// The slice that the host's scheduler gives a lane's thread, 0.1 to 100 ms; none is the host's
-    /// default.
-    pub slice: Option<Duration>,
-    /// How often the host's scheduler is made to choose anew between sibling lanes; none leaves it
-    /// to its tick. Dear on a virtual machine, and coarser than [`crate::Spec::lane_turn`].
-    pub metronome: Option<Duration>,
-    /// Lets QEMU's main thread, which fires the guest's timers, run as soon as it wants to
-    /// (real-time class).
-    pub urgent_timers: bool,
-}
-
-impl HostSettings {
-    /// What serves a machine with several lanes to a core best (see `examples/hand_over.rs`).
-    pub fn recommended() -> Self {
-        HostSettings {
-            slice: Some(Duration::from_micros(100)),
-            metronome: None,
-            urgent_timers: true,
-        }
-    }
 }
 
 /// CPU time of the host so far, in the kernel's ticks.

@@ -32,7 +32,8 @@ mod threads;
 mod wire;
 
 pub use error::{Error, Interrupt, Result};
-pub use host::{Disturbance, HostSettings, standard_input};
+pub use host::{Disturbance, standard_input};
 pub use link::LAST_WORDS;
 pub use machine::{Job, Machine, can_be_steady, exit_code};
 pub use spec::{Kernel, Spec};
+pub use threads::HostSettings;

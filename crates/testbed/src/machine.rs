@@ -4,7 +4,7 @@ use crate::arrangement::Arrangement;
 use crate::belongings::{Belongings, Keeper, Process};
 use crate::emulator::{self, Emulator, Turns};
 use crate::error::{During, Error, Result};
-use crate::host::{self, HostSettings};
+use crate::host;
 use crate::kernel;
 use crate::link::{Event, Link};
 use crate::qemu::{self, Qemu};
@@ -12,7 +12,7 @@ use crate::quota::{LaneGroups, Shares};
 use crate::rootfs;
 use crate::spec::Spec;
 use crate::steady;
-
+use crate::threads::HostSettings;
 use crate::wire::{self, Frame};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -1,9 +1,9 @@
 //! The machine that is asked for.
 
 use crate::error::{Error, Interrupt, Result};
-use crate::host::HostSettings;
 use crate::smt;
 use crate::steady;
+use crate::threads::HostSettings;
 use std::path::PathBuf;
 use std::time::Duration;
 
