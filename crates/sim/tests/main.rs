@@ -29,7 +29,6 @@ mod show;
 mod smoke;
 mod spread;
 mod starvation;
-mod swarm;
 mod timeouts;
 mod vectors;
 mod waker;
