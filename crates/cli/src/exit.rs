@@ -28,6 +28,9 @@ pub const NO: u8 = 5;
 /// The exit code for a scheduler that somebody ejected by hand: whoever keeps it running leaves it alone then.
 const EJECTED_BY_HAND: u8 = 6;
 
+/// The exit code for work that a signal ended before its time: as shells tell it of SIGINT.
+pub const INTERRUPTED: u8 = 130;
+
 const FAILED: u8 = 1;
 
 /// Context for an error that lies in what the user handed in: makes the exit code [`BAD_INPUT`].
@@ -108,7 +111,7 @@ fn of_testbed(error: &sidelane_testbed::Error) -> u8 {
         Error::BadSpec(_) => BAD_INPUT,
         Error::TimedOut { .. } => 124,
         Error::Machine { .. } => 125,
-        Error::Interrupted => 130,
+        Error::Interrupted => INTERRUPTED,
         Error::Io { .. } => FAILED,
     }
 }
@@ -118,7 +121,7 @@ fn of_calibration(error: &sidelane_calibrate::Error) -> u8 {
     match error {
         error if error.is_machine() => CANNOT,
         error if error.is_input() => BAD_INPUT,
-        Error::Interrupted => 130,
+        Error::Interrupted => INTERRUPTED,
         _ => FAILED,
     }
 }
@@ -129,7 +132,7 @@ fn of_demo(error: &sidelane_demo::Error) -> u8 {
     match error {
         Error::MissingProgram { .. } | Error::Unsupported(_) => CANNOT,
         Error::BadPlan(_) => BAD_INPUT,
-        Error::Interrupted => 130,
+        Error::Interrupted => INTERRUPTED,
         Error::Testbed(error) => of_testbed(error),
         _ => FAILED,
     }

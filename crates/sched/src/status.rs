@@ -56,6 +56,8 @@ pub enum Outcome {
     Failed,
     /// It was gone without a word: killed.
     Killed,
+    /// Whether it has ended cannot be seen.
+    Unknown,
 }
 
 impl fmt::Display for Outcome {
@@ -65,6 +67,7 @@ impl fmt::Display for Outcome {
             Outcome::Ejected => "ejected",
             Outcome::Failed => "failed",
             Outcome::Killed => "killed",
+            Outcome::Unknown => "not known",
         })
     }
 }
@@ -74,13 +77,13 @@ impl fmt::Display for Outcome {
 pub struct LastExit {
     /// How.
     pub outcome: Outcome,
-    /// When, RFC 3339, local time; of a killed one it is not known.
+    /// When, RFC 3339, local time; none: that is not known.
     pub time: Option<String>,
     /// The process.
     pub pid: u32,
     /// How it was called.
     pub command: String,
-    /// Its exit code; of a killed one it is not known.
+    /// The process's exit code; none: it was killed, or goes on, as that of a trial.
     pub exit_code: Option<u8>,
     /// The kernel's `enum scx_exit_kind`, where the kernel detached the scheduler.
     pub kind: Option<i32>,
@@ -89,7 +92,7 @@ pub struct LastExit {
 }
 
 impl LastExit {
-    fn of(ended: &Result<ExitReason, Error>, exit_code: u8) -> LastExit {
+    fn of(ended: &Result<ExitReason, Error>, exit_code: Option<u8>) -> LastExit {
         let (outcome, kind, reason) = match ended {
             Ok(reason) => (Outcome::Stopped, Some(reason.kind), reason.to_string()),
             Err(Error::Ejected(reason)) => {
@@ -102,24 +105,33 @@ impl LastExit {
             time: Some(now()),
             pid: process::id(),
             command: command(),
-            exit_code: Some(exit_code),
+            exit_code,
             kind,
             reason,
         }
     }
 
-    fn of_killed(attachment: &Attachment) -> LastExit {
+    /// Of a process that left no word of its end.
+    fn without_a_word(attachment: &Attachment, life: Life) -> LastExit {
+        let Attachment { pid, since, .. } = attachment;
+        let (outcome, reason) = match life {
+            Life::Unseen => (
+                Outcome::Unknown,
+                format!("process {pid} was attached since {since}; {UNSEEN}"),
+            ),
+            Life::Lives | Life::Gone => (
+                Outcome::Killed,
+                format!("the process that was attached since {since} is gone without a word"),
+            ),
+        };
         LastExit {
-            outcome: Outcome::Killed,
+            outcome,
             time: None,
             pid: attachment.pid,
             command: attachment.command.clone(),
             exit_code: None,
             kind: None,
-            reason: format!(
-                "the process that was attached since {} is gone without a word",
-                attachment.since
-            ),
+            reason,
         }
     }
 }
@@ -156,7 +168,7 @@ impl Record {
             return Ok(());
         };
         if let (0, Some(before)) = (self.times, read::<Attachment>(&self.folder, ATTACHED)) {
-            self.write(LAST_EXIT, &LastExit::of_killed(&before))?;
+            self.write(LAST_EXIT, &LastExit::without_a_word(&before, Life::Gone))?;
         }
         self.times += 1;
         let attachment = Attachment {
@@ -172,13 +184,15 @@ impl Record {
         self.write(ATTACHED, &attachment)
     }
 
-    /// Tells how it ended. What another process has attached stays; then the end of this one is no news.
+    /// Tells how it ended, and the process with that code unless it goes on. What another process has attached
+    /// stays; then the end of this one is no news.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn end(self, ended: &Result<ExitReason, Error>, exit_code: u8) -> io::Result<()> {
+    pub fn end(self, ended: &Result<ExitReason, Error>, exit_code: Option<u8>) -> io::Result<()> {
         let other = read::<Attachment>(&self.folder, ATTACHED);
-        if self.times == 0 && other.is_some_and(|other| lives(&self.root, &other)) {
+        let other = other.map(|other| Life::of(&self.root, &other));
+        if self.times == 0 && other.is_some_and(|life| life != Life::Gone) {
             return Ok(());
         }
         self.write(LAST_EXIT, &LastExit::of(ended, exit_code))?;
@@ -203,9 +217,28 @@ fn read<T: for<'a> Deserialize<'a>>(folder: &Path, name: &str) -> Option<T> {
     serde_json::from_str(&text).ok()
 }
 
-/// Is the process that says so still there?
-fn lives(root: &Path, attachment: &Attachment) -> bool {
-    started(root, attachment.pid) == Some(attachment.start_ticks)
+/// Whether the process that says so is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Lives,
+    Gone,
+    /// `/proc` does not show it, and would not.
+    Unseen,
+}
+
+/// Why a process is [`Life::Unseen`].
+const UNSEEN: &str = "whether it still runs cannot be seen: /proc is missing or hides processes (hidepid); ask as root";
+
+impl Life {
+    fn of(root: &Path, attachment: &Attachment) -> Life {
+        match started(root, attachment.pid) {
+            Some(ticks) if ticks == attachment.start_ticks => Life::Lives,
+            Some(_) => Life::Gone,
+            // the first process is always there: whoever does not see it sees none of others
+            None if started(root, 1).is_some() => Life::Gone,
+            None => Life::Unseen,
+        }
+    }
 }
 
 fn now() -> String {
@@ -247,6 +280,8 @@ pub struct Status {
     pub attached_for_s: Option<u64>,
     /// How the one before ended; none if none has since boot.
     pub last_exit: Option<LastExit>,
+    /// What limits this; each a sentence.
+    pub notes: Vec<String>,
 }
 
 /// Looks below a root folder; needs no privilege.
@@ -264,11 +299,20 @@ pub fn look(root: &Path) -> Status {
         None => State::NoSchedExt,
     };
     let folder = root.join(FOLDER);
-    let (there, gone): (Option<Attachment>, _) = match read(&folder, ATTACHED) {
-        Some(said) if lives(root, &said) => (Some(said), None),
-        said => (None, said),
+    let said = read::<Attachment>(&folder, ATTACHED).map(|said| (Life::of(root, &said), said));
+    let mut notes = Vec::new();
+    let (attachment, ended) = match said {
+        Some((Life::Lives, said)) => (Some(said).filter(|_| state == State::Attached), None),
+        Some((Life::Unseen, said)) if state == State::Attached => {
+            notes.push(format!(
+                "process {} says that it is attached; {UNSEEN}",
+                said.pid
+            ));
+            (Some(said), None)
+        }
+        Some((life, said)) => (None, Some(LastExit::without_a_word(&said, life))),
+        None => (None, None),
     };
-    let attachment = there.filter(|_| state == State::Attached);
     Status {
         state,
         scope: scheduler.as_ref().map(|_| match text("switch_all") {
@@ -278,10 +322,8 @@ pub fn look(root: &Path) -> Status {
         scheduler,
         attached_for_s: attachment.as_ref().and_then(|said| since_s(&said.since)),
         attachment,
-        last_exit: match gone {
-            Some(gone) => Some(LastExit::of_killed(&gone)),
-            None => read(&folder, LAST_EXIT),
-        },
+        last_exit: ended.or_else(|| read(&folder, LAST_EXIT)),
+        notes,
     }
 }
 
@@ -354,7 +396,7 @@ impl fmt::Display for Status {
             None => {}
         }
         match &self.last_exit {
-            None => writeln!(f, "last exit  none since boot"),
+            None => writeln!(f, "last exit  none since boot")?,
             Some(exit) => {
                 let time = exit.time.as_deref().unwrap_or("at a time not known");
                 write!(f, "last exit  {time}: {}", exit.outcome)?;
@@ -363,9 +405,11 @@ impl fmt::Display for Status {
                     None => writeln!(f)?,
                 }
                 writeln!(f, "           {}", exit.reason)?;
-                writeln!(f, "           process {}: {}", exit.pid, exit.command)
+                writeln!(f, "           process {}: {}", exit.pid, exit.command)?;
             }
         }
+        let mut notes = self.notes.iter();
+        notes.try_for_each(|note| writeln!(f, "note       {note}"))
     }
 }
 
@@ -378,9 +422,11 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let kernel = root.path().join(KERNEL);
         fs::create_dir_all(kernel.join("root")).unwrap();
-        let own = root.path().join(format!("proc/{}", process::id()));
-        fs::create_dir_all(&own).unwrap();
-        fs::copy("/proc/self/stat", own.join("stat")).unwrap();
+        for pid in [1, process::id()] {
+            let folder = root.path().join(format!("proc/{pid}"));
+            fs::create_dir_all(&folder).unwrap();
+            fs::copy(format!("/proc/{pid}/stat"), folder.join("stat")).unwrap();
+        }
         let state = ops.map_or("disabled", |_| "enabled");
         fs::write(kernel.join("state"), format!("{state}\n")).unwrap();
         fs::write(kernel.join("switch_all"), "1\n").unwrap();
@@ -431,7 +477,7 @@ mod tests {
         let refused = Err(Error::NoBatch {
             origin: String::new(),
         });
-        Record::new(root.path()).end(&refused, 1).unwrap();
+        Record::new(root.path()).end(&refused, Some(1)).unwrap();
         assert!(look(root.path()).last_exit.is_none());
 
         let stall = ExitReason {
@@ -440,7 +486,7 @@ mod tests {
             reason: "stalled".into(),
             message: String::new(),
         };
-        record.end(&Err(Error::Ejected(stall)), 1).unwrap();
+        record.end(&Err(Error::Ejected(stall)), Some(1)).unwrap();
         let exit = look(root.path()).last_exit.unwrap();
         assert_eq!((exit.outcome, exit.exit_code), (Outcome::Ejected, Some(1)));
         assert!(exit.reason.contains("watchdog"), "{exit:?}");
@@ -466,6 +512,36 @@ mod tests {
             look(root.path()).last_exit.unwrap().outcome,
             Outcome::Killed
         );
+    }
+
+    #[test]
+    fn of_a_process_that_cannot_be_seen_nothing_is_made_up() {
+        for ops in [Some("sidelane_0.1"), None] {
+            let root = machine(ops);
+            Record::new(root.path()).note(&ATTACHED_NOW).unwrap();
+            // hidepid: of others there is nothing; a captured tree without proc/ has less
+            fs::remove_dir_all(root.path().join("proc/1")).unwrap();
+            fs::remove_dir_all(root.path().join(format!("proc/{}", process::id()))).unwrap();
+            let now = look(root.path());
+            let text = now.to_string();
+            assert!(
+                text.contains("cannot be seen") && !text.contains("killed"),
+                "{text}"
+            );
+            match ops {
+                Some(_) => assert!(
+                    now.attachment.is_some() && now.last_exit.is_none(),
+                    "{text}"
+                ),
+                None => assert_eq!(now.last_exit.unwrap().outcome, Outcome::Unknown),
+            }
+            // who is refused meanwhile is no news here either
+            let refused = Err(Error::NoBatch {
+                origin: String::new(),
+            });
+            Record::new(root.path()).end(&refused, Some(1)).unwrap();
+            assert!(!root.path().join(FOLDER).join(LAST_EXIT).exists());
+        }
     }
 
     #[test]

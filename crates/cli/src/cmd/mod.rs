@@ -38,6 +38,7 @@ use sidelane_smt::recording::intervals;
 use sidelane_smt::snapshot::Interval;
 use sidelane_topology::printable;
 use std::io::{ErrorKind, Write};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -140,12 +141,18 @@ impl Format {
 
 /// Reads a number of seconds, at least `least` and at most a day.
 fn seconds(text: &str, least: f64) -> Result<f64, String> {
-    let value: f64 = text
-        .parse()
-        .map_err(|_| "expected a number of seconds".to_owned())?;
-    match (least..=86_400.0).contains(&value) {
-        true => Ok(value),
-        false => Err(format!("expected {least} to 86400 seconds")),
+    number(text, least..=86_400.0, "seconds")
+}
+
+/// Reads a number of `what` within a range.
+fn number(text: &str, range: RangeInclusive<f64>, what: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if range.contains(&value) => Ok(value),
+        _ => Err(format!(
+            "expected {} to {} {what}",
+            range.start(),
+            range.end()
+        )),
     }
 }
 

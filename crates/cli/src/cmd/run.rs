@@ -121,7 +121,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         tell(&event);
     });
     let code = ended.as_ref().err().map_or(0, exit::of_scheduler);
-    warn(record.end(&ended, code));
+    warn(record.end(&ended, Some(code)));
     eprintln!("sidelane: detached: {}", ended?);
     Ok(ExitCode::SUCCESS)
 }

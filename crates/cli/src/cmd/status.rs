@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 /// Tell whether the scheduler is attached, since when, by which process, and how the last one ended.
 ///
-/// The kernel says which scheduler it has. 'sidelane run' keeps the rest in /run/sidelane/attached and
+/// The kernel says which scheduler it has. 'sidelane run' and 'sidelane trial' keep the rest in /run/sidelane/attached and
 /// /run/sidelane/last-exit, until the next boot. Needs no privilege.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -27,7 +27,7 @@ const EXAMPLES: &str = "Examples:
   sidelane status --format json | jq .last_exit.reason
 
 Exit code 0: Sidelane is attached; 5: it is not, or another scheduler is; 3: this kernel has no \
-sched_ext. In JSON the outcome of the last exit is stopped, ejected, failed or killed.";
+sched_ext. In JSON the outcome of the last exit is stopped, ejected, failed, killed or unknown.";
 
 /// Runs `sidelane status`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {

@@ -1,7 +1,7 @@
 //! `sidelane trial`: what helps a service on this machine, by trying.
 
-use super::{Format, seconds};
-use crate::exit::NO;
+use super::{Format, number, seconds};
+use crate::exit::{INTERRUPTED, NO};
 use crate::interrupt;
 use sidelane_control::DEFAULT_STATE_PATH;
 use sidelane_control::service::Service;
@@ -33,8 +33,9 @@ percentile of waits for a lane decides.
 
 Needs root, and a kernel with sched_ext to which no scheduler is attached. Ctrl-C and SIGTERM end the trial and \
 leave the machine as it was; killed by SIGKILL while lanes are offline, 'sidelane control --restore' brings \
-them back. If --guard ends it the exit code is 5. Without SMT there is nothing to try: that is said, and the \
-exit code is 0. docs/trial.md tells what is measured.";
+them back. If --guard ends it the exit code is 5, after Ctrl-C or SIGTERM 130; what was measured before is \
+printed. Without SMT there is nothing to try: that is said, and the exit code is 0. docs/trial.md tells what is \
+measured.";
 
 /// Try the kernel's default, SMT level 1 and Sidelane in turns, and compare them for a service.
 #[derive(clap::Args)]
@@ -72,7 +73,7 @@ pub struct Args {
 }
 
 fn minutes(text: &str) -> Result<f64, String> {
-    number(text, 0.05, 1440.0, "minutes")
+    number(text, 0.05..=1440.0, "minutes")
 }
 
 /// How many times the default's a 99th percentile may be; none: any.
@@ -82,7 +83,7 @@ struct Guard(Option<f64>);
 fn guard(text: &str) -> Result<Guard, String> {
     match text {
         "off" => Ok(Guard(None)),
-        _ => number(text, 1.01, 1000.0, "times the default's, or off").map(|x| Guard(Some(x))),
+        _ => number(text, 1.01..=1000.0, "times the default's, or off").map(|x| Guard(Some(x))),
     }
 }
 
@@ -90,13 +91,6 @@ fn setup(text: &str) -> Result<Setup, String> {
     match text {
         "smt-off" => Ok(Setup::SmtOff),
         _ => Err("expected smt-off".to_owned()),
-    }
-}
-
-fn number(text: &str, least: f64, most: f64, what: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if (least..=most).contains(&value) => Ok(value),
-        _ => Err(format!("expected {least} to {most} {what}")),
     }
 }
 
@@ -126,6 +120,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Outcome::Guarded { why, .. } => {
             eprintln!("sidelane: the guard ended the trial, the machine is as it was: {why}");
             Ok(ExitCode::from(NO))
+        }
+        Outcome::Interrupted(_) => {
+            eprintln!("sidelane: interrupted, the machine is as it was");
+            Ok(ExitCode::from(INTERRUPTED))
         }
         Outcome::Ended(_) | Outcome::NoSmt(_) => Ok(ExitCode::SUCCESS),
     }

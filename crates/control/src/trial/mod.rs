@@ -129,14 +129,16 @@ impl fmt::Display for Event {
 }
 
 /// How it ended. As JSON the first is a [`NoSmt`], the others a [`Report`] each, with the guard's reason in
-/// `guarded`.
+/// `guarded`; one that was interrupted has fewer slots.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Outcome {
     /// There is nothing to try on this machine.
     NoSmt(NoSmt),
-    /// All rounds, or those before it was asked to stop.
+    /// All rounds.
     Ended(Report),
+    /// Those before it was asked to stop.
+    Interrupted(Report),
     /// The guard ended it.
     Guarded {
         /// What was worse, and than what.
@@ -153,7 +155,9 @@ impl Outcome {
     pub fn text(&self) -> String {
         match self {
             Outcome::NoSmt(none) => none.text(),
-            Outcome::Ended(report) | Outcome::Guarded { report, .. } => report.text(),
+            Outcome::Ended(report)
+            | Outcome::Interrupted(report)
+            | Outcome::Guarded { report, .. } => report.text(),
         }
     }
 }
@@ -219,16 +223,14 @@ fn rounds(
             break;
         }
         for &setup in order.iter().filter(|setup| plan.setups.contains(setup)) {
-            if stop.load(Ordering::Relaxed) {
-                return Ok(Outcome::Ended(report(&slots)));
-            }
             let limit = Limit::of(plan, setup, &slots);
             let measured = bench.measure(setup, round, &limit, on_event)?;
             // one that was cut short tells less than the others
-            if !stop.load(Ordering::Relaxed) {
-                on_event(Event::Measured(measured.clone()));
-                slots.push(measured.clone());
+            if stop.load(Ordering::Relaxed) {
+                return Ok(Outcome::Interrupted(report(&slots)));
             }
+            on_event(Event::Measured(measured.clone()));
+            slots.push(measured.clone());
             if let Some(why) = limit.broken_by(&measured) {
                 let report = report(&slots);
                 return Ok(Outcome::Guarded { why, report });

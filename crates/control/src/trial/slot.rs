@@ -9,6 +9,7 @@ use serde::Serialize;
 use sidelane_collect::collector::Place;
 use sidelane_collect::service::ServiceWatch;
 use sidelane_sched::Requests;
+use sidelane_sched::status::Record;
 use sidelane_smt::service::{Group, Seen, Waits};
 use sidelane_topology::Topology;
 use sidelane_topology::reserved::Reserved;
@@ -186,7 +187,14 @@ impl Bench<'_> {
             };
             let attached = scope.spawn(move || {
                 let read = &mut || Ok(config.clone());
-                sidelane_sched::run(read, &requests, &mut |event| tell(&sender, event))
+                // for 'sidelane status', which can do without
+                let mut record = Record::new(Path::new("/"));
+                let ended = sidelane_sched::run(read, &requests, &mut |event| {
+                    let _ = record.note(&event);
+                    tell(&sender, event);
+                });
+                let _ = record.end(&ended, None);
+                ended
             });
             // the thread is waited for at the end of the scope, whatever happens here
             let end = SetAtEnd(&detach);

@@ -505,7 +505,7 @@ fn a_trial_shows_redis_under_three_setups() {
 /// A line a slot.
 const SLOTS: &str = "/run/slots";
 
-/// By SIGTERM while lanes are offline, and by a guard.
+/// By SIGTERM while the scheduler is attached, and by a guard.
 fn a_trial_that_is_ended_leaves_the_machine_as_it_was() {
     let found = as_found();
     let spin = |cgroup| Load::spin_in(cgroup);
@@ -523,11 +523,19 @@ fn a_trial_that_is_ended_leaves_the_machine_as_it_was() {
         .spawn()
         .unwrap();
     eventually("SMT is off", || online() != found.0);
+    eventually("the scheduler is attached", || {
+        let status =
+            parse(str::from_utf8(&sidelane(&["status", "--format", "json"]).stdout).unwrap());
+        status["attachment"]["pid"] == trial.id()
+    });
     signal(trial.id(), "TERM");
     let output = trial.wait_with_output().unwrap();
     assert_eq!(as_found(), found);
-    let report = report_of(&output);
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["rounds"], 0);
+    let left = parse(str::from_utf8(&sidelane(&["status", "--format", "json"]).stdout).unwrap());
+    assert_eq!(left["last_exit"]["outcome"], "stopped", "{left}");
     // in each slot a longer latency: the second one, with SMT off, is too long
     let _ = fs::remove_file(SLOTS);
     let longer = "echo >> /run/slots; wc -l < /run/slots";
