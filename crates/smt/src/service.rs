@@ -126,8 +126,10 @@ pub struct Answer {
     pub waits: Waits,
     /// How fast it is beside others.
     pub speed: Speed,
-    /// Beside whom it ran.
+    /// Beside whom it ran, the most first; eight at most.
     pub beside: Vec<BesideShare>,
+    /// Of its run time, the share beside tasks for whose names there was no room.
+    pub unlisted_share: f64,
     /// What follows.
     pub verdict: Verdict,
     /// What limits the figures; each a sentence.
@@ -272,6 +274,7 @@ pub fn answer(name: &str, seen: &Seen, rates: &Rates) -> Answer {
         by_density,
         speed,
         beside,
+        unlisted_share: seen.unlisted_ns as f64 / run_ns,
         notes: seen.notes.clone(),
     }
 }
@@ -330,7 +333,8 @@ fn verdict(name: &str, seen: &Seen, speed: &Speed, beside: &[BesideShare]) -> Ve
         );
         return told(Cost::None, &[found], Confidence::High, &[]);
     }
-    let most = beside.first().map_or(String::new(), |one| {
+    let most = beside.first().filter(|one| one.share > share / 2.0);
+    let most = most.map_or(String::new(), |one| {
         format!(", most of it beside {}", one.words())
     });
     let next = format!(
@@ -405,16 +409,16 @@ impl Answer {
             // a string takes whatever is written to it
             let _ = writeln!(text, "  {what:<18}  {value}");
         }
-        if !self.beside.is_empty() {
+        let named = self.beside.iter().map(|one| (one.words(), one.share));
+        let unlisted = (self.unlisted_share > 0.0)
+            .then(|| ("(no room for their names)".to_owned(), self.unlisted_share));
+        let beside: Vec<(String, f64)> = named.chain(unlisted).collect();
+        if !beside.is_empty() {
             let _ = writeln!(text, "\n  {:<68}  {:>20}", "BESIDE", "OF ITS RUN TIME");
         }
-        for one in &self.beside {
-            let _ = writeln!(
-                text,
-                "  {:<68}  {:>20}",
-                shortened(&one.words(), 68),
-                percent(one.share)
-            );
+        for (who, share) in beside {
+            let who = shortened(&who, 68);
+            let _ = writeln!(text, "  {who:<68}  {:>20}", percent(share));
         }
         text.push('\n');
         for sentence in &self.verdict.sentences {
@@ -562,6 +566,21 @@ mod tests {
         assert_eq!(
             (answer.verdict.cost, answer.verdict.confidence),
             (Cost::None, Confidence::High)
+        );
+    }
+
+    #[test]
+    fn what_there_was_no_room_for_is_told_and_nobody_else_is_called_the_most() {
+        let mut seen = seen(600, 400);
+        seen.beside[0].ns = 100_000_000;
+        seen.unlisted_ns = 300_000_000;
+        let answer = answer("web.service", &seen, &rates(RateSource::Calibrated));
+        assert!((answer.unlisted_share - 0.3).abs() < 1e-9, "{answer:?}");
+        let text = answer.text();
+        let row = text.lines().find(|line| line.contains("no room")).unwrap();
+        assert!(
+            row.ends_with("30 %") && !text.contains("most of it"),
+            "{text}"
         );
     }
 
