@@ -19,8 +19,8 @@ pub(crate) struct Exported<'a> {
     pub recent: Option<&'a Interval>,
     /// Of its cgroups.
     pub series: &'a Series,
-    /// How long jobs took.
-    pub jobs: &'a Jobs,
+    /// How long jobs took, while Sidelane's scheduler gives tasks classes.
+    pub jobs: Option<&'a Jobs>,
     /// Of the scheduler.
     pub scheduler: Vec<Family>,
     /// Collectors that were started.
@@ -65,7 +65,7 @@ pub(crate) fn text(exported: Exported<'_>) -> Result<String, fmt::Error> {
         folded: series.folded(),
         ended: series.ended(),
         forgotten: series.forgotten(),
-        jobs: exported.jobs.latencies().collect(),
+        jobs: (exported.jobs).map_or(Vec::new(), |jobs| jobs.latencies().collect()),
         scheduler: exported.scheduler,
         starts: exported.starts,
     }));

@@ -51,11 +51,11 @@ fn reading_with(at_s: u64, groups: u64, classes: bool) -> Snapshot {
 
 /// The text of a reading that is the first of its collector, or follows `before`.
 fn told(now: &Snapshot, before: Option<&Snapshot>) -> String {
-    told_with(now, before, &Jobs::default(), Vec::new())
+    told_with(now, before, None, Vec::new())
 }
 
-/// The same with all that is told while the scheduler is attached.
-fn all_told() -> String {
+/// One of a critical task.
+fn a_job() -> Jobs {
     let mut jobs = Jobs::default();
     jobs.count(&[TaskTotals {
         class: Some(Class::Critical),
@@ -65,6 +65,11 @@ fn all_told() -> String {
         },
         ..TaskTotals::default()
     }]);
+    jobs
+}
+
+/// The same with all that is told while the scheduler is attached.
+fn all_told() -> String {
     let machine = Machine::new();
     let scheduler = machine.ejected_and_attached_again();
     let mut families = scheduler.families();
@@ -76,13 +81,13 @@ fn all_told() -> String {
             .filter(|family| family.name == "other_scheduler_attached"),
     );
     let (before, now) = (reading(10, 3), reading(20, 3));
-    told_with(&now, Some(&before), &jobs, families)
+    told_with(&now, Some(&before), scheduler.jobs(&a_job()), families)
 }
 
 fn told_with(
     now: &Snapshot,
     before: Option<&Snapshot>,
-    jobs: &Jobs,
+    jobs: Option<&Jobs>,
     scheduler: Vec<Family>,
 ) -> String {
     let mut series = Series::default();
@@ -276,6 +281,19 @@ fn promtool_finds_no_fault() {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
+fn job_latencies_go_with_the_scheduler() {
+    let (machine, jobs) = (Machine::new(), a_job());
+    let told = || {
+        let scheduler = machine.scheduler();
+        let families = scheduler.families();
+        told_with(&reading(20, 3), None, scheduler.jobs(&jobs), families)
+    };
+    assert!(told().contains("sidelane_job_latency_seconds_count"));
+    machine.replace("lavd_1.0");
+    assert!(!told().contains("job_latency"));
 }
 
 #[test]

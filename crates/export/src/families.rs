@@ -2,7 +2,7 @@
 
 use super::encode::{Family, Kind, Samples, escaped, seconds};
 use super::scheduler::{Exit, Now, PoolSums, Scheduler, Source, Sums};
-use super::series::SERIES_MAX;
+use super::series::{Jobs, SERIES_MAX};
 use sidelane_kernel::attached;
 use sidelane_policy::Class;
 use sidelane_policy::intf::counters;
@@ -20,6 +20,12 @@ impl<S: Source> Scheduler<S> {
             told.extend(counted(&self.sums.counters));
         }
         told
+    }
+
+    /// What is told of jobs: without the scheduler tasks have no classes, and a series that stays would look as if
+    /// nothing ran.
+    pub(crate) fn jobs<'a>(&self, jobs: &'a Jobs) -> Option<&'a Jobs> {
+        self.now.as_ref().map(|_| jobs)
     }
 
     /// Whether it is attached, how often it was, and how that ended.

@@ -137,7 +137,7 @@ impl<'a, 'l> Readings<'a, 'l> {
             now,
             recent: self.recent.as_ref(),
             series: &lasting.series,
-            jobs: &lasting.jobs,
+            jobs: lasting.scheduler.jobs(&lasting.jobs),
             scheduler: lasting.scheduler.families(),
             starts: lasting.starts,
         };
