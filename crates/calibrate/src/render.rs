@@ -180,8 +180,10 @@ mod tests {
     }
 
     #[test]
-    fn it_fits_with_any_number_of_lanes() {
+    fn it_fits_with_any_number_of_lanes_and_its_json_is_described() {
         for lanes in [2, 4, 8, 12, 16] {
+            let kind = sidelane_interface::Kind::Calibrate;
+            sidelane_interface::check::result(kind, &sample(lanes)).unwrap();
             let text = sample(lanes).to_string();
             assert!(
                 text.lines().all(|line| line.chars().count() <= LINE),

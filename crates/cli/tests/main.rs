@@ -26,6 +26,6 @@ fn stderr(output: &Output) -> String {
 /// The JSON document that it printed, which has to be as the published schema says.
 fn document(output: &Output) -> Value {
     let document = serde_json::from_slice(&output.stdout).expect("a JSON document");
-    sidelane_guest_tests::check_document(&document).unwrap();
+    sidelane_interface::check::document(&document).unwrap();
     document
 }

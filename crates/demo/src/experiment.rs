@@ -375,6 +375,7 @@ fn facts(machine: &Machine) -> Result<MachineFacts> {
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
+    use sidelane_interface::Kind;
 
     /// The plan that these words on the command line make.
     pub fn plan<E: Experiment>(words: &str) -> E {
@@ -406,6 +407,11 @@ pub(crate) mod testing {
             speeds: vec![1e6],
             emulated: Some(vec![1.0, 0.5]),
         }
+    }
+
+    /// Printed as JSON, it is described by the published schema to the last key.
+    pub fn is_described(kind: Kind, document: &impl Serialize) {
+        sidelane_interface::check::result(kind, document).unwrap();
     }
 
     /// A page that fits, with these lines' beginnings.

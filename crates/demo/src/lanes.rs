@@ -257,7 +257,8 @@ fn whole_core_per_s(runs: &Runs<Setup, Found>, repetition: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::testing::{facts, fits, plan, plans_make_sense};
+    use crate::experiment::testing::{facts, fits, is_described, plan, plans_make_sense};
+    use sidelane_interface::Kind;
 
     fn runs(plan: &LanesPlan) -> Vec<Run> {
         let run = |turn: Turn<Setup>| {
@@ -299,6 +300,7 @@ mod tests {
         );
         let p99_ms = document.rows[2].figures.get("p99_ms").unwrap();
         assert_eq!((p99_ms.min, p99_ms.max), (1.0, 2.0));
+        is_described(Kind::DemoLanes, &document);
         let text = LanesPlan::render(&document);
         fits(&text, Setup::ALL.iter().map(|setup| setup.name()));
         assert!(text.contains("0.80 (0.80 … 0.80)"), "{text}");

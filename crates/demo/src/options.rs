@@ -366,7 +366,8 @@ fn gain_line(gain: &Gain, repetitions: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::testing::{facts, fits, plan, plans_make_sense};
+    use crate::experiment::testing::{facts, fits, is_described, plan, plans_make_sense};
+    use sidelane_interface::Kind;
     use sidelane_smt::latency::Summary;
 
     #[test]
@@ -409,6 +410,7 @@ mod tests {
         assert_eq!(document.gains[1].ratio, None);
         let cell = &document.rows[1].cells[0];
         assert!((cell.missed.median - 0.04).abs() < 1e-9 && cell.lost == 2);
+        is_described(Kind::DemoOptions, &document);
         let text = OptionsPlan::render(&document);
         fits(
             &text,

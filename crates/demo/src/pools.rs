@@ -333,7 +333,8 @@ struct Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::testing::{facts, fits, plan, plans_make_sense};
+    use crate::experiment::testing::{facts, fits, is_described, plan, plans_make_sense};
+    use sidelane_interface::Kind;
 
     #[test]
     fn the_pools_get_two_alike_cores_of_the_widest() {
@@ -403,6 +404,7 @@ mod tests {
         assert_eq!((ratio.min, ratio.max), (0.5, 0.5));
         assert!((of(2, "over_smt_off").max - 0.75).abs() < 1e-9);
         assert!((of(1, "sharing_work").median - 0.3).abs() < 1e-9);
+        is_described(Kind::DemoPools, &document);
         let text = PoolsPlan::render(&document);
         fits(&text, Setup::ALL.iter().map(|setup| setup.name()));
         assert!(text.contains("0.500 (0.500 … 0.500)"), "{text}");

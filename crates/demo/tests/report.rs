@@ -220,8 +220,9 @@ fn the_table_is_as_kept_and_not_too_wide() {
 
 #[test]
 fn the_document_is_as_kept() {
-    let results = results();
-    let json = serde_json::to_string_pretty(&Document::new(results)).unwrap();
+    let document = Document::new(results());
+    sidelane_interface::check::result(sidelane_interface::Kind::Demo, &document).unwrap();
+    let json = serde_json::to_string_pretty(&document).unwrap();
     golden("document.json", &(json + "\n"));
 }
 

@@ -15,14 +15,11 @@ mod matmul;
 mod shape;
 mod tests;
 
-use jsonschema::Validator;
 use libtest_mimic::{Arguments, Failed, Trial};
 use machine::Machines;
-use serde_json::Value;
 use shape::When;
-use sidelane_interface::Kind;
 use std::process::ExitCode;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// A test that runs inside.
 #[derive(Clone, Copy)]
@@ -50,50 +47,6 @@ impl Test {
         let tests = concat!(module_path!(), "::tests::");
         self.path.strip_prefix(tests).unwrap_or(self.path)
     }
-}
-
-/// Refuses a document that the published schema does not describe to the last key.
-pub fn check_document(document: &Value) -> Result<(), String> {
-    // made once each: that takes as long as thousands of documents, beside what is measured
-    static VALIDATORS: [OnceLock<Validator>; Kind::ALL.len()] =
-        [const { OnceLock::new() }; Kind::ALL.len()];
-    let name = document["schema"].as_str().unwrap_or_default();
-    let known = Kind::ALL.iter().zip(&VALIDATORS);
-    let found = known.into_iter().find(|(kind, _)| kind.schema() == name);
-    let (kind, validator) = found.ok_or_else(|| format!("schema is {}", document["schema"]))?;
-    let faults = validator
-        .get_or_init(|| validator_of(*kind))
-        .iter_errors(document);
-    let faults = faults.map(|fault| format!("{name}{}: {fault}", fault.instance_path()));
-    match faults.collect::<Vec<_>>() {
-        none if none.is_empty() => Ok(()),
-        faults => Err(faults.join("\n")),
-    }
-}
-
-fn validator_of(kind: Kind) -> Validator {
-    let mut schema: Value = serde_json::from_str(sidelane_interface::SCHEMA).unwrap();
-    close(&mut schema);
-    let entry = format!("#/$defs/{}", kind.name());
-    let schema = serde_json::json!({"$ref": entry, "$defs": schema["$defs"]});
-    jsonschema::validator_for(&schema).unwrap()
-}
-
-/// Keys may be added to what is published; that they are described as well is for tests to see.
-fn close(schema: &mut Value) {
-    if let Some(object) = schema.as_object_mut()
-        && object.contains_key("properties")
-    {
-        object
-            .entry("additionalProperties")
-            .or_insert(Value::Bool(false));
-    }
-    let below: Vec<&mut Value> = match schema {
-        Value::Object(object) => object.values_mut().collect(),
-        Value::Array(array) => array.iter_mut().collect(),
-        _ => Vec::new(),
-    };
-    below.into_iter().for_each(close);
 }
 
 /// Runs what the arguments ask for; `sidelane` is the program's path.

@@ -170,6 +170,74 @@ impl<T: Serialize> Serialize for Listed<'_, T> {
     }
 }
 
+/// Whether documents are as the published schema says: for tests.
+#[cfg(feature = "check")]
+pub mod check {
+    #![allow(clippy::unwrap_used)] // a failure here is a test's
+    use super::{Document, Kind, SCHEMA};
+    use jsonschema::Validator;
+    use serde::Serialize;
+    use serde_json::Value;
+    use std::sync::OnceLock;
+
+    /// Refuses a document that the published schema does not describe to the last key.
+    ///
+    /// # Errors
+    /// What it does not describe.
+    pub fn document(document: &Value) -> Result<(), String> {
+        // made once each: that takes as long as thousands of documents, beside what is measured
+        static VALIDATORS: [OnceLock<Validator>; Kind::ALL.len()] =
+            [const { OnceLock::new() }; Kind::ALL.len()];
+        let name = document["schema"].as_str().unwrap_or_default();
+        let known = Kind::ALL.iter().zip(&VALIDATORS);
+        let found = known.into_iter().find(|(kind, _)| kind.schema() == name);
+        let (kind, validator) = found.ok_or_else(|| format!("schema is {}", document["schema"]))?;
+        let faults = validator
+            .get_or_init(|| validator_of(*kind))
+            .iter_errors(document);
+        let faults = faults.map(|fault| format!("{name}{}: {fault}", fault.instance_path()));
+        match faults.collect::<Vec<_>>() {
+            none if none.is_empty() => Ok(()),
+            faults => Err(faults.join("\n")),
+        }
+    }
+
+    /// The same of a result that would be printed as that kind.
+    ///
+    /// # Errors
+    /// As [`document`].
+    pub fn result(kind: Kind, result: &impl Serialize) -> Result<(), String> {
+        let printed = Document::new(kind, result).line();
+        let printed = printed.and_then(|line| serde_json::from_str(&line));
+        document(&printed.map_err(|e| e.to_string())?)
+    }
+
+    fn validator_of(kind: Kind) -> Validator {
+        let mut schema: Value = serde_json::from_str(SCHEMA).unwrap();
+        close(&mut schema);
+        let entry = format!("#/$defs/{}", kind.name());
+        let schema = serde_json::json!({"$ref": entry, "$defs": schema["$defs"]});
+        jsonschema::validator_for(&schema).unwrap()
+    }
+
+    /// Keys may be added to what is published; that they are described as well is for tests to see.
+    fn close(schema: &mut Value) {
+        if let Some(object) = schema.as_object_mut()
+            && object.contains_key("properties")
+        {
+            object
+                .entry("additionalProperties")
+                .or_insert(Value::Bool(false));
+        }
+        let below: Vec<&mut Value> = match schema {
+            Value::Object(object) => object.values_mut().collect(),
+            Value::Array(array) => array.iter_mut().collect(),
+            _ => Vec::new(),
+        };
+        below.into_iter().for_each(close);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

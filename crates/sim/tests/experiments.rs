@@ -1,5 +1,6 @@
 //! Experiments: their files, their verdicts, and what is shown of them.
 
+use sidelane_interface::{Kind, Listed};
 use sidelane_sim::experiment::{Experiment, Verdict, page};
 
 /// An M/M/1 queue whose mean response is known: 1 ms at half load is 2 ms.
@@ -262,6 +263,9 @@ rows = [
 fn tables_of_the_source_stand_above_the_claims() {
     let experiment = Experiment::parse(&format!("{QUEUE}{CLAIM}{DELTA}"), "queue").unwrap();
     let report = experiment.run(&|| ()).unwrap();
+    // the published schema describes all of it to the last key
+    let printed = Listed("experiments", std::slice::from_ref(&report));
+    sidelane_interface::check::result(Kind::Reproduce, &printed).unwrap();
     let [table] = &report.deltas[..] else {
         panic!("{:?}", report.deltas)
     };

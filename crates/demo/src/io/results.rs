@@ -214,7 +214,8 @@ mod tests {
     use super::super::LaneUse;
     use super::*;
     use crate::experiment::Turn;
-    use crate::experiment::testing::{facts, fits, plan};
+    use crate::experiment::testing::{facts, fits, is_described, plan};
+    use sidelane_interface::Kind;
 
     fn runs(plan: &IoPlan) -> Vec<Run> {
         let run = |turn: Turn<Setup>| {
@@ -262,6 +263,7 @@ mod tests {
             let cores = of("computed_cores").unwrap();
             assert_eq!((cores.min, cores.max), (1.5, 1.5));
             assert_eq!(of("p99_ms").is_some(), !plan.virtual_machines);
+            is_described(Kind::DemoIo, &document);
             let text = IoPlan::render(&document);
             assert!(text.contains("3.00 (3.00 … 3.00)"), "{text}");
             let setups = plan.work().setups();

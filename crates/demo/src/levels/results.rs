@@ -161,7 +161,8 @@ fn against_better_level(row: &Row) -> String {
 mod tests {
     use super::*;
     use crate::experiment::Turn;
-    use crate::experiment::testing::{facts, fits, plan};
+    use crate::experiment::testing::{facts, fits, is_described, plan};
+    use sidelane_interface::Kind;
 
     /// 2 lanes, 2 repetitions, one plateau; means 10 and 20 at level 1, 30 and 40 at level 2, control
     /// 11 and 18.
@@ -198,6 +199,7 @@ mod tests {
         assert!((ratio.median - 1.0).abs() < 1e-9 && (ratio.min - 0.9).abs() < 1e-9);
         assert!((ratio.max - 1.1).abs() < 1e-9);
         assert_eq!(document.rows[0].cells[0].against_best, None);
+        is_described(Kind::DemoLevels, &document);
         fits(
             &LevelsPlan::render(&document),
             document.rows.iter().map(|row| &*row.name),

@@ -156,7 +156,8 @@ pub(super) mod tests {
     use super::super::Sample;
     use super::*;
     use crate::experiment::Turn;
-    use crate::experiment::testing::{facts, fits, plan};
+    use crate::experiment::testing::{facts, fits, is_described, plan};
+    use sidelane_interface::Kind;
     use sidelane_smt::latency::Summary;
 
     /// Two repetitions; objective 2 x 10 ms, p99 19 and 21 ms; batch twice of borrow-idle's.
@@ -205,6 +206,7 @@ pub(super) mod tests {
         assert!((row.batch_against_idle.unwrap().median - 2.0).abs() < 1e-9);
         assert_eq!(document.rows[0].batch_against_idle, None);
         assert_eq!(document.rows[1].kept, None);
+        is_described(Kind::DemoObjective, &document);
         let text = render(&document);
         fits(&text, ["alone", "borrow-idle", "slo 2 x alone"]);
         assert!(

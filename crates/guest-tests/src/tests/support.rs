@@ -186,7 +186,7 @@ fn lines_of(printed: impl Read + Send + 'static) -> Receiver<String> {
 /// A document that a command printed; the published schema describes it.
 pub fn parse(document: &str) -> Value {
     let document = serde_json::from_str(document).unwrap();
-    crate::check_document(&document).unwrap();
+    sidelane_interface::check::document(&document).unwrap();
     document
 }
 

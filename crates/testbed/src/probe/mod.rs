@@ -337,7 +337,9 @@ mod tests {
     }
 
     #[test]
-    fn json_says_that_smt_is_emulated() {
+    fn json_is_described_and_says_that_smt_is_emulated() {
+        let kind = sidelane_interface::Kind::TestbedProbe;
+        sidelane_interface::check::result(kind, &sample().1).unwrap();
         let json = serde_json::to_value(sample().1).unwrap();
         assert_eq!(json["emulated_smt"], true);
         assert_eq!(json["thread_perf"][1]["delivered"]["median"], 0.63);
