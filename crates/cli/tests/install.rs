@@ -77,6 +77,7 @@ fn a_program_finds_the_installed_library_and_all_goes_again() {
         "share/zsh/site-functions/_sidelane",
         "share/fish/vendor_completions.d/sidelane.fish",
         "share/sidelane/schema.json",
+        "share/sidelane-runtime/sidelane_jobs.py",
     ] {
         assert!(fs::metadata(usr.join(file)).unwrap().len() > 0, "{file}");
     }
@@ -84,6 +85,14 @@ fn a_program_finds_the_installed_library_and_all_goes_again() {
     for unit in UNITS {
         let unit = fs::read_to_string(usr.join("lib/systemd/system").join(unit)).unwrap();
         assert!(unit.contains("=/usr/bin/sidelane") && !unit.contains("@bindir@"));
+    }
+    let unit = fs::read_to_string(usr.join("lib/systemd/system/sidelane.service")).unwrap();
+    for line in [
+        "Conflicts=scx.service scx_loader.service",
+        "StartLimitIntervalSec=1h",
+        "StartLimitBurst=3",
+    ] {
+        assert!(unit.lines().any(|found| found == line), "{line}");
     }
 
     let source = to.path().join("probe.c");
@@ -112,6 +121,53 @@ fn a_program_finds_the_installed_library_and_all_goes_again() {
     let left = [files(&usr), files(&to.path().join("etc"))].concat();
     assert!(left.is_empty(), "{left:?}");
     assert!(!usr.join("share/sidelane").exists());
+}
+
+/// A gRPC server's method, called as grpcio calls it: its job is due when the client stops to wait.
+const PYTHON: &str = "
+import time
+from sidelane_jobs import Job, marked
+
+class Context:
+    def __init__(self, left_s):
+        self.time_remaining = lambda: left_s
+
+class Server:
+    @marked
+    def Call(self, request, context):
+        seen.append((request, jobs[-1].time_left_s(), jobs[-1].should_stop()))
+        return request + 1
+
+seen, jobs = [], []
+begin = Job.__init__
+Job.__init__ = lambda self, *given: (begin(self, *given), jobs.append(self))[0]
+server = Server()
+assert server.Call(1, Context(0.5)) == 2 and Server.Call.__name__ == 'Call'
+for none in (None, float('inf')):
+    server.Call(2, Context(none))
+server.Call(3, Context(0.0))
+due, endless, far, late = seen
+assert due[0] == 1 and 0 < due[1] <= 0.5 and not due[2], due
+assert endless[1] is None and not endless[2], endless
+assert far[1] > 1e9, far
+assert late[1] == 0 and late[2], late
+assert all(0 <= job.took_s < 10 and job.end() == job.took_s for job in jobs), jobs
+earlier = Job(0.02, begun_ns=time.monotonic_ns() - 15_000_000)
+assert 0 < earlier.time_left_s() <= 0.005 and earlier.should_stop(0.006) and earlier.end() >= 0.015
+";
+
+#[test]
+fn python_marks_the_jobs_of_a_grpc_server() {
+    let library = std::env::current_exe()
+        .unwrap()
+        .with_file_name("libsidelane_runtime.so");
+    let mut python = Command::new("python3");
+    python.args(["-B", "-c", PYTHON]);
+    python.env("PYTHONPATH", Path::new(ROOT).join("crates/runtime/python"));
+    python.env("SIDELANE_RUNTIME_LIBRARY", library);
+    python.env("SIDELANE_SIGNAL_SOCKET", "/nonexistent");
+    let output = python.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]
