@@ -13,7 +13,7 @@ help:
 	@echo 'make build         build $(SIDELANE)'
 	@echo 'make install       install the program, man pages, units and the runtime library below PREFIX ($(PREFIX))'
 	@echo 'make uninstall     remove what was installed there'
-	@echo 'make packages      build .deb and .rpm of sidelane and sidelane-lab, .deb of sidelane-runtime, into target/packages'
+	@echo 'make packages      build .deb and .rpm of sidelane, sidelane-lab and sidelane-runtime into target/packages'
 	@echo 'make check-packages  install, run and remove them on fresh machines with systemd, emulated'
 	@echo 'make check-licences  licences, sources and duplicates of all dependencies'
 	@echo 'make test-kernels  run the scheduler tests on several kernel versions'
