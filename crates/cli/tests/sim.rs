@@ -193,8 +193,20 @@ fn a_few_numbers_are_simulated_without_a_file() {
     assert_eq!(stdout(&kept), text); // the same scenario, to the last digit
     // as in all examples: the row of the kernel's scheduler has batch with the policy for it
     assert_eq!(stdout(&shown).matches("policy = \"idle\"").count(), 1);
+    let like = sidelane_trees::captured("xeon-2-packages");
+    let like = format!("--like-this={}", like.path().display());
+    let shown = sidelane(&["sim", &like, "--load", "0.3", "--batch", "--show-scenario"]);
+    let text = stdout(&shown);
+    for part in ["4 cores with 2 lanes", "8 batch tasks", "only their number"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let here = ["sim", "--like-this", "--load", "0.1", "--show-scenario"];
+    assert!(sidelane(&here).status.success());
     for (args, code) in [
         (&["sim", "--cores", "4"][..], 2),
+        (&["sim", "--like-this"], 2),
+        (&["sim", "--like-this", "--cores", "4", "--load", "0.3"], 2),
+        (&["sim", "--like-this=/none-such", "--load", "0.3"], 4),
         (&["sim", "--load", "0.3"], 2),
         (&["sim", DEMO, "--cores", "4", "--load", "0.3"], 2),
         (&["sim", "--cores", "4", "--load", "-1"], 2),

@@ -9,6 +9,7 @@ use sidelane_sim::show::Trace;
 use sidelane_sim::sweep::{Read, Swept};
 use sidelane_sim::what_if::WhatIf;
 use sidelane_sim::{Configuration, RecordError, Scenario, Summary, swarm};
+use sidelane_topology::Topology;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::ops::Range;
@@ -18,8 +19,8 @@ use std::process::ExitCode;
 const ABOUT: &str = "\
 Simulates a machine whose lanes slow each other down, under the scheduler's own source (the same \
 that `sidelane run` loads) and under others to compare with. The scenario says which machine, which \
-load and which configurations; docs/scenarios.md describes it. Without a file one is made of --cores and \
---load, or --from a recording; what it assumes is printed. The same scenario and seed give the \
+load and which configurations; docs/scenarios.md describes it. Without a file one is made of --cores or \
+--like-this and --load, or --from a recording; what it assumes is printed. The same scenario and seed give the \
 same results on every machine.";
 
 const EXAMPLES: &str = "Examples:
@@ -31,6 +32,7 @@ const EXAMPLES: &str = "Examples:
   sidelane report sidelane.rec        its SMT metrics; 'sidelane advise' reads it too
   sidelane sim --cores 64 --load 0.3 --batch        no file: 64 cores of 2 lanes, batch on each
   sidelane sim --cores 16 --lanes 4 --load 0.5 --mean-ms 1 --show-scenario > mine.toml
+  sidelane sim --like-this --load 0.3 --batch       as many cores and lanes as this machine has
   sidelane sim --from smt.rec         the machine and the load of a recording
   sidelane sim mine.toml --set machine.cores=64     with another value
   sidelane sim examples/scenarios/sweep.toml --shard 0/2 --format json > 0   # half of a sweep; then
@@ -42,7 +44,7 @@ const EXAMPLES: &str = "Examples:
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 pub struct Args {
     /// The scenario.
-    #[arg(value_name = "SCENARIO.toml", required_unless_present_any = ["swarm", "swarm_seed", "cores", "from", "merge"])]
+    #[arg(value_name = "SCENARIO.toml", required_unless_present_any = ["swarm", "swarm_seed", "machine", "from", "merge"])]
     scenario: Option<PathBuf>,
     #[command(flatten)]
     what_if: WhatIfArgs,
@@ -89,21 +91,26 @@ pub struct Args {
 #[command(next_help_heading = "Instead of a scenario")]
 struct WhatIfArgs {
     /// A machine of so many cores.
-    #[arg(long, value_name = "N", requires = "load", conflicts_with_all = ["scenario", "swarm", "swarm_seed", "from"],
+    #[arg(long, value_name = "N", group = "machine", requires = "load",
+        conflicts_with_all = ["scenario", "swarm", "swarm_seed", "from"],
         value_parser = clap::value_parser!(u16).range(1..))]
     cores: Option<u16>,
+    /// A machine of as many cores and lanes as this one has online, or a captured one.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "/", group = "machine", requires = "load",
+        conflicts_with_all = ["scenario", "swarm", "swarm_seed", "from"])]
+    like_this: Option<PathBuf>,
     /// Lanes of each core.
     #[arg(long, value_name = "N", default_value_t = 2, requires = "cores",
         value_parser = clap::value_parser!(u16).range(1..=64))]
     lanes: u16,
     /// Share of the cores that a service's requests need.
-    #[arg(long, value_name = "SHARE", requires = "cores")]
+    #[arg(long, value_name = "SHARE", requires = "machine")]
     load: Option<f64>,
     /// How long a request takes alone on a core, on the mean.
-    #[arg(long, value_name = "MS", default_value_t = 4.0, requires = "cores")]
+    #[arg(long, value_name = "MS", default_value_t = 4.0, requires = "machine")]
     mean_ms: f64,
     /// Batch beside it: so many tasks that always have work; without a number one for each lane.
-    #[arg(long, value_name = "N", num_args = 0..=1, requires = "cores")]
+    #[arg(long, value_name = "N", num_args = 0..=1, requires = "machine")]
     batch: Option<Option<usize>>,
     /// Machine and load of a file of 'sidelane record'.
     #[arg(long, value_name = "RECORDING", conflicts_with_all = ["scenario", "swarm", "swarm_seed"])]
@@ -119,18 +126,26 @@ struct WhatIfArgs {
 impl WhatIfArgs {
     /// What was asked for, if anything was.
     fn what_if(&self) -> anyhow::Result<Option<WhatIf>> {
-        let mut what_if = match (self.cores.zip(self.load), &self.from) {
-            (Some((cores, load)), _) => WhatIf {
-                cores: cores.into(),
-                lanes: self.lanes.into(),
-                load,
-                mean_ms: self.mean_ms,
-                batch: (self.batch).map_or(0, |n| {
-                    n.unwrap_or(usize::from(cores) * usize::from(self.lanes))
-                }),
-                thread_perf: None,
-                assumptions: Vec::new(),
-            },
+        let of = |cores: usize, lanes: usize, assumptions| WhatIf {
+            cores,
+            lanes,
+            load: self.load.unwrap_or_default(),
+            mean_ms: self.mean_ms,
+            batch: (self.batch).map_or(0, |n| n.unwrap_or(cores * lanes)),
+            thread_perf: None,
+            assumptions,
+        };
+        let machine = match (self.cores, &self.like_this) {
+            (Some(cores), _) => Some(of(cores.into(), self.lanes.into(), Vec::new())),
+            (None, Some(root)) => {
+                let (cores, lanes) = online(root)?;
+                let left_out = "cores are alike, with one cache: only their number and that of lanes are this machine's";
+                Some(of(cores, lanes, vec![left_out.to_owned()]))
+            }
+            (None, None) => None,
+        };
+        let mut what_if = match (machine, &self.from) {
+            (Some(machine), _) => machine,
             (None, Some(file)) => {
                 let bad = |reason| BadInput(format!("{}: {reason}", file.display()));
                 WhatIf::from_recording(&recording(file)?).map_err(|e| bad(e.to_string()))?
@@ -142,6 +157,18 @@ impl WhatIfArgs {
         }
         Ok(Some(what_if))
     }
+}
+
+/// Cores of a machine that have lanes online, and the most lanes of one.
+fn online(root: &Path) -> anyhow::Result<(usize, usize)> {
+    let topology = Topology::read(root)
+        .with_context(|| BadInput(format!("{}: no readable machine", root.display())))?;
+    let lanes = topology
+        .cores()
+        .iter()
+        .map(|core| core.online_lanes().count());
+    let lanes: Vec<usize> = lanes.filter(|&lanes| lanes > 0).collect();
+    Ok((lanes.len(), lanes.iter().copied().max().unwrap_or(1)))
 }
 
 /// Runs `sidelane sim`.
