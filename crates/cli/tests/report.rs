@@ -1,5 +1,6 @@
 //! `sidelane report` on recordings made here.
 
+use super::sidelane;
 use sidelane_smt::recording::{Frame, Header, Writer};
 use sidelane_smt::snapshot::{CoreTotals, Interval, LaneTotals, RateSource, Rates};
 use std::path::Path;
@@ -70,6 +71,20 @@ fn one_recording_as_text_json_and_page() {
     let value = super::document(&output);
     assert_eq!(value["metrics"]["thread_density"], 1.5);
     assert_eq!(value["elapsed_s"], 3.0);
+}
+
+/// Whatever keeps it from starting: no BPF here, or no such command.
+#[test]
+fn what_was_recorded_stays_if_nothing_new_can_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (folder.path().join("old.rec"), folder.path().join("new.rec"));
+    std::fs::write(&old, "recorded before").unwrap();
+    for file in [&old, &new] {
+        let output = sidelane(&["record", file.to_str().unwrap(), "--", "/nonexistent"]);
+        assert!(!output.status.success(), "{output:?}");
+    }
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "recorded before");
+    assert!(!new.exists());
 }
 
 #[test]

@@ -179,6 +179,55 @@ fn sentences_and_pages_of_the_guide_are_short_and_links_lead_somewhere() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// What a newcomer sees first: a picture, figures, and a command that gives them without privilege.
+#[test]
+fn the_first_screen_shows_what_it_is_and_pages_lead_on() {
+    let readme = std::fs::read_to_string(workspace().join("README.md")).unwrap();
+    let first: Vec<&str> = readme.lines().take(30).collect();
+    for part in ["![", "$ sidelane sim ", "p99 ms", "sidelane     server"] {
+        assert!(first.iter().any(|line| line.contains(part)), "{part}");
+    }
+    for part in ["| machine | x86-64", "SysRq-S", "(docs/comparison.md)"] {
+        assert!(readme.contains(part), "{part}");
+    }
+    let alternatives = std::fs::read_to_string(workspace().join("docs/comparison.md")).unwrap();
+    assert!(alternatives.contains("\n## Words\n"));
+    // it is compared with something else than itself
+    let scenario = workspace().join("examples/scenarios/two-sockets.toml");
+    let scenario: toml::Table = std::fs::read_to_string(scenario).unwrap().parse().unwrap();
+    let compared = scenario["configuration"].as_array().unwrap().iter();
+    let whole = compared.filter(|of| of.get("without").is_none());
+    let schedulers: BTreeSet<&str> = whole.map(|of| of["scheduler"].as_str().unwrap()).collect();
+    assert_eq!(schedulers, BTreeSet::from(["default", "sidelane"]));
+}
+
+/// Programs of any licence may be linked with the library, whose own dependency is libc; builds elsewhere than on Debian
+/// find the names of packages.
+#[test]
+fn the_library_is_for_all_programs_and_builds_for_all_distributions() {
+    let runtime = workspace().join("crates/runtime");
+    let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
+    let manifest: toml::Table = read(runtime.join("Cargo.toml")).parse().unwrap();
+    assert_eq!(manifest["package"]["license"].as_str(), Some("MIT"));
+    let needs: Vec<&String> = manifest["dependencies"]
+        .as_table()
+        .unwrap()
+        .keys()
+        .collect();
+    assert_eq!(needs, ["libc"]);
+    for file in ["LICENSE", "include/sidelane.h", "python/sidelane_jobs.py"] {
+        let text = read(runtime.join(file));
+        assert!(
+            text.lines().take(1).any(|line| line.contains("MIT")),
+            "{file}"
+        );
+    }
+    let setup = read(workspace().join("scripts/setup"));
+    for part in ["Ubuntu", "Fedora", "Arch", "BPF_CLANG"] {
+        assert!(setup.contains(part), "{part}");
+    }
+}
+
 #[test]
 fn the_guide_s_contents_list_every_page() {
     let contents = std::fs::read_to_string(workspace().join("docs/SUMMARY.md")).unwrap();
