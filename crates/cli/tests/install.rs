@@ -140,7 +140,7 @@ class Server:
 
 seen, jobs = [], []
 begin = Job.__init__
-Job.__init__ = lambda self, *given: (begin(self, *given), jobs.append(self))[0]
+Job.__init__ = lambda self, *given, **named: (begin(self, *given, **named), jobs.append(self))[0]
 server = Server()
 assert server.Call(1, Context(0.5)) == 2 and Server.Call.__name__ == 'Call'
 for none in (None, float('inf')):

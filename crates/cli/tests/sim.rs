@@ -197,7 +197,11 @@ fn a_few_numbers_are_simulated_without_a_file() {
     let like = format!("--like-this={}", like.path().display());
     let shown = sidelane(&["sim", &like, "--load", "0.3", "--batch", "--show-scenario"]);
     let text = stdout(&shown);
-    for part in ["4 cores with 2 lanes", "8 batch tasks", "only their number"] {
+    for part in [
+        "16 cores with 2 lanes",
+        "32 batch tasks",
+        "only their number",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let here = ["sim", "--like-this", "--load", "0.1", "--show-scenario"];

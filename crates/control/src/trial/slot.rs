@@ -439,7 +439,11 @@ mod tests {
             ("true", "no number"),
             ("echo x", "'x'"),
             ("echo -1", "'-1'"),
-            ("setsid sleep 5 & echo 1", "left a program behind"),
+            (
+                // what has a session of its own says so before the command ends
+                "f=$(mktemp -u); mkfifo $f; setsid sh -c \"echo 1; echo >$f; sleep 5\" & read _ <$f; rm $f",
+                "left a program behind",
+            ),
         ] {
             let error = run(command).unwrap_err().to_string();
             assert!(error.contains(part) && error.contains(command), "{error}");
