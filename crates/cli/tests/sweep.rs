@@ -175,7 +175,7 @@ fn each_line_is_as_the_schema_says() {
         .unwrap()
         .lines()
     {
-        sidelane_guest_tests::check_document(&serde_json::from_str(line).unwrap()).unwrap();
+        sidelane_interface::check::document(&serde_json::from_str(line).unwrap()).unwrap();
     }
 }
 
