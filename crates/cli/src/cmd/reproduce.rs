@@ -5,20 +5,24 @@ use super::sweep::progress_bar;
 use crate::exit::BadInput;
 use serde::Serialize;
 use sidelane_interface::{Kind, Listed};
-use sidelane_sim::experiment::{self, Experiment, ExperimentError, Report};
-use std::path::PathBuf;
+use sidelane_sim::experiment::{
+    self, Change, Experiment, ExperimentError, Report, Saved, Slack, Tally, changes_text, tallies,
+};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
 Runs experiments of published systems in the simulator and prints each published value beside ours, \
-with a verdict. Without a name the experiments are listed. docs/experiments.md says what the verdicts \
+with a verdict. With --list, or without a name, the experiments are listed. docs/experiments.md says what the verdicts \
 mean; a difference is a result, so the exit code does not depend on them.";
 
 const EXAMPLES: &str = "Examples:
-  sidelane reproduce
+  sidelane reproduce --list
   sidelane reproduce elfen-one-core
   sidelane reproduce elfen-one-core zvm-smt2-parallel --format json
-  sidelane reproduce --all --html experiments.html";
+  sidelane reproduce --all --html experiments.html
+  sidelane reproduce --all --format json > before.json
+  sidelane reproduce --all --compare before.json";
 
 /// Reproduce published results, by simulation.
 #[derive(clap::Args)]
@@ -30,6 +34,12 @@ pub struct Args {
     /// All of them.
     #[arg(long)]
     all: bool,
+    /// Say of each what it is, where the published values stand and how long it is simulated, and run none.
+    #[arg(long)]
+    list: bool,
+    /// Print what changed since a run that --format json wrote: verdicts, and values whose intervals do not meet.
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
     /// Write a page with tables and figures [default with --all: sidelane-experiments.html].
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -40,19 +50,34 @@ pub struct Args {
 
 /// What is printed of an experiment that is listed.
 #[derive(Serialize)]
-struct Titled<'a> {
+struct Entry<'a> {
     name: &'a str,
     title: &'a str,
+    source: &'a str,
+    simulated_s: f64,
+}
+
+/// What is printed of those that were run.
+#[derive(Serialize)]
+struct Printed<'a> {
+    experiments: &'a [Report],
+    /// Verdicts by source, and of all.
+    summary: Vec<Tally>,
+    /// Since the run that was saved; none without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<&'a [Change]>,
 }
 
 /// Runs `sidelane reproduce`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let experiments = Experiment::all()?;
-    if !args.all && args.names.is_empty() {
-        list(&experiments, args.format)?;
+    let chosen = choose(&experiments, &args)?;
+    if args.list || chosen.is_empty() {
+        let all = experiments.iter().collect();
+        list(if chosen.is_empty() { all } else { chosen }, args.format)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let chosen = choose(&experiments, &args)?;
+    let saved = args.compare.as_deref().map(read_saved).transpose()?;
     let bar = progress_bar(chosen.iter().map(|experiment| experiment.runs()).sum());
     let mut reports = Vec::new();
     for experiment in chosen {
@@ -65,16 +90,34 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = page {
         super::write_file(&path, &experiment::page(&reports))?;
     }
-    let text = || {
-        reports
-            .iter()
-            .map(Report::text)
-            .collect::<Vec<_>>()
-            .join("\n")
+    let now = Saved::of(&reports);
+    let changes = saved.map(|then| then.changes(&now, Slack::Intervals));
+    let printed = Printed {
+        experiments: &reports,
+        summary: tallies(&reports),
+        changes: changes.as_deref(),
     };
-    let listed = Listed("experiments", &reports);
-    args.format.print(Kind::Reproduce, text, &listed)?;
+    args.format
+        .print(Kind::Reproduce, || text(&printed), &printed)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Each experiment and the summary; only what changed, if that was asked.
+fn text(printed: &Printed) -> String {
+    if let Some(changes) = printed.changes {
+        return changes_text(changes);
+    }
+    let mut parts: Vec<String> = printed.experiments.iter().map(Report::text).collect();
+    if parts.len() > 1 {
+        parts.push(Tally::text(&printed.summary));
+    }
+    parts.join("\n")
+}
+
+fn read_saved(path: &Path) -> anyhow::Result<Saved> {
+    let wrong = |error: String| BadInput(format!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    Ok(Saved::read(&text).map_err(wrong)?)
 }
 
 /// The experiments that were named, in the order of their names.
@@ -94,15 +137,28 @@ fn choose<'a>(experiments: &'a [Experiment], args: &Args) -> anyhow::Result<Vec<
     Ok(experiments.iter().filter(wanted).collect())
 }
 
-fn list(experiments: &[Experiment], format: Format) -> anyhow::Result<()> {
-    let lines = experiments.iter().map(|experiment| Titled {
+fn list(experiments: Vec<&Experiment>, format: Format) -> anyhow::Result<()> {
+    let entries = experiments.into_iter().map(|experiment| Entry {
         name: &experiment.name,
         title: &experiment.title,
+        source: &experiment.source,
+        simulated_s: experiment.simulated_s(),
     });
-    let lines: Vec<Titled> = lines.collect();
-    let line = |line: &Titled| format!("{:<24} {}\n", line.name, line.title);
-    let text = || lines.iter().map(line).collect();
-    format.print(Kind::Experiments, text, &Listed("experiments", &lines))
+    let entries: Vec<Entry> = entries.collect();
+    let entry = |entry: &Entry| {
+        format!(
+            "{:<28} {:>8.0} s  {}\n{:<28} {:>8}    {}\n",
+            entry.name, entry.simulated_s, entry.title, "", "", entry.source
+        )
+    };
+    let text = || {
+        let head = format!(
+            "{:<28} {:>10}  title, and where the values stand\n",
+            "name", "simulated"
+        );
+        head + &entries.iter().map(entry).collect::<String>()
+    };
+    format.print(Kind::Experiments, text, &Listed("experiments", &entries))
 }
 
 /// A violation is explained by its last steps.

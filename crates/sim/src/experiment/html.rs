@@ -1,6 +1,6 @@
 //! One page for all experiments.
 
-use super::{Finding, Report, Verdict, place};
+use super::{Finding, Report, Tally, Verdict, place, tallies};
 use sidelane_draw::escaped;
 use std::fmt::Write;
 
@@ -26,19 +26,66 @@ pub fn page(reports: &[Report]) -> String {
          <p>What runs is the scheduler's own source on a simulated machine. A difference is shown and \
          explained, not tuned away. <i>Consistent</i>: a parameter was derived from the same value, so \
          agreement is no evidence. <i>Input</i>: calibrated with it. <i>Unclear</i>: the 95 % interval \
-         reaches across the limit.</p>\n<ul>\n"
+         reaches across the limit.</p>\n"
     );
-    for report in reports {
-        let (name, title) = (escaped(&report.name), escaped(&report.title));
-        let tally = escaped(&report.tally());
-        let _ = writeln!(out, "<li><a href=\"#{name}\">{title}</a>: {tally}</li>");
-    }
-    out.push_str("</ul>\n");
+    write_summary(&mut out, reports);
+    write_against(&mut out, reports);
     for report in reports {
         write_report(&mut out, report);
     }
     out.push_str("</html>\n");
     out
+}
+
+/// By source: how often each verdict was given; then the same by experiment, with links.
+fn write_summary(out: &mut String, reports: &[Report]) {
+    let heads: String = Tally::COLUMNS.map(|it| format!("<th>{it}")).concat();
+    let row = |out: &mut String, first: &str, tally: &Tally| {
+        let cells = tally.cells().map(|it| format!("<td class=\"number\">{it}"));
+        let _ = writeln!(out, "<tr><td>{first}{}</tr>", cells.concat());
+    };
+    let caption = "Predictions that were published: not put in, not derived from the same value";
+    let _ = writeln!(
+        out,
+        "<table>\n<caption>{caption}</caption>\n<tr><th>source{heads}</tr>"
+    );
+    for tally in tallies(reports) {
+        row(out, &escaped(&tally.source), &tally);
+    }
+    let _ = writeln!(out, "</table>\n<table>\n<tr><th>experiment{heads}</tr>");
+    for report in reports {
+        let (name, title) = (escaped(&report.name), escaped(&report.title));
+        let link = format!("<a href=\"#{name}\">{title}</a>");
+        if let Some(tally) = tallies(std::slice::from_ref(report)).last() {
+            row(out, &link, tally);
+        }
+    }
+    out.push_str("</table>\n");
+}
+
+/// What differs, and why.
+fn write_against(out: &mut String, reports: &[Report]) {
+    out.push_str(
+        "<h2>What differs, and why</h2>\n<table>\n\
+         <tr><th>experiment<th>what<th>at<th>published<th>ours<th>cause</tr>\n",
+    );
+    for report in reports {
+        let predictions = report.findings.iter().filter(|it| it.is_prediction());
+        for (finding, cause) in predictions.filter_map(|it| Some((it, it.cause()?))) {
+            let name = escaped(&report.name);
+            let _ = writeln!(
+                out,
+                "<tr><td><a href=\"#{name}\">{name}</a><td>{}<td>{}<td class=\"number\">{}\
+                 <td class=\"number\">{}<td class=\"source\">{}</tr>",
+                escaped(&finding.claim.subject()),
+                escaped(&place(&finding.at)),
+                escaped(&finding.claim.published()),
+                escaped(&finding.own()),
+                escaped(cause),
+            );
+        }
+    }
+    out.push_str("</table>\n");
 }
 
 fn write_report(out: &mut String, report: &Report) {
@@ -74,7 +121,7 @@ fn write_row(out: &mut String, row: usize, finding: &Finding) {
     let _ = writeln!(
         out,
         "<tr><td>{row}<td>{}<td>{}<td class=\"number\">{}<td class=\"number\">{}<td class=\"number\">{ratio}\
-         <td class=\"{}\">{}<td class=\"source\">{}</tr>",
+         <td class=\"{}\">{}<td class=\"source\">{}{}</tr>",
         escaped(&finding.claim.subject()),
         escaped(&place(&finding.at)),
         escaped(&finding.claim.published()),
@@ -82,6 +129,10 @@ fn write_row(out: &mut String, row: usize, finding: &Finding) {
         colour(finding.verdict),
         finding.verdict,
         escaped(&finding.claim.quote),
+        finding.cause().map_or(String::new(), |cause| format!(
+            "<br>Cause: {}",
+            escaped(cause)
+        )),
     );
 }
 

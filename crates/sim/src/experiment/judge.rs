@@ -1,18 +1,20 @@
 //! Verdicts: our values beside published ones.
 
 use super::Point;
-use super::claims::{Claim, Comparison, Expectation, Limit, Reach, Role, reached};
+use super::claims::{Claim, Comparison, Expectation, Limit, Origin, Reach, Role, reached};
 use super::model::Prediction;
 use crate::run::Outcome;
 use crate::statistics::Estimate;
 use crate::summary::CONFIDENCE;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// A claim at a point, what we found there, and the verdict.
 #[derive(Debug, Clone, Serialize)]
 pub struct Finding {
+    /// The claim and its point as text: the same in each run of the experiment.
+    pub id: String,
     /// What was published.
     pub claim: Claim,
     /// The point; of a claim about several points the one that is worst for it.
@@ -27,7 +29,7 @@ pub struct Finding {
 }
 
 /// A verdict; docs/experiments.md says what each means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "they say what they mean")]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -55,6 +57,29 @@ impl fmt::Display for Verdict {
             Verdict::Unclear => "unclear",
             Verdict::NoValue => "no value",
         })
+    }
+}
+
+impl Verdict {
+    /// Is ours not what was published?
+    pub(super) fn is_against(self) -> bool {
+        matches!(
+            self,
+            Verdict::Differs | Verdict::TrendFails | Verdict::Inconsistent
+        )
+    }
+}
+
+impl Finding {
+    /// Was it published, and not put in by us?
+    pub(super) fn is_prediction(&self) -> bool {
+        self.claim.role == Role::Prediction && self.claim.kind != Origin::Own
+    }
+
+    /// Why ours differs, where it does.
+    pub(super) fn cause(&self) -> Option<&str> {
+        let known = self.claim.cause.as_deref().unwrap_or("unknown");
+        self.verdict.is_against().then_some(known)
     }
 }
 
@@ -222,6 +247,7 @@ fn beside(
         .as_ref()
         .map(|ours| within(ours, [value - slack, value + slack]));
     Finding {
+        id: claim.id(&at),
         claim: claim.clone(),
         at,
         ratio: ours
@@ -262,7 +288,7 @@ type Judged = (
     Option<Truth>,
 );
 
-/// The finding that is worst for a claim: false before unclear before true.
+/// The finding that is worst for a claim: false before unclear before true, and of these the nearest to its limit.
 fn worst(claim: &Claim, all: Vec<Judged>) -> Finding {
     let rank = |truth: &Option<Truth>| match truth {
         None => 0,
@@ -270,14 +296,33 @@ fn worst(claim: &Claim, all: Vec<Judged>) -> Finding {
         Some(None) => 2,
         Some(Some(true)) => 3,
     };
-    let worst = all.into_iter().min_by_key(|(_, _, truth)| rank(truth));
-    let (at, ours, truth) = worst.unwrap_or_default();
+    let order = |(_, ours, truth): &Judged| {
+        let margin = ours.as_ref().map_or(0.0, |ours| margin(claim, ours.mean));
+        (rank(truth), margin)
+    };
+    let by = |one: &Judged, other: &Judged| {
+        let ((rank, margin), (other_rank, other_margin)) = (order(one), order(other));
+        rank.cmp(&other_rank).then(margin.total_cmp(&other_margin))
+    };
+    let (at, ours, truth) = all.into_iter().min_by(by).unwrap_or_default();
     Finding {
+        id: claim.id(&claim.at),
         claim: claim.clone(),
         at,
         ours,
         ratio: None,
         verdict: verdict(claim, truth),
+    }
+}
+
+/// How far a value is on the right side of a trend's limit.
+fn margin(claim: &Claim, value: f64) -> f64 {
+    match &claim.expectation {
+        Expectation::Trend(Limit::Rises(_) | Limit::Falls(_)) | Expectation::Value { .. } => value,
+        Expectation::Trend(limit) => {
+            let [low, high] = bounds(limit);
+            (value - low).min(high - value)
+        }
     }
 }
 

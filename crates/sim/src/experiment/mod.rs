@@ -3,6 +3,7 @@
 //! `experiments/README.md` describes the files; they are part of the program.
 
 mod claims;
+mod compare;
 mod delta;
 mod figures;
 mod histogram;
@@ -13,11 +14,12 @@ mod read;
 mod report;
 
 pub use claims::{Claim, Comparison, Expectation, Limit, Origin, Reach, Role};
+pub use compare::{Change, Saved, SavedFinding, SavedReport, Slack, changes_text};
 pub use delta::{Delta, DeltaRow};
 pub use html::page;
 pub use judge::{Finding, Verdict};
 pub use model::levels_chart;
-pub use report::Report;
+pub use report::{Report, Tally, tallies};
 
 use crate::run::Outcome;
 use crate::scenario::Mistake;
@@ -25,6 +27,8 @@ use crate::sweep::{At, Swept};
 use histogram::Histogram;
 use model::{ModelCase, Prediction};
 use std::collections::BTreeMap;
+
+const NS_PER_S: f64 = 1e9;
 
 include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
 
@@ -71,6 +75,11 @@ pub struct Point {
     pub outcomes: Vec<Outcome>,
     /// By case, of an experiment on the model.
     predictions: Vec<Prediction>,
+}
+
+/// The first word of an experiment's name.
+fn family(name: &str) -> &str {
+    name.split('-').next().unwrap_or(name)
 }
 
 /// `load 0.4, thread_perf [1, 0.6]`.
@@ -123,6 +132,20 @@ impl Experiment {
     pub fn all() -> Result<Vec<Experiment>, ExperimentError> {
         let read = |(name, text): &(&str, &str)| Experiment::parse(text, name);
         EXPERIMENTS.iter().map(read).collect()
+    }
+
+    /// The source it is of: the first word of its name.
+    pub fn family(&self) -> &str {
+        family(&self.name)
+    }
+
+    /// Seconds that are simulated, all runs together; none where the model is asked.
+    pub fn simulated_s(&self) -> f64 {
+        let Subject::Simulated(simulated) = &self.subject else {
+            return 0.0;
+        };
+        let run = simulated.scenario.run;
+        self.runs() as f64 * (run.length_ns + run.warmup_ns) as f64 / NS_PER_S
     }
 
     /// How many simulations it takes; none where the model is asked.

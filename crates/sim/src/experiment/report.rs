@@ -3,9 +3,9 @@
 use super::claims::{Claim, Expectation, Limit};
 use super::delta::Delta;
 use super::histogram::Histogram;
-use super::judge::{Finding, judge};
+use super::judge::{Finding, Verdict, judge};
 use super::model::ModelCase;
-use super::{Experiment, ExperimentError, Point, Subject, place};
+use super::{Experiment, ExperimentError, NS_PER_S, Point, Subject, place};
 use crate::run::run;
 use crate::sweep::{self, Swept};
 use serde::Serialize;
@@ -123,6 +123,34 @@ impl Experiment {
     }
 }
 
+impl Experiment {
+    /// The same with one replication and a share of the time.
+    ///
+    /// # Errors
+    /// Never, unless the file has a mistake.
+    pub fn shortened(&self, share: f64) -> Result<Experiment, ExperimentError> {
+        let mut short = self.clone();
+        let Subject::Simulated(simulated) = &mut short.subject else {
+            return Ok(short);
+        };
+        let run = simulated.scenario().run;
+        let seconds = |ns: u64| (ns as f64 / NS_PER_S * share).to_string();
+        let shorter = [
+            ("run.replications", "1".to_owned()),
+            ("run.seconds", seconds(run.length_ns)),
+            ("run.warmup_seconds", seconds(run.warmup_ns)),
+        ];
+        for (key, value) in shorter {
+            let set = simulated.set(key, &value, &sweep::alone);
+            set.map_err(|message| ExperimentError::Claims {
+                file: format!("{}.toml", self.name),
+                message,
+            })?;
+        }
+        Ok(short)
+    }
+}
+
 impl Claim {
     /// `p99_ms server: borrow-idle ÷ alone`.
     pub(super) fn subject(&self) -> String {
@@ -163,6 +191,17 @@ impl Claim {
             Expectation::Trend(Limit::Rises(sweep)) => format!("rises with {sweep}"),
             Expectation::Trend(Limit::Falls(sweep)) => format!("falls with {sweep}"),
         }
+    }
+}
+
+impl Claim {
+    /// The claim and the point it is about: `p99_ms server: borrow-idle, < 100, load 0.4`.
+    pub(super) fn id(&self, at: &BTreeMap<String, toml::Value>) -> String {
+        let mut id = format!("{}, {}", self.subject(), self.published());
+        if !at.is_empty() {
+            let _ = write!(id, ", {}", place(at));
+        }
+        id
     }
 }
 
@@ -214,6 +253,10 @@ impl Report {
                     .map_or("-".into(), |ratio| format!("{ratio:.3}")),
                 finding.verdict
             );
+            if let Some(cause) = finding.cause() {
+                let text = format!("    cause: {cause}");
+                let _ = writeln!(out, "{}", textwrap::fill(&text, wrapped()));
+            }
         }
         let _ = writeln!(out);
         for (heading, sentences) in [("note", &self.notes), ("assumed", &self.assumptions)] {
@@ -235,14 +278,116 @@ impl Report {
             _ => format!("from the queueing model: {about}"),
         }
     }
+}
 
-    /// How often each verdict was given.
-    pub fn tally(&self) -> String {
-        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-        for finding in &self.findings {
-            *counts.entry(finding.verdict.to_string()).or_default() += 1;
+/// How often each verdict was given on what a source published, or on all of that.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Tally {
+    /// The first word of the experiments' names.
+    pub source: String,
+    /// Predictions that were published, not put in and not derived from the same value.
+    pub predictions: usize,
+    /// Of these: numbers that agree.
+    pub agree: usize,
+    /// Trends that hold.
+    pub trend_holds: usize,
+    /// Numbers that differ.
+    pub differ: usize,
+    /// Trends that fail.
+    pub trend_fails: usize,
+    /// The interval reaches across the limit.
+    pub unclear: usize,
+    /// The metric has no meaning there.
+    pub no_value: usize,
+    /// Of those that differ or fail: with a cause that a run shows.
+    pub with_cause: usize,
+}
+
+/// A tally for each source, and one for all of them.
+pub fn tallies(reports: &[Report]) -> Vec<Tally> {
+    let mut tallies: Vec<Tally> = Vec::new();
+    for report in reports {
+        let source = super::family(&report.name);
+        if tallies.last().is_none_or(|tally| tally.source != source) {
+            tallies.push(Tally::of(source, reports));
         }
-        let counts = counts.iter().map(|(verdict, n)| format!("{n} × {verdict}"));
-        counts.collect::<Vec<_>>().join(", ")
+    }
+    tallies.push(Tally::of("all", reports));
+    tallies
+}
+
+impl Tally {
+    /// Names of the columns.
+    pub(super) const COLUMNS: [&str; 9] = [
+        "published",
+        "agree",
+        "trend holds",
+        "differ",
+        "trend fails",
+        "unclear",
+        "no value",
+        "cause shown",
+        "unknown",
+    ];
+
+    fn of(source: &str, reports: &[Report]) -> Tally {
+        let mut tally = Tally {
+            source: source.to_owned(),
+            ..Tally::default()
+        };
+        let meant = |report: &&Report| source == "all" || super::family(&report.name) == source;
+        for finding in reports.iter().filter(meant).flat_map(|it| &it.findings) {
+            if finding.is_prediction() {
+                tally.count(finding);
+            }
+        }
+        tally
+    }
+
+    fn count(&mut self, finding: &Finding) {
+        self.predictions += 1;
+        match finding.verdict {
+            Verdict::Agrees => self.agree += 1,
+            Verdict::TrendHolds => self.trend_holds += 1,
+            Verdict::Differs => self.differ += 1,
+            Verdict::TrendFails => self.trend_fails += 1,
+            Verdict::Unclear => self.unclear += 1,
+            Verdict::NoValue => self.no_value += 1,
+            Verdict::Consistent | Verdict::Inconsistent | Verdict::Input => {}
+        }
+        let against = finding.verdict.is_against();
+        self.with_cause += usize::from(against && finding.claim.cause.is_some());
+    }
+
+    pub(super) fn cells(&self) -> [usize; 9] {
+        let against = self.differ + self.trend_fails;
+        [
+            self.predictions,
+            self.agree,
+            self.trend_holds,
+            self.differ,
+            self.trend_fails,
+            self.unclear,
+            self.no_value,
+            self.with_cause,
+            against - self.with_cause,
+        ]
+    }
+
+    /// Tallies as a table.
+    pub fn text(tallies: &[Tally]) -> String {
+        let mut out = format!("{:<10}", "source");
+        for column in Tally::COLUMNS {
+            let _ = write!(out, " {column:>11}");
+        }
+        out.push('\n');
+        for tally in tallies {
+            let _ = write!(out, "{:<10}", tally.source);
+            for cell in tally.cells() {
+                let _ = write!(out, " {cell:>11}");
+            }
+            out.push('\n');
+        }
+        out
     }
 }
