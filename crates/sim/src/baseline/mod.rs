@@ -29,6 +29,9 @@ pub enum Baseline {
         /// The tasks of each name are a cgroup, and all cgroups weigh the same. Otherwise there are none.
         groups: bool,
     },
+    /// The same with placement as Linux 2.6.32 had it: a waking task goes to its last lane if that is idle, else
+    /// to the first idle lane of the cache by number, so that lanes of a core are busy together as by chance.
+    LastLane,
 }
 
 pub(crate) fn scheduler(baseline: Baseline, engine: &mut Engine) -> Box<dyn Scheduler> {
@@ -37,6 +40,7 @@ pub(crate) fn scheduler(baseline: Baseline, engine: &mut Engine) -> Box<dyn Sche
         Baseline::Eevdf => Box::new(eevdf::Eevdf::new(engine, IdleSearch::CoreFirst)),
         Baseline::SiblingFirst => Box::new(eevdf::Eevdf::new(engine, IdleSearch::SiblingFirst)),
         Baseline::Cfs { groups } => Box::new(eevdf::Eevdf::cfs(engine, groups)),
+        Baseline::LastLane => Box::new(eevdf::Eevdf::new(engine, IdleSearch::LastLane)),
     }
 }
 

@@ -64,6 +64,7 @@ pub(super) fn configuration(
         "sidelane",
         "default",
         "sibling-first",
+        "last-lane",
         "cfs",
         "cfs-groups",
         "fifo",
@@ -124,6 +125,7 @@ fn scheduler(section: &Section, word: &str, context: &Context, there: &Machine) 
         "sibling-first" => Kind::Baseline(Baseline::SiblingFirst),
         "cfs" => Kind::Baseline(Baseline::Cfs { groups: false }),
         "cfs-groups" => Kind::Baseline(Baseline::Cfs { groups: true }),
+        "last-lane" => Kind::Baseline(Baseline::LastLane),
         _ => Kind::Baseline(Baseline::Fifo),
     })
 }

@@ -48,6 +48,8 @@ pub(crate) enum IdleSearch {
     CoreFirst,
     /// For an idle lane of the same core.
     SiblingFirst,
+    /// For the idle lane with the lowest number.
+    LastLane,
 }
 
 pub(crate) struct Eevdf {

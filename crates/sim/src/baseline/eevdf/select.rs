@@ -5,6 +5,10 @@
 //! `SCHED_IDLE` tasks run counts as idle there. New tasks go to the least busy group of lanes,
 //! level by level.
 //!
+//! Placement as Linux 2.6.32 had it (`IdleSearch::LastLane`): the target if it is idle, else the first
+//! idle lane of its cache by number; nobody looks for a whole core. A new task is on the lane that its
+//! number gives: there, programs made their workers beforehand, on all lanes.
+//!
 //! Simplified: whether there is an idle core is known, not guessed; all lanes of the cache are
 //! searched; load is that of the runnable tasks. A wake-up by a timer counts as done by whatever
 //! runs on the lane where something happened last.
@@ -108,6 +112,9 @@ impl Eevdf {
 
     /// An idle lane near the target, or the target.
     fn select_idle_sibling(&mut self, engine: &Engine, id: TaskId, prev: u32, target: u32) -> u32 {
+        if self.idle_search == IdleSearch::LastLane {
+            return self.first_idle(engine, id, prev, target);
+        }
         let recent = self.wakes[id.index()].recent_lane;
         for cpu in [target, prev] {
             if self.is_free(cpu) && self.layout.share_cache(cpu, target) {
@@ -144,6 +151,23 @@ impl Eevdf {
         }
         let free = self.first_allowed(engine, id, target, cache, |w| self.free(w));
         free.unwrap_or(target)
+    }
+
+    /// The target, or the first idle lane near it by number: of the core if the waker is there too, else of
+    /// the cache.
+    fn first_idle(&self, engine: &Engine, id: TaskId, prev: u32, target: u32) -> u32 {
+        if self.is_free(target) {
+            return target;
+        }
+        let core = self.layout.core_lanes(target);
+        let both = core.contains(engine.this_lane) && core.contains(prev);
+        let near = match both {
+            true => core,
+            false => self.layout.cache_lanes(target),
+        };
+        let allowed = &engine.task(id).allowed;
+        let bits = |w: usize| near.word(w) & allowed[w] & self.free(w);
+        first_from(0, allowed.len(), bits).unwrap_or(target)
     }
 
     /// The lanes, a word of them, that count as idle for a wake-up.
@@ -189,6 +213,16 @@ impl Eevdf {
     /// The lane for a task that never ran: level by level the group with the most idle lanes, else
     /// the least load; its creator's group if there is nothing between them.
     fn select_new(&self, engine: &Engine, id: TaskId) -> u32 {
+        if self.idle_search == IdleSearch::LastLane {
+            let usable: Vec<u32> = (self.layout.online.iter())
+                .filter(|&cpu| engine.task(id).may_use(cpu))
+                .collect();
+            let nth = id.index() % usable.len().max(1);
+            return usable
+                .get(nth)
+                .copied()
+                .unwrap_or_else(|| self.fallback(engine, id));
+        }
         let mut cpu = match self.is_usable(engine, id, engine.this_lane) {
             true => engine.this_lane,
             false => self.fallback(engine, id),
