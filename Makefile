@@ -2,7 +2,7 @@
 
 SIDELANE := target/release/sidelane
 
-.PHONY: help demo build test lint test-kernels test-shapes test-demos test-vms test-sweeps swarm bench-simulator bench-model bench-collector bench-switch bench-ordinary check-prometheus check-dashboard install uninstall packages check-packages check-licences
+.PHONY: help demo build test lint test-kernels test-shapes test-demos test-vms test-sweeps swarm reproduce bench-simulator bench-model bench-collector bench-switch bench-ordinary check-prometheus check-dashboard install uninstall packages check-packages check-licences
 
 PREFIX ?= /usr/local
 
@@ -22,6 +22,7 @@ help:
 	@echo 'make test-vms      retention and pairing with virtual CPUs of KVM, emulated'
 	@echo 'make test-sweeps   shards of a sweep through GNU parallel and Slurm are what one run prints'
 	@echo 'make swarm         10,000 random machines, loads and faults, simulated'
+	@echo 'make reproduce     all experiments, their verdicts and values held against those that are kept'
 	@echo 'make bench-simulator  measure the simulator, also against others'
 	@echo 'make bench-model   time decisions of the queueing model'
 	@echo 'make bench-collector  what the collector of SMT metrics costs, in the test bed'
@@ -87,6 +88,9 @@ test-sweeps: build
 
 swarm: build
 	$(SIDELANE) sim --swarm $(or $(SEEDS),10000)
+
+reproduce:
+	cargo test --locked --workspace --test sim -- --ignored experiments::all_verdicts
 
 bench-simulator:
 	@scripts/setup bench
