@@ -1,7 +1,10 @@
 //! Experiments: their files, their verdicts, and what is shown of them.
 
 use sidelane_interface::{Kind, Listed};
-use sidelane_sim::experiment::{Experiment, Verdict, page};
+use sidelane_sim::experiment::{
+    Experiment, Report, Saved, SavedReport, Slack, Verdict, changes_text, page,
+};
+use std::collections::BTreeMap;
 
 /// An M/M/1 queue whose mean response is known: 1 ms at half load is 2 ms.
 const QUEUE: &str = r#"
@@ -375,4 +378,78 @@ fn a_page_holds_tables_and_figures() {
         let svg = figure.split("</figure>").next().unwrap();
         roxmltree::Document::parse(svg).unwrap();
     }
+}
+
+/// What is simulated in seconds, each in a share of its time and one replication: something of each source, and
+/// what the scheduler's abilities are for (order by age and promotion, budgets, retention and pairing).
+const FROZEN: [(&str, f64); 6] = [
+    ("adaptive-model", 1.0),
+    ("elfen-budgets-one-core", 0.1),
+    ("elfen-budgets-seven-cores", 0.1),
+    ("fof-smt", 0.1),
+    ("vsmt-two-a-lane", 0.2),
+    ("zvm-smt2-serialised", 0.2),
+];
+
+/// A value may move by this share before somebody has to look at it. All else is the same from run to run.
+const SLACK: Slack = Slack::Share(0.03);
+
+/// Holds reports against the part of that name in the golden file.
+fn frozen(part: &str, reports: &[Report]) {
+    let path = format!(
+        "{}/tests/golden/experiments.json",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|_| "{}".into());
+    let mut kept: BTreeMap<String, Saved> = serde_json::from_str(&text).unwrap();
+    let now = Saved::of(reports);
+    if std::env::var_os("UPDATE_GOLDEN").is_some_and(|value| value == "1") {
+        kept.insert(part.to_owned(), now.clone());
+        let parts = kept
+            .iter()
+            .map(|(part, saved)| format!("{part:?}:{}", lines(saved)));
+        let parts: Vec<String> = parts.collect();
+        std::fs::write(&path, format!("{{{}}}\n", parts.join(",\n"))).unwrap();
+    }
+    let changes = kept[part].changes(&now, SLACK);
+    assert!(
+        changes.is_empty(),
+        "{}UPDATE_GOLDEN=1 rewrites what is kept, if that is meant",
+        changes_text(&changes)
+    );
+}
+
+/// JSON with a line for each finding, so that a difference of two versions can be read.
+fn lines(saved: &Saved) -> String {
+    let report = |report: &SavedReport| {
+        let findings = report.findings.iter();
+        let findings = findings.map(|it| serde_json::to_string(it).unwrap());
+        let findings = findings.collect::<Vec<_>>().join(",\n");
+        format!(
+            "{{\"name\":{:?},\"findings\":[\n{findings}\n]}}",
+            report.name
+        )
+    };
+    let reports: Vec<String> = saved.experiments.iter().map(report).collect();
+    format!("{{\"experiments\":[{}]}}", reports.join(",\n"))
+}
+
+#[test]
+fn verdicts_and_values_are_what_they_were() {
+    let all = Experiment::all().unwrap();
+    let short = |(name, share): &(&str, f64)| {
+        let experiment = all.iter().find(|it| it.name == *name).unwrap();
+        experiment.shortened(*share).unwrap().run(&|| ()).unwrap()
+    };
+    let reports: Vec<Report> = FROZEN.iter().map(short).collect();
+    frozen("short", &reports);
+}
+
+#[test]
+#[ignore = "minutes: `make reproduce`"]
+fn all_verdicts_and_values_are_what_they_were() {
+    let all = Experiment::all().unwrap();
+    let run = |experiment: &Experiment| experiment.run(&|| ()).unwrap();
+    let reports: Vec<Report> = all.iter().map(run).collect();
+    frozen("full", &reports);
 }

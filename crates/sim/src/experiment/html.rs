@@ -9,7 +9,7 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto
 h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; border-top: 1px solid #ccc; padding-top: 1rem; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th, td { text-align: left; padding: .2rem .6rem; border-bottom: 1px solid #e4e4e4; vertical-align: top; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+th.number { text-align: right; } td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .good { color: #11632f; } .bad { color: #9c1c1c; } .open { color: #6a5300; } .plain { color: #555; }
 .source, li { font-size: 14px; color: #444; } caption { text-align: left; font-weight: bold; padding: .4rem 0; } figure { margin: 1.5rem 0; } svg { max-width: 100%; height: auto; }
 ";
@@ -39,7 +39,8 @@ pub fn page(reports: &[Report]) -> String {
 
 /// By source: how often each verdict was given; then the same by experiment, with links.
 fn write_summary(out: &mut String, reports: &[Report]) {
-    let heads: String = Tally::COLUMNS.map(|it| format!("<th>{it}")).concat();
+    let heads = Tally::COLUMNS.map(|it| format!("<th class=\"number\">{it}"));
+    let heads = heads.concat();
     let row = |out: &mut String, first: &str, tally: &Tally| {
         let cells = tally.cells().map(|it| format!("<td class=\"number\">{it}"));
         let _ = writeln!(out, "<tr><td>{first}{}</tr>", cells.concat());

@@ -246,8 +246,10 @@ fn beside(
     let truth = ours
         .as_ref()
         .map(|ours| within(ours, [value - slack, value + slack]));
+    let mut named = at.clone();
+    named.retain(|name, _| claim.greatest_over.as_ref() != Some(name)); // where it is greatest is a result
     Finding {
-        id: claim.id(&at),
+        id: claim.id(&named),
         claim: claim.clone(),
         at,
         ratio: ours
