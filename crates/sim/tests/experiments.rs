@@ -411,7 +411,10 @@ fn frozen(part: &str, reports: &[Report]) {
         let parts: Vec<String> = parts.collect();
         std::fs::write(&path, format!("{{{}}}\n", parts.join(",\n"))).unwrap();
     }
-    let changes = kept[part].changes(&now, SLACK);
+    let Some(then) = kept.get(part) else {
+        panic!("nothing is kept of {part:?}; UPDATE_GOLDEN=1 keeps what comes out");
+    };
+    let changes = then.changes(&now, SLACK);
     assert!(
         changes.is_empty(),
         "{}UPDATE_GOLDEN=1 rewrites what is kept, if that is meant",
