@@ -144,7 +144,7 @@ impl Experiment {
         let Subject::Simulated(simulated) = &self.subject else {
             return 0.0;
         };
-        let run = simulated.scenario.run;
+        let run = simulated.scenario().run;
         self.runs() as f64 * (run.length_ns + run.warmup_ns) as f64 / NS_PER_S
     }
 
