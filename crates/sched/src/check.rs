@@ -90,7 +90,8 @@ pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
         .as_deref()
         .map(|mount| cgroups::labels(mount, groups.iter()));
     let labels = labels.unwrap_or_default();
-    let rules = config.rules.iter().zip(&table).map(|(entry, resolved)| {
+    let rules = config.rules.iter().zip(&table).enumerate();
+    let rules = rules.map(|(index, (entry, resolved))| {
         let finds = match &entry.rule.matcher {
             Matcher::Cgroup(_) | Matcher::Unit { .. } | Matcher::Label(_) => {
                 Finds::Cgroups(matching(entry, &groups, &labels))
@@ -106,7 +107,7 @@ pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
         RuleCheck {
             class: entry.class,
             rule: entry.rule.to_string(),
-            hint: hint::of(entry, &finds, &groups),
+            hint: shadowed(&config.rules, index).or_else(|| hint::of(entry, &finds, &groups)),
             finds,
         }
     });
@@ -143,21 +144,24 @@ pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
     })
 }
 
+/// Why the rule never decides, if the same one stands before it.
+fn shadowed(rules: &[ClassRule], index: usize) -> Option<String> {
+    let same = |before: &&ClassRule| before.rule == rules[index].rule;
+    let before = rules[..index].iter().find(same)?;
+    let class = before.class.name();
+    Some(format!(
+        "the same rule stands before it and decides: {class}; leave one out"
+    ))
+}
+
 /// Rules that find nothing, may never match, or stand behind the same rule.
 fn doubts_of_rules(config: &Config, found: &[RuleCheck]) -> Vec<String> {
     let mut doubts = Vec::new();
-    for (index, (entry, found)) in config.rules.iter().zip(found).enumerate() {
+    for (entry, found) in config.rules.iter().zip(found) {
         if found.finds.is_nothing() {
             doubts.push(entry.rule.told(&found.finds.to_string()));
         }
         doubts.extend(found.hint.iter().map(|hint| entry.rule.told(hint)));
-        let same = |before: &&ClassRule| before.rule == entry.rule;
-        if let Some(before) = config.rules[..index].iter().find(same) {
-            let class = before.class.name();
-            doubts.push(entry.rule.told(&format!(
-                "the same rule stands before it and decides: {class}; leave one out"
-            )));
-        }
     }
     doubts
 }

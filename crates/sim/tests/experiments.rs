@@ -360,6 +360,16 @@ fn mistakes_are_named() {
 }
 
 #[test]
+fn a_trend_over_a_sweep_is_not_one_of_its_mean() {
+    let trend = "[[expect]]\nwhat = \"mean_ms\"\nworkload = \"server\"\nconfiguration = \"one\"\nkind = \"stated\"\n\
+                 quote = \"\"\nis = { rises = \"load\" }\n";
+    let read = |text: String| Experiment::parse(&format!("{QUEUE}{text}"), "queue");
+    read(trend.to_owned()).unwrap();
+    let error = read(format!("{trend}mean_over = \"load\"\n")).unwrap_err();
+    assert!(error.to_string().contains("neither mean_over"), "{error}");
+}
+
+#[test]
 fn all_experiments_can_be_read() {
     let all = Experiment::all().unwrap();
     assert!(all.len() >= 17);

@@ -13,6 +13,9 @@ pub(super) fn of(entry: &ClassRule, finds: &Finds, groups: &[String]) -> Option<
         (Matcher::Unit { name, manager }, Finds::Cgroups(found)) if found.is_empty() => {
             of_unit(name, *manager, groups)
         }
+        (Matcher::Label(word), Finds::Cgroups(found)) if found.is_empty() => Some(format!(
+            "no cgroup has this label: 'sidelane mark CGROUP {word}' gives it to one"
+        )),
         (Matcher::Exe(path), Finds::Executable(Some(_))) => of_file(path),
         (Matcher::Exe(path), Finds::Executable(None)) => {
             let path = path.to_string_lossy();
@@ -95,6 +98,11 @@ mod tests {
         assert!(hint("user-unit:a.service", &[system]).contains("'unit:a.service'"));
         assert_eq!(hint("unit:a.service", &[user, system]), "");
         assert_eq!(hint("unit:a.service", &[]), "");
+    }
+
+    #[test]
+    fn a_label_that_no_cgroup_has_may_be_given() {
+        assert!(hint("label:late", &["/a"]).contains("'sidelane mark CGROUP late'"));
     }
 
     #[test]

@@ -222,6 +222,14 @@ impl Experiment {
             Expectation::Trend(Limit::Rises(name) | Limit::Falls(name)) if !sweep(name) => {
                 Err(about(format!("there is no sweep {name:?}")))
             }
+            // a mean or a place of a sweep has no neighbour to be compared with
+            Expectation::Trend(Limit::Rises(_) | Limit::Falls(_))
+                if claim.mean_over.is_some() || claim.reaches.is_some() =>
+            {
+                Err(about(
+                    "rises and falls stand beside neither mean_over nor reaches".into(),
+                ))
+            }
             _ => Ok(()),
         }
     }
