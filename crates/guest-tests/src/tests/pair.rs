@@ -57,7 +57,8 @@ fn idle_exit_us() -> i32 {
 }
 
 fn computation_makes_room_for_io_bound_work_and_nobody_starves() {
-    let config = "[scheduler]\ndispatching = \"slices\"\nretain = true\npair = true\n[scheduler.retention]\nstart_ms = 10\nperiod_ms = 0\n\
+    // switches so dear that lanes are held also while computation waits, for as long as these tasks sleep
+    let config = "[scheduler]\ndispatching = \"slices\"\nretain = true\npair = true\n[scheduler.retention]\nstart_ms = 10\nperiod_ms = 0\nswitches_ms = 5\n\
                   [scheduler.pairing]\nperiod_ms = 500\n";
     std::fs::write("/tmp/pair.toml", config).unwrap();
     let scheduler = Scheduler::attach(&["--config", "/tmp/pair.toml"]);

@@ -226,9 +226,9 @@ fn capabilities_do_where_root_is_not_needed() {
     let recorded = output(SOME, &record);
     assert!(recorded.status.success(), "{recorded:?}");
     for (capabilities, args, missing) in [
-        (&[CAP_BPF] as &[u32], &record[..], "CAP_PERFMON is missing"),
-        (&[CAP_PERFMON], &record, "CAP_BPF is missing"),
-        (SOME, &["stat", "1", "1"], "CAP_SYS_ADMIN is missing"),
+        (&[CAP_BPF] as &[u32], &record[..], "lacks CAP_PERFMON"),
+        (&[CAP_PERFMON], &record, "lacks CAP_BPF"),
+        (SOME, &["stat", "1", "1"], "lacks CAP_SYS_ADMIN"),
     ] {
         let refused = output(capabilities, args);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
