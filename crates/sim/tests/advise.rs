@@ -145,8 +145,8 @@ fn the_pools_of_table_7_that_lost_entitlement_are_named() {
 
 #[test]
 fn pools_are_cgroups_with_limits() {
-    let scenario = scenario(POOLS, 0.5);
-    let of = |configuration| watched(&scenario, configuration, 250 * MS).pop().unwrap();
+    let scenario = scenario(POOLS, 4.0);
+    let of = |configuration| watched(&scenario, configuration, 4_000 * MS).pop().unwrap();
     let smt = of("smt");
     let limits: Vec<(&str, f64)> = (smt.limits.iter())
         .map(|limit| (limit.cgroup.as_str(), limit.capacity))
@@ -160,7 +160,11 @@ fn pools_are_cgroups_with_limits() {
     ];
     assert_eq!(limits, expected);
     assert!(smt.limits.iter().all(|limit| limit.charge == Charge::Raw));
-    assert!(smt.limits[0].throttled_ns.unwrap() > 0);
+    assert!(
+        smt.limits[0].throttled_ns.unwrap() > 20 * MS,
+        "{:?}",
+        smt.limits[0]
+    );
     let mt1 = of("smt-mt1");
     assert!(mt1.limits.iter().all(|limit| limit.charge == Charge::Mt1));
     assert_eq!(mt1.limits[3].capacity, 0.4);
