@@ -51,14 +51,23 @@ impl Service {
     /// # Errors
     /// Cgroups cannot be listed, or there are none or several.
     pub fn cgroup(&self, root: &Path) -> Result<String> {
-        let Cgroups(paths) = Cgroups::read(root)?;
-        let rule = self.rule.to_string();
-        match &topmost(&self.rule, paths.into_values())[..] {
-            [] => Err(Error::NoCgroup { rule }),
+        match &self.cgroups(root)?[..] {
             [one] => Ok(one.clone()),
             several => Err(Error::SeveralCgroups {
-                rule,
+                rule: self.rule.to_string(),
                 found: printable(several.join(", ").as_bytes()),
+            }),
+        }
+    }
+
+    /// Its cgroups, without those below another of them; there is one at least.
+    fn cgroups(&self, root: &Path) -> Result<Vec<String>> {
+        let Cgroups(all) = Cgroups::read(root)?;
+        let top = topmost(&self.rule, all.into_values());
+        match top.is_empty() {
+            false => Ok(top),
+            true => Err(Error::NoCgroup {
+                rule: self.rule.to_string(),
             }),
         }
     }
@@ -87,17 +96,7 @@ pub fn check_by_cgroup(rule: &Rule) -> Result<()> {
 
 /// Of these cgroups those that the rule finds, without those below them.
 fn topmost(rule: &Rule, paths: impl Iterator<Item = String>) -> Vec<String> {
-    let mut paths: Vec<String> = paths
-        .filter(|path| matches_cgroup(&rule.matcher, path))
-        .collect();
-    paths.sort();
-    let mut top: Vec<String> = Vec::new();
-    for path in paths {
-        if !top.iter().any(|top| Path::new(&path).starts_with(top)) {
-            top.push(path);
-        }
-    }
-    top
+    cgroups::topmost(paths.filter(|path| matches_cgroup(&rule.matcher, path)))
 }
 
 /// The cgroups that there are now.
@@ -140,19 +139,7 @@ fn named(target: &str, root: &Path) -> Result<Vec<String>> {
             }),
         };
     }
-    let service = Service::parse(target)?;
-    let cgroups = Cgroups::read(root)?;
-    cgroups.some(&service.rule)?;
-    let mut paths: Vec<&String> = cgroups.0.values().collect();
-    paths.sort();
-    let mut found: Vec<String> = Vec::new();
-    for path in paths {
-        let below = |top: &String| top == "/" || path.starts_with(&format!("{top}/"));
-        if matches_cgroup(&service.rule.matcher, path) && !found.iter().any(below) {
-            found.push(path.clone());
-        }
-    }
-    Ok(found)
+    Service::parse(target)?.cgroups(root)
 }
 
 /// Labels the cgroups of a service, or of a task by its number, so that rules `label:WORD` find them and what is below; without
@@ -168,7 +155,7 @@ pub fn mark(target: &str, word: Option<&str>, root: &Path) -> Result<Vec<String>
     let paths = named(target, root)?;
     for path in &paths {
         cgroups::set_label(&mount, path, word)
-            .map_err(|e| Error::io("label", &mount.join(path.trim_start_matches('/')), e))?;
+            .map_err(|e| Error::io("label", &cgroups::folder(&mount, path), e))?;
     }
     Ok(paths)
 }

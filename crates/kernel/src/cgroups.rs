@@ -71,6 +71,19 @@ pub fn list(mount: &Path) -> HashMap<u64, String> {
     found
 }
 
+/// Of these paths those that are below no other of them, ascending.
+pub fn topmost(paths: impl Iterator<Item = String>) -> Vec<String> {
+    let mut paths: Vec<String> = paths.collect();
+    paths.sort();
+    let mut top: Vec<String> = Vec::new();
+    for path in paths {
+        if !top.iter().any(|top| Path::new(&path).starts_with(top)) {
+            top.push(path);
+        }
+    }
+    top
+}
+
 /// The `cpu.max` of the cgroup at `path` below `mount`, if it sets a limit.
 pub fn quota(mount: &Path, path: &str) -> Option<Quota> {
     let file = folder(mount, path).join("cpu.max");
@@ -89,7 +102,7 @@ pub fn quotas<'a>(mount: &Path, paths: impl Iterator<Item = &'a String>) -> Vec<
 pub const ATTRIBUTE: &str = "user.sidelane.class";
 
 /// The folder of the cgroup at `path`, which begins with `/`.
-fn folder(mount: &Path, path: &str) -> PathBuf {
+pub fn folder(mount: &Path, path: &str) -> PathBuf {
     mount.join(path.trim_start_matches('/'))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::cgroup_path::up;
 use crate::rules::{ClassRule, Matcher, matches_cgroup};
-pub(crate) use sidelane_kernel::cgroups::{labels, list, mount_point, quotas};
+pub(crate) use sidelane_kernel::cgroups::{folder, labels, list, mount_point, quotas, topmost};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -101,7 +101,7 @@ pub(crate) fn weighed<'a>(mount: &Path, paths: impl Iterator<Item = &'a String>)
 
 /// The `cpu.weight` of the cgroup at `path` below `mount`.
 pub(crate) fn weight(mount: &Path, path: &str) -> Option<u32> {
-    let file = mount.join(path.trim_start_matches('/')).join("cpu.weight");
+    let file = folder(mount, path).join("cpu.weight");
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 

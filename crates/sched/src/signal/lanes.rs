@@ -100,7 +100,7 @@ impl<'a> Tracer<'a> {
 
 /// The id of a cgroup: on 64-bit kernels, its inode number.
 fn id_of(path: &str) -> Result<u64, Error> {
-    let folder = mount_point(Path::new("/"))?.join(path.trim_start_matches('/'));
+    let folder = cgroups::folder(&mount_point(Path::new("/"))?, path);
     let metadata = std::fs::metadata(&folder)
         .map_err(|e| Error::Signal(format!("no cgroup {}: {e}", folder.display())))?;
     Ok(metadata.ino())
