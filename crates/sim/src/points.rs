@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Of points so many for each thread are simulated before they are written.
+/// So many points for each thread are simulated before they are written.
 const AHEAD: usize = 4;
 
 /// What came out at a point: a line of its own.
@@ -28,7 +28,7 @@ pub struct PointSummary {
     pub summary: Option<Summary>,
 }
 
-/// Every how manieth point is simulated, and from which on.
+/// A part of the points: every `of`th, from `index` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     /// The first, below `of`.
@@ -84,9 +84,6 @@ pub enum PointError {
     },
 }
 
-/// Only this configuration of a scenario, if any is named.
-pub type Only<'a> = Option<&'a str>;
-
 impl Swept {
     /// How a point is called, without what comes out there.
     pub fn point(&self, point: u64, digest: u64) -> PointSummary {
@@ -106,7 +103,6 @@ impl Swept {
     pub fn run<E: From<PointError>>(
         &self,
         shard: Shard,
-        only: Only,
         read: Read,
         digest: u64,
         progress: &(dyn Fn() + Sync),
@@ -115,7 +111,7 @@ impl Swept {
         let points: Vec<u64> = shard.points(self.points()).collect();
         for some in points.chunks(AHEAD * rayon::current_num_threads()) {
             let simulated = some.par_iter().map(|&point| {
-                let summary = self.simulate(point, only, read, progress)?;
+                let summary = self.simulate(point, read, progress)?;
                 Ok(PointSummary {
                     summary: Some(summary),
                     ..self.point(point, digest)
@@ -131,15 +127,11 @@ impl Swept {
     fn simulate(
         &self,
         point: u64,
-        only: Only,
         read: Read,
         progress: &(dyn Fn() + Sync),
     ) -> Result<Summary, PointError> {
         let wrong = |mistake| PointError::Scenario { point, mistake };
-        let mut scenario = self.scenario_at(&self.at(point), read).map_err(wrong)?;
-        if let Some(name) = only {
-            scenario.configurations.retain(|one| one.name == name);
-        }
+        let scenario = self.scenario_at(&self.at(point), read).map_err(wrong)?;
         let ended = |error| PointError::Simulation { point, error };
         let outcomes = run(&scenario, progress).map_err(ended)?;
         let mut summary = Summary::new(&scenario, &outcomes);

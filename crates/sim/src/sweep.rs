@@ -2,7 +2,7 @@
 //! `docs/sweeps.md` describes them.
 
 use crate::Scenario;
-use crate::scenario::FILE;
+use crate::scenario::{FILE, scenario};
 use sidelane_policy::file::{Limits, Result, Section, Shape, Source, Value};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
@@ -47,6 +47,8 @@ pub struct Swept {
     /// The file, to set keys in.
     document: DocumentMut,
     file: String,
+    /// The only configuration that is simulated; none: all.
+    only: Option<String>,
 }
 
 /// Keys of a scenario and the values they take.
@@ -67,10 +69,10 @@ impl Swept {
     /// The first mistake, with its place: also if a value of a sweep makes no scenario while the other sweeps have their
     /// first.
     pub fn parse_with(text: &str, file: &str, read: Read) -> Result<Swept> {
-        let scenario = Scenario::parse_with(text, file, read)?;
         let source = Source { file, text };
         let table = source.table()?;
         let root = Section::root(&source, &FILE, &table)?;
+        let scenario = scenario(&root, file, read)?;
         let value = root.get("sweep");
         let sections = value.map_or(Ok(Vec::new()), |value| value.sections(&SWEEP))?;
         let document = text.parse::<DocumentMut>();
@@ -79,6 +81,7 @@ impl Swept {
             sweeps: Vec::new(),
             document: document.map_err(|error| source.error(0, error.to_string()))?,
             file: file.to_owned(),
+            only: None,
         };
         for section in &sections {
             let sweep = sweep(section)?;
@@ -132,7 +135,19 @@ impl Swept {
         let mut document = self.document.clone();
         put(&mut document, key, &value)?;
         let set = Swept::parse_with(&document.to_string(), &self.file, read);
-        *self = set.map_err(|mistake| mistake.message)?;
+        let mut set = set.map_err(|mistake| mistake.message)?;
+        self.only.iter().try_for_each(|name| set.keep_only(name))?;
+        *self = set;
+        Ok(())
+    }
+
+    /// Forgets all configurations but one, at all points.
+    ///
+    /// # Errors
+    /// As [`Scenario::keep_only`].
+    pub fn keep_only(&mut self, name: &str) -> std::result::Result<(), String> {
+        self.scenario.keep_only(name)?;
+        self.only = Some(name.to_owned());
         Ok(())
     }
 
@@ -170,28 +185,32 @@ impl Swept {
     /// # Errors
     /// If they make no scenario.
     pub fn scenario_at(&self, at: &At, read: Read) -> Result<Scenario> {
+        let wrong = |message: String| {
+            let source = Source {
+                file: &self.file,
+                text: "",
+            };
+            source.error(0, message)
+        };
         let mut document = self.document.clone();
         for sweep in &self.sweeps {
             if let Some(value) = at.get(&sweep.name) {
-                let set = sweep.set(&mut document, value);
-                set.map_err(|message| {
-                    Source {
-                        file: &self.file,
-                        text: "",
-                    }
-                    .error(0, message)
-                })?;
+                sweep.set(&mut document, value).map_err(wrong)?;
             }
         }
-        Scenario::parse_with(&document.to_string(), &self.file, read)
+        let mut scenario = Scenario::parse_with(&document.to_string(), &self.file, read)?;
+        let mut only = self.only.iter();
+        only.try_for_each(|name| scenario.keep_only(name))
+            .map_err(wrong)?;
+        Ok(scenario)
     }
 
-    /// Tells apart what results depend on: versions of the program, files with what was set in them, and the configuration if
-    /// `only` one is simulated.
+    /// Tells apart what results depend on: versions of the program, files with what was set in them, and the configuration
+    /// that is kept.
     ///
     /// # Errors
     /// A trace that cannot be read any more.
-    pub fn digest(&self, only: Option<&str>, read: Read) -> Result<u64> {
+    pub fn digest(&self, read: Read) -> Result<u64> {
         let hasher = std::sync::Mutex::new(XxHash64::with_seed(0));
         let add = |text: &str| {
             if let Ok(mut hasher) = hasher.lock() {
@@ -200,7 +219,7 @@ impl Swept {
             }
         };
         add(env!("CARGO_PKG_VERSION"));
-        add(only.unwrap_or_default());
+        add(self.only.as_deref().unwrap_or_default());
         add(&self.document.to_string());
         let traces = |name: &str| read(name).inspect(|text| add(text));
         Scenario::parse_with(&self.document.to_string(), &self.file, &traces)?;

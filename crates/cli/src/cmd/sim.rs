@@ -200,16 +200,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let folder = folder.unwrap_or(Path::new("."));
     let read = |name: &str| std::fs::read_to_string(folder.join(name));
     let swept = read_scenario(&args, what_if.as_ref(), &read)?;
-    let Some(mut scenario) = args.sweep.one(&swept, &read)? else {
+    let Some(scenario) = args.sweep.one(&swept, &read)? else {
         if let Some(option) = args.of_one_run() {
             let reason = "the scenario has sweeps: name one with --point";
             return Err(BadInput(format!("{option}: {reason}")).into());
         }
-        args.sweep
-            .run(&swept, args.configuration.as_deref(), &read, args.format)?;
+        args.sweep.run(&swept, &read, args.format)?;
         return Ok(ExitCode::SUCCESS);
     };
-    keep_only(&mut scenario, &args)?;
     if args.svg.is_some() || args.trace.is_some() {
         draw(&scenario, &args)?;
     }
@@ -292,14 +290,12 @@ fn read_scenario(args: &Args, what_if: Option<&WhatIf>, read: Read) -> anyhow::R
             .set(key, &value, read)
             .map_err(|reason| BadInput(format!("{option}: {reason}")))?;
     }
-    keep_only(&mut swept.scenario().clone(), args)?;
+    if let Some(name) = &args.configuration {
+        swept
+            .keep_only(name)
+            .map_err(|reason| BadInput(format!("--configuration: {reason}")))?;
+    }
     Ok(swept)
-}
-
-/// Leaves the configuration that was asked for.
-fn keep_only(scenario: &mut Scenario, args: &Args) -> anyhow::Result<()> {
-    let kept = (args.configuration.as_deref()).map_or(Ok(()), |name| scenario.keep_only(name));
-    kept.map_err(|reason| BadInput(format!("--configuration: {reason}")).into())
 }
 
 /// Runs everything, with a progress bar where somebody looks.

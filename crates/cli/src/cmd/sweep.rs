@@ -77,14 +77,8 @@ impl SweepArgs {
     }
 
     /// Lists the points, or simulates them.
-    pub fn run(
-        &self,
-        swept: &Swept,
-        only: Option<&str>,
-        read: Read,
-        format: Format,
-    ) -> anyhow::Result<()> {
-        let digest = swept.digest(only, read);
+    pub fn run(&self, swept: &Swept, read: Read, format: Format) -> anyhow::Result<()> {
+        let digest = swept.digest(read);
         let digest = digest.map_err(|mistake| BadInput(mistake.to_string()))?;
         let shard = self.shard.unwrap_or(Shard::ALL);
         if self.points {
@@ -92,11 +86,10 @@ impl SweepArgs {
             return points.try_for_each(|point| print(&swept.point(point, digest), format));
         }
         let scenario = swept.scenario();
-        let configurations = only.map_or(scenario.configurations.len(), |_| 1) as u64;
-        let runs = configurations * u64::from(scenario.run.replications);
+        let runs = scenario.configurations.len() as u64 * u64::from(scenario.run.replications);
         let bar = progress_bar(runs * shard.points(swept.points()).count() as u64);
         let mut begun = false;
-        let ended = swept.run(shard, only, read, digest, &|| bar.inc(1), |point| {
+        let ended = swept.run(shard, read, digest, &|| bar.inc(1), |point| {
             let written = bar.suspend(|| {
                 if !begun {
                     heading(&point, format)?;

@@ -121,9 +121,7 @@ impl Experiment {
             })?,
         })
     }
-}
 
-impl Experiment {
     /// The same with one replication and a share of the time.
     ///
     /// # Errors
@@ -192,9 +190,7 @@ impl Claim {
             Expectation::Trend(Limit::Falls(sweep)) => format!("falls with {sweep}"),
         }
     }
-}
 
-impl Claim {
     /// The claim and the point it is about: `p99_ms server: borrow-idle, < 100, load 0.4`.
     pub(super) fn id(&self, at: &BTreeMap<String, toml::Value>) -> String {
         let mut id = format!("{}, {}", self.subject(), self.published());
@@ -378,13 +374,13 @@ impl Tally {
     pub fn text(tallies: &[Tally]) -> String {
         let mut out = format!("{:<10}", "source");
         for column in Tally::COLUMNS {
-            let _ = write!(out, " {column:>11}");
+            let _ = write!(out, " {column}");
         }
         out.push('\n');
         for tally in tallies {
             let _ = write!(out, "{:<10}", tally.source);
-            for cell in tally.cells() {
-                let _ = write!(out, " {cell:>11}");
+            for (cell, column) in tally.cells().into_iter().zip(Tally::COLUMNS) {
+                let _ = write!(out, " {cell:>width$}", width = column.len());
             }
             out.push('\n');
         }

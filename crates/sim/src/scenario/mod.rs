@@ -13,7 +13,7 @@ mod trace;
 mod values;
 mod workload;
 
-pub(crate) use parse::FILE;
+pub(crate) use parse::{FILE, scenario};
 pub use sidelane_policy::file::Mistake;
 
 use crate::TaskSpec;

@@ -91,7 +91,8 @@ impl Scenario {
     }
 }
 
-fn scenario(
+/// Reads a scenario whose file is a table already.
+pub(crate) fn scenario(
     root: &Section,
     file_name: &str,
     read: &dyn Fn(&str) -> io::Result<String>,
