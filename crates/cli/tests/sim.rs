@@ -204,6 +204,10 @@ fn a_few_numbers_are_simulated_without_a_file() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    let without_smt = sidelane_trees::generated("smt-off");
+    let like = format!("--like-this={}", without_smt.path().display());
+    let shown = sidelane(&["sim", &like, "--load", "0.3", "--show-scenario"]);
+    assert!(stdout(&shown).contains("no SMT to compare"), "{shown:?}");
     let here = ["sim", "--like-this", "--load", "0.1", "--show-scenario"];
     assert!(sidelane(&here).status.success());
     for (args, code) in [
@@ -214,7 +218,8 @@ fn a_few_numbers_are_simulated_without_a_file() {
         (&["sim", "--load", "0.3"], 2),
         (&["sim", DEMO, "--cores", "4", "--load", "0.3"], 2),
         (&["sim", "--cores", "4", "--load", "-1"], 2),
-        (&["sim", "--cores", "4", "--load", "0"], 4),
+        (&["sim", "--cores", "4", "--load", "0"], 2),
+        (&["sim", "--cores", "4", "--load", "30"], 2),
         (&["sim", "--from", "none-such.rec"], 4),
     ] {
         assert_eq!(sidelane(args).status.code(), Some(code), "{args:?}");

@@ -249,4 +249,5 @@ fn mistakes_say_where_they_are() {
     usage(&["sim", "x.toml", "--shard", "2/2"]);
     usage(&["sim", "x.toml", "--set", "machine.cores"]);
     usage(&["sim", "x.toml", "--merge", "y"]);
+    usage(&["sim", "--merge", "y", "--seconds", "1"]);
 }

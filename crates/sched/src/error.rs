@@ -15,7 +15,10 @@ pub(crate) const STOP_COOKIES: &str = "stop these programs, or start them withou
 
 /// What to do where the kernel is no good.
 pub(crate) fn boot_a_kernel() -> String {
-    format!("boot {}, built with CONFIG_SCHED_CLASS_EXT=y", kernels())
+    format!(
+        "boot a kernel built with CONFIG_SCHED_CLASS_EXT=y, {}",
+        kernels()
+    )
 }
 
 /// The kernels that Sidelane is tested on.

@@ -39,9 +39,15 @@ const EXAMPLES: &str = "Examples:
   sidelane sim --merge 0 1 --format csv             both halves together
   sidelane sim --swarm 200            random machines and loads: does the scheduler keep its rules?";
 
+const USAGE: &str = "\
+sidelane sim SCENARIO.toml [OPTIONS]
+       sidelane sim --cores N | --like-this[=DIR] --load SHARE [OPTIONS]
+       sidelane sim --from RECORDING [OPTIONS]
+       sidelane sim --merge FILE... | --swarm N | --swarm-seed SEED [--format FORMAT]";
+
 /// Simulate what Sidelane would do on a machine with a load.
 #[derive(clap::Args)]
-#[command(long_about = ABOUT, after_help = EXAMPLES)]
+#[command(long_about = ABOUT, after_help = EXAMPLES, override_usage = USAGE)]
 pub struct Args {
     /// The scenario.
     #[arg(value_name = "SCENARIO.toml", required_unless_present_any = ["swarm", "swarm_seed", "machine", "from", "merge"])]
@@ -103,8 +109,8 @@ struct WhatIfArgs {
     #[arg(long, value_name = "N", default_value_t = 2, requires = "cores",
         value_parser = clap::value_parser!(u16).range(1..=64))]
     lanes: u16,
-    /// Share of the cores that a service's requests need.
-    #[arg(long, value_name = "SHARE", requires = "machine")]
+    /// Share of the cores that a service's requests need, such as 0.3; above 1 they queue without end.
+    #[arg(long, value_name = "SHARE", requires = "machine", value_parser = load)]
     load: Option<f64>,
     /// How long a request takes alone on a core, on the mean.
     #[arg(long, value_name = "MS", default_value_t = 4.0, requires = "machine")]
@@ -121,6 +127,19 @@ struct WhatIfArgs {
     /// Print the scenario that was made, to be kept in a file, and simulate nothing.
     #[arg(long, conflicts_with_all = ["scenario", "swarm", "swarm_seed"])]
     show_scenario: bool,
+}
+
+/// The most cores' worth of work for each core: more is a mistake, most likely percent.
+const LOAD_MOST: f64 = 2.0;
+
+fn load(text: &str) -> Result<f64, String> {
+    let load: f64 = text.parse().map_err(|_| "expected a share, such as 0.3")?;
+    match load > 0.0 && load <= LOAD_MOST {
+        true => Ok(load),
+        false => Err(format!(
+            "expected a share of the cores, above 0 and at most {LOAD_MOST}, such as 0.3"
+        )),
+    }
 }
 
 impl WhatIfArgs {
@@ -140,7 +159,12 @@ impl WhatIfArgs {
             (None, Some(root)) => {
                 let (cores, lanes) = online(root)?;
                 let left_out = "cores are alike, with one cache: only their number and that of lanes are this machine's";
-                Some(of(cores, lanes, vec![left_out.to_owned()]))
+                let mut assumptions = vec![left_out.to_owned()];
+                if lanes == 1 {
+                    let alike = "each core has one lane online, so there is no SMT to compare: '--cores N --lanes 2' shows it";
+                    assumptions.push(alike.to_owned());
+                }
+                Some(of(cores, lanes, assumptions))
             }
             (None, None) => None,
         };

@@ -29,9 +29,33 @@ pub struct SweepArgs {
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
     /// Put the files of shards (--format json) together, instead of simulating.
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["scenario", "set", "points", "point", "shard"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = SIMULATING)]
     pub merge: Vec<PathBuf>,
 }
+
+/// What asks for a simulation, or tells how.
+const SIMULATING: [&str; 20] = [
+    "scenario",
+    "set",
+    "points",
+    "point",
+    "shard",
+    "cores",
+    "like_this",
+    "load",
+    "batch",
+    "from",
+    "thread_perf",
+    "show_scenario",
+    "swarm",
+    "swarm_seed",
+    "configuration",
+    "replications",
+    "seconds",
+    "seed",
+    "svg",
+    "trace",
+];
 
 fn assignment(text: &str) -> Result<(String, String), String> {
     let parts = text.split_once('=');
