@@ -40,8 +40,7 @@ fn build() -> Result<(), String> {
         .header("native/bindings.h")
         .clang_args(["-Inative", &format!("-I{SCHEDULER}")])
         // what the scheduler shares with its loader, too, is the policy crate's
-        .blocklist_file(".*/intf\\.h")
-        .blocklist_file(".*/(job|signal)_intf\\.h")
+        .blocklist_file(".*/(runtime_)?intf\\.h")
         .raw_line("pub use sidelane_policy::intf::*;")
         .derive_default(true)
         .generate_comments(false)

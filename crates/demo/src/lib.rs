@@ -18,7 +18,6 @@ pub mod lanes;
 pub mod levels;
 pub mod lines;
 pub mod machine;
-pub mod message;
 pub mod multiply;
 pub mod objective;
 pub mod options;

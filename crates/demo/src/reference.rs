@@ -10,7 +10,7 @@ use crate::arrivals::{self, Arrival};
 use crate::batch::Batch;
 use crate::error::{During, Error, Result};
 use crate::machine::Machine;
-use crate::message::Reference;
+use crate::plan::Reference;
 use crate::sys::{now_ns, pin, sleep_until_ns};
 use nix::unistd::Pid;
 use sidelane_options::pricing;

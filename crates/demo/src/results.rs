@@ -19,7 +19,7 @@
 use crate::error::{Error, Result};
 use crate::figures::{Facts, ms};
 use crate::lines::MachineFacts;
-use crate::message::{Calibration, Finding, Reference, Run, TraceRun};
+use crate::plan::{Calibration, Finding, Reference, Run, TraceRun};
 use crate::setups::{Configuration, Workload};
 use serde::Serialize;
 use sidelane_smt::histogram::LogHistogram;

@@ -5,7 +5,7 @@
 
 use sidelane_demo::figures::Facts;
 use sidelane_demo::lines::MachineFacts;
-use sidelane_demo::message::{Calibration, Finding, Reference, Run, TraceRun};
+use sidelane_demo::plan::{Calibration, Finding, Reference, Run, TraceRun};
 use sidelane_demo::report::{self, Document};
 use sidelane_demo::results::Results;
 use sidelane_demo::setups::{Configuration, Workload};

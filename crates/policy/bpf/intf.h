@@ -632,7 +632,6 @@ struct adopt_call {
 	u32 pad;
 };
 
-#include "signal_intf.h"
-#include "job_intf.h"
+#include "runtime_intf.h"
 
 #endif /* SIDELANE_INTF_H */

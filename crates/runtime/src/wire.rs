@@ -27,7 +27,7 @@ pub const LANES_MAX: usize = 8192;
 /// The state of a lane that runs critical work; others as `enum lane_state` of the scheduler.
 pub const CRITICAL: u32 = 0;
 
-/// One lane: layout of `struct lane_signal` (crates/policy/bpf/signal_intf.h).
+/// One lane: layout of `struct lane_signal` (crates/policy/bpf/runtime_intf.h).
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct LaneSignal {
@@ -49,7 +49,7 @@ pub struct LaneSignal {
 
 const _: () = assert!(size_of::<LaneSignal>() == LINE_SIZE as usize);
 
-/// Slots of a job board: `enum job_board_limits` of crates/policy/bpf/job_intf.h.
+/// Slots of a job board: `enum job_board_limits` of crates/policy/bpf/runtime_intf.h.
 pub const JOB_SLOTS: usize = 128;
 /// A thread has one of so many slots, from `tid % JOB_SLOTS` on.
 pub const JOB_PROBES: usize = 4;

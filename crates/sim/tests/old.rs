@@ -1,6 +1,6 @@
 //! Old first: critical work that waits runs in the order of age, wherever it waits; or by the deadlines that programs mark.
 
-use super::jobs::{Change, Job, Ran, run_jobs};
+use super::{Change, Job, Ran, run_jobs};
 use super::{estimate, summarized};
 use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};

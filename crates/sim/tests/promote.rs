@@ -1,6 +1,6 @@
 //! Fast old on hand-made schedules: nothing costs anything, two lanes of a core run at half speed.
 
-use super::jobs::{Change, Job, Ran, run_jobs};
+use super::{Change, Job, Ran, run_jobs};
 use sidelane_sim::*;
 use sidelane_topology::{Builder, CoreSpec};
 

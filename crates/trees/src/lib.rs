@@ -3,6 +3,23 @@
 //!
 //! To look at one: `cargo run -p sidelane-trees --example tree -- NAME FOLDER`, then
 //! `sidelane topology --root FOLDER`.
+//!
+//! # Trees of real machines, in `captured/`
+//!
+//! What `/sys/devices/system` told of topology, caches, capacities and frequencies on machines of several kinds: the
+//! files that Sidelane reads, and no other.
+//!
+//! | Archive | Machine | Taken from |
+//! | --- | --- | --- |
+//! | `epyc-7451` | 2 AMD EPYC 7451: 16 last-level caches, 48 cores, 96 lanes | util-linux 2.38.1, `tests/ts/lscpu/dumps/x86_64-epyc_7451` |
+//! | `lakefield` | Intel Lakefield: one fast core, four slow ones, no SMT | hwloc 2.9.0, `tests/hwloc/x86+linux/5intel64-hybrid-lakefield` |
+//! | `laptop-2-cores` | a laptop, captured in 2011: 2 cores of 2 lanes | util-linux 2.38.1, `tests/ts/lscpu/dumps/x86_64-dell_e4310` |
+//! | `power7` | POWER7 partition: 4 cores of 4 lanes, no package told | util-linux 2.38.1, `tests/ts/lscpu/dumps/ppc64-POWER7` |
+//! | `xeon-2-packages` | 2 Intel Xeon: 16 cores, 32 lanes, 2 nodes | hwloc 2.9.0, `tests/hwloc/linux/32intel64-2p8co2t+8ve` |
+//! | `zvm` | guest of z/VM: 4 processors | util-linux 2.38.1, `tests/ts/lscpu/dumps/s390-zvm` |
+//!
+//! An archive is made of a captured folder by
+//! `tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -cf - sys | gzip -9n`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)] // a failure here is a test's
 
 pub mod machines;
@@ -186,7 +203,7 @@ pub fn generated(name: &str) -> TempDir {
     machine.tree().folder()
 }
 
-/// Names of the captured machines; `captured/README.md` says what they are.
+/// Names of the captured machines; the crate's page says what they are.
 pub const CAPTURED: [&str; 6] = [
     "epyc-7451",
     "lakefield",

@@ -4,7 +4,7 @@ mod svg;
 
 pub use svg::draw;
 
-use crate::message::TraceRun;
+use crate::plan::TraceRun;
 use crate::reference;
 use crate::results::{ConfigurationResults, Results, WorkloadResults};
 use crate::setups::{Configuration, Workload};

@@ -1,11 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef SIDELANE_RUNTIME_INTF_H
+#define SIDELANE_RUNTIME_INTF_H
+
+/*
+ * The lane signal as user space sees it: an array with one line a CPU number, mapped
+ * read-only. crates/runtime has the same layout in Rust, and checks that it is.
+ */
+
+/*
+ * One lane: a cache line that only the lanes of its core write. The loader fills the last
+ * two numbers. The state and the task are written one after the other: a reader may see a mixture
+ * at a switch.
+ */
+struct lane_signal {
+	u64 critical_beside; /* bit i: the core's lane i, another one, runs critical work */
+	u64 reserved;
+	u32 state; /* enum lane_state; between two tasks that of the first */
+	u32 task; /* thread id of what runs; 0: nothing */
+	u32 critical; /* 1: it told its siblings that it runs critical work */
+	u32 index; /* which lane of its core it is: its bit */
+	u32 next_lane; /* CPU number of the core's next lane; the last names the first */
+	u32 pad[7];
+} __attribute__((aligned(64)));
+
 /*
  * The job board: where a program tells the scheduler of its jobs. An array of slots, one a
  * thread, that the program maps and writes. crates/runtime has the same layout in Rust, and
  * crates/sched checks that it is.
  */
-#ifndef SIDELANE_JOB_INTF_H
-#define SIDELANE_JOB_INTF_H
 
 enum job_board_limits {
 	JOB_SLOTS = 128, /* threads of a program that can mark jobs at a time */
@@ -30,4 +52,4 @@ struct job_board_key {
 	u32 start; /* when it started after boot, in hundredths of a second */
 };
 
-#endif /* SIDELANE_JOB_INTF_H */
+#endif /* SIDELANE_RUNTIME_INTF_H */
