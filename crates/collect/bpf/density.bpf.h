@@ -191,7 +191,7 @@ VERIFIED_ONCE int record_next(u32 core_id, u32 current, u32 next, u64 now_ns)
 #define NO_RECORD 0xffffffff
 
 /*
- * A lane of @core_id has changed, or somebody reads: a new record, one of the two from @first
+ * A lane of @core_id has changed, or a reader asks: a new record, one of the two from @first
  * on, which are the caller's. Returns its index, or NO_RECORD.
  */
 VERIFIED_ONCE u32 core_changed(u32 core_id, u32 first)
@@ -253,7 +253,7 @@ VERIFIED_ONCE int core_clocks_read(u32 core_id, u32 cpu, u64 now_ns)
 
 /*
  * Copies what @core_id did until now for the reader. A record is made of it, so that no lane
- * writes one that begins earlier: what was told stays. Who finds the reading's number in it may use
+ * writes one that begins earlier: what was told stays. A reader that finds its reading's number in it may use
  * what it says.
  */
 VERIFIED_ONCE int view_core(u32 core_id)

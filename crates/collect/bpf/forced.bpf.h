@@ -10,9 +10,9 @@
  * core scheduling shares its own.
  *
  * Of batch that may use all lanes only the number is kept, and a clock that goes while there is
- * any: a core that reads it at its own changes knows how much of the time between it was. So nobody
+ * any: a core that reads it at its own changes knows how much of the time between it was. So nothing
  * has to look at all cores when batch begins to wait. The clock is one word: with CLOCK_GOES, what
- * the time has to be reduced by to get it, else what it shows. Whoever changed the number brings it
+ * the time has to be reduced by to get it, else what it shows. The lane that changed the number brings it
  * in line.
  *
  * Cost: an atomic addition whenever batch begins or ends to wait; without the scheduler, nothing.

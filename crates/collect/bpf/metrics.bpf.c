@@ -57,7 +57,7 @@ VERIFIED_ONCE u64 lane_turns(u32 cpu, u32 busy, u32 class)
 }
 
 /*
- * On @lane @next follows @prev. NULL: nobody does, or nobody knows whom. @runnable, @dead: what
+ * On @lane @next follows @prev. NULL: nothing does, or it is not known what. @runnable, @dead: what
  * becomes of @prev.
  */
 static __always_inline void lane_switches(struct metrics_lane *lane, u32 cpu,
@@ -156,7 +156,7 @@ static __always_inline void lane_looks(struct metrics_lane *lane, u32 cpu, u32 p
 		bpf_task_release(next);
 }
 
-/* One look at the lane @cpu, by the only one who writes of it. */
+/* One look at the lane @cpu, by the only program that writes of it. */
 VERIFIED_ONCE int lane_sample(u32 cpu)
 {
 	struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What a service meets on its lanes, on any scheduler: how long its tasks wait for one, how many lanes of the
- * core are busy while they run, and with whom.
+ * core are busy while they run, and with what.
  *
- * Problem: what SMT costs one service shows in no total of the machine, and no task knows who runs beside it.
+ * Problem: what SMT costs one service shows in no total of the machine, and no task knows what runs beside it.
  *
- * Rule: each lane says who runs there. Whoever changes a core, by a switch on one of its lanes, first charges
+ * Rule: each lane says what runs there. A switch on one of its lanes changes a core; the lane first charges
  * the time since the last change: one compare-and-swap claims it, so that it counts once. Of that time each
- * lane with a task of the service counts, by how many lanes were busy; and it is shared by those who ran beside.
+ * lane with a task of the service counts, by how many lanes were busy; and it is shared by what ran beside.
  * A wait lasts from when a task could run until it runs. Instructions are those of whole runs in which no
  * other lane, or always one, was busy.
  *
@@ -145,7 +145,7 @@ VERIFIED_ONCE int charge_other(struct service_lane *lane __arg_nonnull, u32 serv
 	return 0;
 }
 
-/* Who ran on a core: a bit for each of its lanes. */
+/* What ran on a core: a bit for each of its lanes. */
 struct ran {
 	u64 busy;
 	u64 service;

@@ -1,4 +1,4 @@
-//! Instructions that each lane has executed, whoever ran: the kernel's hardware counters.
+//! Instructions that each lane has executed, whatever ran: the kernel's hardware counters.
 
 use perf_event::events::{Event, Hardware};
 use perf_event::{Builder, Counter};

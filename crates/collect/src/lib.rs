@@ -4,7 +4,7 @@
 //! - [`watch`]: intervals of it, one after the other; [`record`]: in a file.
 //! - [`tasks`]: what retention and pairing know of each task.
 //! - [`lanes`]: what the lanes of the running scheduler do.
-//! - [`service`]: what one service meets there: waits, densities, who runs beside it.
+//! - [`service`]: what one service meets there: waits, densities, what runs beside it.
 //! - [`proc_stat`]: how busy each lane is, by the kernel's own account.
 //! - [`counters`]: instructions of each lane, by hardware counters.
 

@@ -1,4 +1,4 @@
-//! What one service meets on its lanes: waits, densities, and who runs beside it; beside any scheduler.
+//! What one service meets on its lanes: waits, densities, and what runs beside it; under any scheduler.
 //!
 //! `bpf/service.bpf.c` counts it. Nothing is pinned: the kernel forgets it when the watch ends.
 
@@ -102,7 +102,7 @@ impl<'a> ServiceWatch<'a> {
         Ok(seen)
     }
 
-    /// The same without who ran beside it: much less work.
+    /// The same without what ran beside it: much less work.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -163,7 +163,7 @@ impl<'a> ServiceWatch<'a> {
         Ok(sum)
     }
 
-    /// By whom, the most first.
+    /// By what, the most first.
     fn beside(&self) -> Result<Vec<Beside>, Error> {
         let mount = cgroups::mount_point(Path::new("/")).ok().flatten();
         let paths = mount.map(|mount| cgroups::list(&mount)).unwrap_or_default();

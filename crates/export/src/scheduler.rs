@@ -224,7 +224,7 @@ impl Sums {
             sums.windows.take(objective.windows, from_now);
             sums.missed.take(objective.missed, from_now);
         }
-        // pools of containers come and go: who is gone is forgotten
+        // pools of containers come and go: one that is gone is forgotten
         let mut before = std::mem::take(&mut self.pools);
         for pool in &now.pools {
             let mut sums = before.remove(&pool.cgroup).unwrap_or_default();

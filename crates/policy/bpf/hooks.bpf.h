@@ -4,7 +4,7 @@
  *
  * Problem: at each event several mechanisms have a say, and which one comes first has to be seen in one place.
  *
- * Rule: the core (core/, main.bpf.c) asks here; below stands who is asked, in order, and that order is the precedence.
+ * Rule: the core (core/, main.bpf.c) asks here; below stands what is asked, in order, and that order is the precedence.
  * The core names no mechanism of another folder, a mechanism none of another folder than its own: what it needs of
  * others it asks here, too. A hook that asks changes nothing, one that acts says what it did. A mechanism that is off
  * answers by a setting that the verifier knows, so that nothing is left of the call.
@@ -39,9 +39,9 @@ HOOK bool hook_bears_batch(const struct core_ctx *core);
 HOOK bool hook_closes_at_once(const struct task_ctx *tctx);
 /* Does @p, which ran on @core_id, go on there as far as mechanisms are concerned? */
 HOOK bool hook_stays(const struct task_struct *p, const struct task_ctx *tctx, u32 core_id);
-/* Is @lane, which idles, kept for somebody? */
+/* Is @lane, which idles, kept for a task? */
 HOOK bool hook_lane_is_held(const struct lane_ctx *lane, u64 now_ns);
-/* May @tctx use @lane, which is kept for somebody else? */
+/* May @tctx use @lane, which is kept for another task? */
 HOOK bool hook_shares_hold(const struct task_ctx *tctx, const struct lane_ctx *lane, s32 cpu);
 /* Does what runs on @lane make room at once for @tctx, which is of the same class? */
 HOOK bool hook_makes_room(const struct task_ctx *tctx, const struct lane_ctx *lane);
@@ -56,9 +56,9 @@ HOOK u64 hook_job_place_ns(const struct task_ctx *tctx, u64 began_ns, u64 now_ns
  * Where a task goes.
  */
 
-/* @p is to be queued: who sends it where it is going. False: the core places it. */
+/* @p is to be queued: a mechanism sends it where it is going. False: the core places it. */
 HOOK bool hook_sends(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags);
-/* Does anybody want to know when tasks wake? */
+/* Does a mechanism want to know when tasks wake? */
 HOOK bool hook_times_wakeups(void);
 /* @p woke. */
 HOOK void hook_woke(struct task_ctx *tctx, u64 now_ns);
@@ -107,7 +107,7 @@ HOOK void hook_core_falls_free(u32 core_id);
 
 /* The lane @cpu of @core_id looks for normal work, or goes on (@goes_on) with that of @prev. */
 HOOK u32 hook_takes(u32 core_id, s32 cpu, bool goes_on, const struct lane_ctx *prev);
-/* A lane of @core_id, which is kept for somebody, takes what may share it. */
+/* A lane of @core_id, which is kept for a task, takes what may share it. */
 HOOK bool hook_takes_held(u32 core_id, s32 cpu);
 /* This lane takes a normal task of @side from the vector of @core_id. */
 HOOK bool hook_takes_side(u32 core_id, u32 side);
@@ -157,7 +157,7 @@ HOOK void hook_promotes(struct task_struct *p, const struct task_ctx *tctx, u32 
 HOOK void hook_switches(u32 cpu, struct task_struct *prev, u64 now_ns);
 HOOK void hook_counts(u32 cpu, struct task_struct *p, u64 now_ns);
 /*
- * The interval of @tctx (NULL: of nobody) on @core since then ends, in which it had so many @instructions; 0: nobody knows.
+ * The interval of @tctx (NULL: of none) on @core since then ends, in which it had so many @instructions; 0: unknown.
  * @cycles: what is counted so far.
  */
 HOOK void hook_counted(struct task_ctx *tctx, struct lane_count *count, struct core_ctx *core,

@@ -124,8 +124,8 @@ struct lane_ctx {
 	u64 job_ns; /* when the job of the critical task began that runs, or did last */
 	u32 pid; /* the task that runs; 0: none */
 	u32 marks; /* 1: it marks its jobs (jobs.bpf.h) */
-	u32 held_pid; /* for whom it is held, or was until it is looked at; 0: nobody */
-	u32 held_waited; /* 1: somebody waited when that began */
+	u32 held_pid; /* the task for which it is held, or was until it is looked at; 0: none */
+	u32 held_waited; /* 1: work waited when that began */
 	u64 held_ns; /* since when */
 	u64 held_until_ns;
 	u64 nap_until_ns; /* so long at most it is held for the nap of a task; 0: it never was */
@@ -183,7 +183,7 @@ struct retain {
 	u32 woken; /* 1: a normal task woke since seen_ns, or is held */
 	u64 timeout_ns
 		[2]; /* of its cache: the best one, and the other; as they were when the timer rang last */
-	u64 seen_ns; /* when it was looked last whether anybody woke */
+	u64 seen_ns; /* when it was looked last whether a task woke */
 	struct timeout_done done; /* since the timer rang */
 	u64 firsts; /* intervals of others that began with a switch, */
 	u64 first_ns; /* how long they were, as time of a lane alone, */
@@ -208,9 +208,9 @@ struct pair_halves {
 	u32 lower; /* and the highest of the lower one */
 };
 
-/* What the normal tasks of a core are, and who is to leave it (pair.bpf.h, adjust.bpf.h). */
+/* What the normal tasks of a core are, and which is to leave it (pair.bpf.h, adjust.bpf.h). */
 struct pair {
-	u32 split; /* who has a rate of this bucket or above is I/O-bound; 0: nobody */
+	u32 split; /* a task with a rate of this bucket or above is I/O-bound; 0: none is */
 	u32 tasks; /* so many told their rates in the last period; 0: nothing is known */
 	u32 mean; /* of their rates, of RATE_ALL */
 	u32 variance;
@@ -371,7 +371,7 @@ struct budget {
 	u64 objective_ns;
 };
 
-/* Whom a core's one critical task has beside it (counter.bpf.h). */
+/* What a core's one critical task has beside it (counter.bpf.h). */
 enum company {
 	COMPANY_NONE = 0, /* its siblings idle */
 	COMPANY_BATCH = 1, /* some run batch, none anything else */
@@ -532,7 +532,7 @@ struct counters {
 	u64 retentions; /* tasks that came back to a lane that was held for them */
 	u64 retentions_failed; /* that did not, in time */
 	u64 held_ns; /* time that lanes were held */
-	u64 held_waited_ns; /* of holds at whose beginning or end somebody waited */
+	u64 held_waited_ns; /* of holds at whose beginning or end work waited */
 	u64 nap_holds; /* naps of batch tasks for which a lane was held */
 	u64 hand_backs; /* normal tasks that made room for I/O-bound ones */
 	u64 swaps; /* tasks that went to another core so that its tasks differ */
@@ -545,7 +545,7 @@ enum pool_charge {
 	POOL_CHARGE_RAW = 1, /* time on lanes */
 };
 
-/* What a pool may use: written by the loader, and by whoever tunes it. */
+/* What a pool may use: written by the loader, and by what tunes it. */
 struct pool_limit {
 	u64 allowance_ns; /* a period; 0: no limit */
 	u64 period_ns;
@@ -553,7 +553,7 @@ struct pool_limit {
 	u32 parent; /* the pool that it is part of, + 1; 0: none */
 };
 
-/* Path of a pool's cgroup, with a 0 at the end; for those who read it. */
+/* Path of a pool's cgroup, with a 0 at the end; for readers. */
 struct pool_path {
 	char text[POOL_PATH_LEN];
 };

@@ -11,7 +11,7 @@
  *
  * Cost: at each context switch a walk from the task's cgroup to the root.
  *
- * Does not: schedule. Who runs where is up to cpusets and the kernel.
+ * Does not: schedule. What runs where is up to cpusets and the kernel.
  */
 #include <scx/common.bpf.h>
 

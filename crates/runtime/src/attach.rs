@@ -32,7 +32,7 @@ static CONNECTION: AtomicI32 = AtomicI32::new(-1);
 pub struct Wish {
     byte: u8,
     wanted: AtomicBool,
-    /// A further descriptor of the connection, to ask with: whoever takes it out owns it.
+    /// A further descriptor of the connection, to ask with: the thread that takes it out owns it.
     asker: AtomicI32,
 }
 
@@ -67,7 +67,7 @@ impl Wish {
     fn connected(&self, stream: &UnixStream) -> io::Result<()> {
         let asker = OwnedFd::from(stream.try_clone()?);
         self.asker.store(asker.into_raw_fd(), Ordering::SeqCst);
-        // who wants it from here on asks for itself
+        // a thread that wants it from here on asks for itself
         if self.wanted.load(Ordering::SeqCst) {
             self.ask();
         }
@@ -76,7 +76,7 @@ impl Wish {
 
     fn take_asker(&self) -> Option<OwnedFd> {
         let fd = self.asker.swap(-1, Ordering::SeqCst);
-        // SAFETY: who takes it out of there is its only owner
+        // SAFETY: the thread that takes it out of there is its only owner
         (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
     }
 }

@@ -87,7 +87,7 @@ pub fn show(board: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the board away: whoever is just writing there writes into zeros of the process's own.
+/// Takes the board away: a thread that is just writing there writes into zeros of the process's own.
 pub fn hide() -> io::Result<()> {
     SHOWN.store(0, Ordering::Release);
     let at = SLOTS.load(Ordering::Acquire);

@@ -87,7 +87,7 @@ pub fn wait(flag: &AtomicU64, word: Option<&AtomicU32>) {
 fn futex(flag: &AtomicU64, word: Option<&AtomicU32>) {
     static NOBODY: AtomicU32 = AtomicU32::new(0);
     let word = word.unwrap_or(&NOBODY);
-    // read before the flag: who clears the flag changes the word afterwards
+    // read before the flag: what clears the flag changes the word afterwards
     let seen = word.load(Ordering::Acquire);
     if flag.load(Ordering::Acquire) == 0 {
         return;

@@ -1,4 +1,4 @@
-//! The memory in which the signal appears: reserved once, never moved, so that whoever holds a
+//! The memory in which the signal appears: reserved once, never moved, so that a thread that holds a
 //! pointer into it keeps it. With no service it reads as zeros: no critical work anywhere.
 
 use crate::wire::{LANES_MAX, LaneSignal};

@@ -164,7 +164,7 @@ fn cpuinfo() -> String {
     std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default()
 }
 
-/// Counts an event on a CPU, whoever runs there. Pinned: it does not take turns with others,
+/// Counts an event on a CPU, whatever runs there. Pinned: it does not take turns with others,
 /// so that both counters always count at the same time, or cannot be read.
 fn count<E: Event>(cpu: u32, event: E) -> io::Result<Counter> {
     let mut counter = Builder::new(event)

@@ -202,7 +202,7 @@ impl Record {
         }
     }
 
-    /// In one go: who reads meanwhile sees the one or the other.
+    /// In one go: a reader meanwhile sees the one or the other.
     fn write(&self, name: &str, what: &impl Serialize) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         let new = self.folder.join(format!("{name}.new"));
@@ -234,7 +234,7 @@ impl Life {
         match started(root, attachment.pid) {
             Some(ticks) if ticks == attachment.start_ticks => Life::Lives,
             Some(_) => Life::Gone,
-            // the first process is always there: whoever does not see it sees none of others
+            // the first process is always there: a user that does not see it sees none of others
             None if started(root, 1).is_some() => Life::Gone,
             None => Life::Unseen,
         }
@@ -473,7 +473,7 @@ mod tests {
         let said = now.attachment.as_ref().unwrap();
         assert_eq!((said.pid, said.times, said.lanes), (process::id(), 2, 4));
         assert!(now.attached_for_s.unwrap() < 60 && now.last_exit.is_none());
-        // who is refused meanwhile is no news
+        // a loader that is refused meanwhile is no news
         let refused = Err(Error::NoBatch {
             origin: String::new(),
         });
@@ -535,7 +535,7 @@ mod tests {
                 ),
                 None => assert_eq!(now.last_exit.unwrap().outcome, Outcome::Unknown),
             }
-            // who is refused meanwhile is no news here either
+            // a loader that is refused meanwhile is no news here either
             let refused = Err(Error::NoBatch {
                 origin: String::new(),
             });

@@ -25,10 +25,10 @@ pub struct Seen {
     pub service: Group,
     /// Other work that was counted.
     pub batch: Group,
-    /// Beside whom the service ran, the most first. With `unlisted_ns` the times add up to its run time
+    /// Beside what the service ran, the most first. With `unlisted_ns` the times add up to its run time
     /// beside others.
     pub beside: Vec<Beside>,
-    /// Beside those for whom there was no room.
+    /// Beside those for which there was no room.
     pub unlisted_ns: u64,
     /// What limits the figures; each a sentence.
     pub notes: Vec<String>,
@@ -69,7 +69,7 @@ pub struct Work {
     pub instructions: u64,
 }
 
-/// Somebody who ran on another lane of the core.
+/// What ran on another lane of the core.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Beside {
     /// Its cgroup's path, if it is known.
@@ -105,7 +105,7 @@ impl Work {
 const LEAST_NS: u64 = 50_000_000;
 /// Shares and costs below this are as good as none.
 const NONE_BELOW: f64 = 0.02;
-/// So many of those who ran beside are named.
+/// So many of what ran beside are named.
 const NAMED: usize = 8;
 
 /// The answer for one service. Shares are of 1.
@@ -126,7 +126,7 @@ pub struct Answer {
     pub waits: Waits,
     /// How fast it is beside others.
     pub speed: Speed,
-    /// Beside whom it ran, the most first; eight at most.
+    /// Beside what it ran, the most first; eight at most.
     pub beside: Vec<BesideShare>,
     /// Of its run time, the share beside tasks for whose names there was no room.
     pub unlisted_share: f64,
@@ -202,7 +202,7 @@ impl NoSmt {
     }
 }
 
-/// Somebody who ran beside it.
+/// What ran beside it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BesideShare {
     /// Its cgroup's path, if it is known.
@@ -416,9 +416,9 @@ impl Answer {
         if !beside.is_empty() {
             let _ = writeln!(text, "\n  {:<68}  {:>20}", "BESIDE", "OF ITS RUN TIME");
         }
-        for (who, share) in beside {
-            let who = shortened(&who, 68);
-            let _ = writeln!(text, "  {who:<68}  {:>20}", percent(share));
+        for (name, share) in beside {
+            let name = shortened(&name, 68);
+            let _ = writeln!(text, "  {name:<68}  {:>20}", percent(share));
         }
         text.push('\n');
         for sentence in &self.verdict.sentences {

@@ -179,6 +179,38 @@ fn sentences_and_pages_of_the_guide_are_short_and_links_lead_somewhere() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// In the BPF programs, which know tasks and lanes but no people, nothing is a person.
+#[test]
+fn tasks_and_lanes_are_things() {
+    let folders = [
+        "crates/policy/bpf",
+        "crates/policy/bpf/budget",
+        "crates/policy/bpf/core",
+        "crates/policy/bpf/io",
+        "crates/policy/bpf/see",
+        "crates/policy/bpf/share",
+        "crates/collect/bpf",
+    ];
+    let person = ["who", "whom", "whoever", "nobody", "anybody", "everybody"];
+    let mut found = Vec::new();
+    for folder in folders {
+        for entry in std::fs::read_dir(workspace().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if !path.is_file() {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            for (number, line) in text.lines().enumerate() {
+                let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+                if words.any(|word| person.contains(&word.to_lowercase().as_str())) {
+                    found.push(format!("{}:{}: {line}", path.display(), number + 1));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
 /// What a newcomer sees first: a picture, figures, and a command that gives them without privilege.
 #[test]
 fn the_first_screen_shows_what_it_is_and_pages_lead_on() {

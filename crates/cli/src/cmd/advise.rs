@@ -15,13 +15,13 @@ const ABOUT: &str = "\
 Says what SMT metrics mean for this machine and its work: whether a stage has too few workers, a thread \
 keeps all others waiting, SMT is worth having, room is left, or a limited cgroup gets less than it is \
 entitled to; each with its evidence and how sure it is. Of a service it says what SMT costs that now: how \
-long it waits for a lane, how long it has a core to itself, how fast it is beside others, and who they are.";
+long it waits for a lane, how long it has a core to itself, how fast it is beside others, and which they are.";
 
 const EXAMPLES: &str = "Examples:
   sidelane advise                          on this machine, for 10 s
   sidelane advise --seconds 60 --calibration machine.json
   sidelane advise smt.rec                  on a recording
-  sidelane advise unit:nginx.service       what SMT costs this unit now, and beside whom
+  sidelane advise unit:nginx.service       what SMT costs this unit now, and beside what
   sidelane advise cgroup:/kubepods --seconds 60 --format json
 
 On this machine it needs root, or CAP_BPF and CAP_PERFMON, and BTF. Services: unit:NAME (or just NAME), user-unit:NAME, \

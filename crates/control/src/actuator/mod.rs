@@ -28,7 +28,7 @@ pub enum ActuatorKind {
 }
 
 impl ActuatorKind {
-    /// The model of whoever places tasks then: Sidelane's scheduler or the kernel's default one.
+    /// The model of the scheduler that places tasks then: Sidelane's scheduler or the kernel's default one.
     pub fn model(self) -> Model {
         match self {
             ActuatorKind::Scheduler => Model::Balanced,

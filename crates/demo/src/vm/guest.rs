@@ -23,7 +23,7 @@ pub(super) const DOORBELLS: u16 = 0x500;
 
 global_asm!(
     ".pushsection .rodata.sidelane_guest, \"a\"",
-    // the linker finds them by name: optimized, this and who uses it are different objects
+    // the linker finds them by name: optimized, this and what uses it are different objects
     ".globl sidelane_guest_start",
     ".hidden sidelane_guest_start",
     ".globl sidelane_guest_ping_pong",

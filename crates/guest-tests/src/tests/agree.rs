@@ -127,7 +127,7 @@ fn all_shows_agree_with_the_kernel() {
     let interval = recorder.stop();
     let told = GROUPS.map(usage_ns);
     let traced_ns = traced_ns(&recording.end().unwrap(), &loads);
-    // the kernel charges them to no cgroup, we to whom they interrupt
+    // the kernel charges them to no cgroup, we to the task that they interrupt
     let interrupts_ns = self::interrupts_ns(&cpus) - interrupts_ns;
     let stat = [vec![first], whole.end_beyond_now()].concat();
     for (index, group) in GROUPS.into_iter().enumerate() {

@@ -214,7 +214,7 @@ fn check_load_once(recorder: &Recorder, cpus: &[usize], thread_perf: f64) {
     // the kernel's threads, and whatever else was there for moments
     let others_ns = (lanes_ns + unbound_ns).saturating_sub(raw_ns) + unbound_ns + 1_000_000;
     let shared = cpus.len() > 1 && cpus[0] == cpus[1];
-    // who takes turns on a lane: the kernel and we do not look at the clock at the same moment of a switch,
+    // tasks that take turns on a lane: the kernel and we do not look at the clock at the same moment of a switch,
     // between which the host may run something else; what the one has more by that, the other has less
     let each = if shared { 0.02 } else { 0.01 };
     for (usage, (told_ns, waiting_ns)) in usages.iter().zip(&told) {

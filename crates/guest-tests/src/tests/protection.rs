@@ -72,7 +72,7 @@ fn batch_uses_as_many_lanes_of_a_core_as_it_may() {
         cpus: vec![0],
         ..Traits::default()
     });
-    eventually("who may use only the first lane runs there", || {
+    eventually("a task that may use only the first lane runs there", || {
         let before = bound.ticks();
         std::thread::sleep(std::time::Duration::from_millis(500));
         bound.ticks() > before + 5

@@ -154,7 +154,7 @@ static __always_inline bool batch_is_stuck(const struct task_struct *p)
 	return (p->flags & PF_EXITING) || is_bound_now(p);
 }
 
-/* A task begins to run on @cpu: whoever should not run beside it is evicted. */
+/* A task begins to run on @cpu: what should not run beside it is evicted. */
 static __always_inline void borrow_check(struct task_struct *p, struct lane_ctx *lane, s32 cpu,
 					 u64 now_ns)
 {

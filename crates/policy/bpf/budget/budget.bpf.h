@@ -7,7 +7,7 @@
  *
  * Rule: a core's busy period lasts from its first critical task to the change of its lanes after which it
  * has none and none is expected. In each, batch may run beside critical work until the
- * budget is used up; then the core is closed until the period ends, or nobody waits any more. What uses it up:
+ * budget is used up; then the core is closed until the period ends, or nothing waits any more. What uses it up:
  *   fixed    time since both ran at once first in this period, whether they still do;
  *   refresh  the same, but the clock starts anew when a critical task wakes for the
  *            core, none waits anywhere, and the budget is not used up: the job before it
@@ -215,7 +215,7 @@ static __always_inline u64 budget_remaining_ns(const struct core_ctx *core, u64 
 
 /*
  * The lanes of a core have changed: @overlap, whether batch runs beside critical work now,
- * and how many lanes run. Lanes may come here at the same time: who takes the old moment
+ * and how many lanes run. Lanes may come here at the same time: the one that takes the old moment
  * charges for the time since.
  */
 static __always_inline void budget_charge(struct core_ctx *core, bool overlap, u32 busy, u64 now_ns)

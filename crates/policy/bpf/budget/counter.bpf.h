@@ -22,8 +22,8 @@
  * So one busy period in PROBE_GAP of each core, in PROBE_GAP_UNKNOWN before the loss is known, begins
  * closed, until its next job.
  *
- * Who: operations of sched_ext may not read counters, programs on tracepoints may. These are
- * loaded only where somebody wants them and the loader could open counters for each lane.
+ * By: operations of sched_ext may not read counters, programs on tracepoints may. These are
+ * loaded only where a setting wants them and the loader could open counters for each lane.
  * At the tracepoint the lane already does the next thing; so what the interval was is
  * noted when the task stops.
  *
@@ -90,7 +90,7 @@ static __always_inline struct budget_ipc *budget_ipc(u32 index)
 }
 
 /*
- * Whom the critical task of @core_id has beside it now: enum company. Without one, or with
+ * What the critical task of @core_id has beside it now: enum company. Without one, or with
  * several, mixed.
  */
 static __always_inline u32 company_now(u32 core_id)
@@ -127,7 +127,7 @@ static __always_inline u64 company_total_ns(const struct core_ctx *core, u32 com
 }
 
 /*
- * The lanes of @core_id have changed. Lanes may come here at the same time: who takes the old
+ * The lanes of @core_id have changed. Lanes may come here at the same time: the one that takes the old
  * moment charges for the time since.
  */
 VERIFIED_ONCE int company_update(u32 core_id, u64 now_ns)
@@ -174,7 +174,7 @@ VERIFIED_ONCE int ipc_add(u32 index, u32 company, u64 instructions, u64 cycles)
 	sum_cycles = __sync_fetch_and_add(&sum->cycles, cycles) + cycles;
 	__sync_fetch_and_add(&sum->instructions, instructions);
 	__sync_fetch_and_add(&sum->intervals, 1);
-	/* who halves the one halves the other; what is added meanwhile is added to both */
+	/* the lane that halves the one halves the other; what is added meanwhile is added to both */
 	if (sum_cycles > IPC_WINDOW_CYCLES &&
 	    __sync_val_compare_and_swap(&sum->cycles, sum_cycles, sum_cycles / 2) == sum_cycles)
 		__sync_fetch_and_sub(&sum->instructions, sum->instructions / 2);
@@ -273,7 +273,7 @@ static __always_inline void count_ends(u32 cpu, u64 now_ns)
 	count->span_ns = span_ns;
 }
 
-/* Reads the counters of this CPU: an interval of @p (NULL: nobody knows whose) ends and another begins. */
+/* Reads the counters of this CPU: an interval of @p (NULL: of an unknown task) ends and another begins. */
 static __always_inline void count_read(u32 cpu, struct task_struct *p, u64 now_ns)
 {
 	struct bpf_perf_event_value instructions = {}, cycles = {};

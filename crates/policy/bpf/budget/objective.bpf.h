@@ -24,7 +24,7 @@
  *
  * Source: Elfen (USENIX ATC 2016): budget = objective - tail alone, measured beforehand.
  * Here the tail is measured as it is, so that the load may change.
- * Does not: see requests that nobody marks. A server thread that takes the next one without sleeping
+ * Does not: see requests that are not marked. A server thread that takes the next one without sleeping
  * counts as one job, and a job that waits for a device as two. A rule on the worker threads helps.
  */
 #ifndef SIDELANE_OBJECTIVE_BPF_H

@@ -120,7 +120,7 @@ enum updates {
 	UPDATE_SETTLES, /* the same, for a search that found nothing there */
 };
 
-/* After a search took it out of a set, the sets of a core are exact for so long: who is searched often lags seldom. */
+/* After a search took it out of a set, the sets of a core are exact for so long: a core that is searched often lags seldom. */
 #define EXACT_NS 1000000ULL
 
 /*

@@ -2,7 +2,7 @@
 /*
  * Adoption: batch tasks become tasks of the scheduler's, and get back what they had.
  *
- * Problem: where the scheduler has batch alone, the kernel gives it what has policy SCHED_EXT. Who is batch is said by
+ * Problem: where the scheduler has batch alone, the kernel gives it what has policy SCHED_EXT. What is batch is said by
  * rules, and changes while tasks live.
  *
  * Rule: here it is seen that a task is not what the rules want it to be; the loader acts (crates/sched/src/adopt), since only user
@@ -25,7 +25,7 @@
 #include "types.bpf.h"
 #include "classify.bpf.h"
 
-/* After so long a task waits too long, whoever has its lanes: half of what the kernel's watchdog allows. */
+/* After so long a task waits too long, whatever has its lanes: half of what the kernel's watchdog allows. */
 #define WAITS_LONG_NS 15000000000ULL
 
 struct {

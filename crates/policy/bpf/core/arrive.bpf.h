@@ -22,7 +22,7 @@
 
 /*
  * @tctx is expected by the core @by - 1 (0: by none) from now on, which counts it already, and no longer by the one of before,
- * which is returned in the same form. One exchange: whoever takes it from a core counts it off there.
+ * which is returned in the same form. One exchange: the lane that takes it from a core counts it off there.
  */
 static __always_inline u32 critical_moves(struct task_ctx *tctx, u32 by)
 {

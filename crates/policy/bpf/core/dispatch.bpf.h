@@ -24,7 +24,7 @@
 #include "place.bpf.h"
 #include "vector.bpf.h"
 
-/* Lets @prev go on if nobody with a better claim waits. */
+/* Lets @prev go on if nothing with a better claim waits. */
 static __always_inline bool keep_running(struct task_struct *prev, struct task_ctx *tctx,
 					 struct lane_ctx *lane, u64 now_ns)
 {
@@ -96,7 +96,7 @@ VERIFIED_ONCE bool take(u32 core_id, s32 cpu, u32 class, bool goes_on)
 	return vector_take(core_id, class) || vector_steal(core_id, class, NR_SIDES);
 }
 
-/* Finds something for the lane @cpu to run. False: nothing, and @prev, which could (NULL: nobody could), does not go on. */
+/* Finds something for the lane @cpu to run. False: nothing, and @prev, which could (NULL: none could), does not go on. */
 static __always_inline bool find_work(struct lane_ctx *lane, struct core_ctx *core, s32 cpu,
 				      struct task_struct *prev, u64 now_ns)
 {
@@ -104,7 +104,7 @@ static __always_inline bool find_work(struct lane_ctx *lane, struct core_ctx *co
 	bool queued = work_hinted(), level, held;
 	u32 prev_class = class_of_prev(prev, tctx, lane->core, now_ns), class;
 
-	/* who leaves the core to a running job has the lane take nothing else */
+	/* a task that leaves the core to a running job has the lane take nothing else */
 	if (prev_class == NR_CLASSES && (!queued || (tctx && tctx->yields)))
 		return false;
 	if (prev && tctx) { /* it is compared with what waits */

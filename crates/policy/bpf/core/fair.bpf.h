@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fairness of normal work: who has come less far in virtual time runs.
+ * Fairness of normal work: the task that has come less far in virtual time runs.
  *
  * Problem: with turns each task of a lane has as much of it, whatever its nice value; what sleeps often waits for a slice of what
  * never does, each time. Each core has a vector of its own, and a lane steals only when that is empty: a core on which ten tasks
  * woke keeps them while others share theirs by three.
  *
  * Rule: what has run for its slice goes on while all normal work on its core has come further: so a task gets the more slices,
- * the more weight it has; but only until that has brought as much as a turn of who is next (turn_is_over()), and what it had while
- * nobody waited does not count. What wakes takes the lane for which it waits from normal work that has come further by a slice /
+ * the more weight it has; but only until that has brought as much as a turn of the next one (turn_is_over()), and what it had while
+ * nothing waited does not count. What wakes takes the lane for which it waits from normal work that has come further by a slice /
  * PREEMPT_PARTS (not with dispatching = "slices", nor what is SCHED_BATCH).
  * Between cores: a lane takes a normal task from another core's vector if that is behind what waits on its own core, and behind
  * the task that runs on it, by more than a slice brings. It looks at FAIR_LOOKS vectors each time, in turns. Each core has a virtual
  * time of its own (vector.bpf.h); they compare once what was not held against tasks that ran alone is added. What is taken
- * so stays behind, by what a slice brings at most. Where it comes from, nobody is further behind either from then on: else one
+ * so stays behind, by what a slice brings at most. Where it comes from, no task is further behind either from then on: else one
  * core whose tasks could not leave it for long would later send them all.
  *
  * Cost: a compare for each wake-up that waits; a look at the first task of the own vector, and of as many others, each time that
@@ -98,8 +98,8 @@ VERIFIED_ONCE u32 fairest_core(u32 home, bool goes_on, u64 vtime_of_prev)
 }
 
 /*
- * A turn ends when it has brought as much virtual time as so many slices of who is next, and no less than that one's turn, which a tick
- * ends, may bring: no wait grows with how far they are apart, and who is ahead gets no further ahead.
+ * A turn ends when it has brought as much virtual time as so many slices of the next task, and no less than that one's turn, which a tick
+ * ends, may bring: no wait grows with how far they are apart, and the one ahead gets no further ahead.
  */
 #define TURN_SLICES 2
 #define TURN_TICKS 2
@@ -136,7 +136,7 @@ static __always_inline bool fair_yields(u32 home, const struct lane_ctx *prev)
 }
 
 /*
- * Normal @p goes on on @lane. While nobody waits on its core, what it has is not held against it, beyond what a slice brings. It
+ * Normal @p goes on on @lane. While nothing waits on its core, what it has is not held against it, beyond what a slice brings. It
  * counts for the core: a core on which @p alone is served comes further than one on which many are.
  */
 static __always_inline void fair_alone(const struct task_struct *p, struct task_ctx *tctx,
@@ -148,7 +148,7 @@ static __always_inline void fair_alone(const struct task_struct *p, struct task_
 
 	if (!core)
 		return;
-	/* whom the lane may not run does not compete for it */
+	/* a task that the lane may not run does not compete for it */
 	if (vector_hinted(lane->core, CLASS_NORMAL) && vector_head_fits(lane->core, CLASS_NORMAL)) {
 		vtime_comes(core, lane, tctx->vtime);
 		return;

@@ -2,7 +2,7 @@
 /*
  * Which core or lane would do.
  *
- * Problem: who is placed, promoted or spread looks for the same things: a lane of a core in a certain
+ * Problem: placing, promoting and spreading a task look for the same things: a lane of a core in a certain
  * state, a core of a certain kind, the idle lane that is fastest.
  *
  * Rule: the fastest core first, then the nearest; of a core's lanes the idlest, then the one of before; of

@@ -4,7 +4,7 @@
  *
  * Problem: a lane that idles looks at no vector, and what waits may be for it.
  *
- * Rule: whoever makes room, or sends work that others could take, wakes the idle lanes that may run it; a lane
+ * Rule: what makes room, or sends work that others could take, wakes the idle lanes that may run it; a lane
  * that falls idle looks once more, for work may have come after it looked and before it idled.
  *
  * Cost: one interrupt for each lane that is woken.
@@ -129,7 +129,7 @@ static __always_inline bool waits_for(const struct lane_ctx *lane)
 }
 
 /*
- * The lane @cpu fell idle. Somebody may have queued work after it looked and before it was
+ * The lane @cpu fell idle. Another lane may have queued work after it looked and before it was
  * idle; and below the SMT level a sibling may be busy now in its place, with work that
  * only that one may take.
  */

@@ -12,7 +12,7 @@
  * A marked job may have a deadline, by which it may be ordered instead; beyond it, it is the youngest (jobs.bpf.h).
  * What runs for less than BRIEF_NS each time delays others by a moment, and would itself wait for a job: it counts as older by OLD_BRIEF_NS,
  * and what runs makes room for it at a tick.
- * Nobody goes on so for ever: what has not slept for OLD_SLICES of its own, or whose marked job is older than the starvation bound,
+ * No task goes on so for ever: what has not slept for OLD_SLICES of its own, or whose marked job is older than the starvation bound,
  * takes turns: its place is by the end of its last slice. For a thread that takes its next job without sleeping, and does not mark
  * it, looks like an old one.
  * What may use one lane only, and is all that waits, has that at the end of the slice, whatever its age (lane_next()).

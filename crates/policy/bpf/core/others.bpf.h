@@ -2,7 +2,7 @@
 /*
  * Batch only: the kernel's own scheduler keeps all tasks but batch.
  *
- * Problem: who wants the idle lanes of a machine used may not want to hand over the tasks that matter there.
+ * Problem: an operator may want the idle lanes of a machine used, and not hand over the tasks that matter there.
  *
  * Rule: with fixed.only_batch sched_ext has the tasks of policy SCHED_EXT alone, and those are batch. Every other task
  * takes its lane from them by itself, since its class of the kernel ranks higher. What is left to see to is the core: each
@@ -11,7 +11,7 @@
  * Which of the others close cores: those that rules call critical; where no rule does, all that no rule calls
  * otherwise but kernel threads and SCHED_IDLE.
  *
- * While no batch wants to run, nobody follows, and states are what they were. The first batch that wants has every lane
+ * While no batch wants to run, nothing follows, and states are what they were. The first batch that wants has every lane
  * looked at; what switches there meanwhile is seen by the lane itself.
  *
  * A batch task whose lane others take does not wait for that: it ends its slice, and is placed anew.
@@ -138,7 +138,7 @@ static __always_inline void batch_wants_no_more(void)
 		batch_left_ns = scx_bpf_now();
 }
 
-/* Nobody follows any more if batch has been away for long enough. */
+/* Nothing follows any more if batch has been away for long enough. */
 VERIFIED_ONCE int others_leave(void)
 {
 	if (scx_bpf_now() < batch_left_ns + OTHERS_LEFT_NS)

@@ -35,7 +35,7 @@
  * there directly. So does, behind what runs, work that is next (lane_next()) and is bound or follows its waker, or in its
  * place (fair.bpf.h).
  * Otherwise it waits in the core's vector, and whichever lane is first
- * takes it. For one on a waker's lane nobody is woken if the waker is brief (is_brief()): a
+ * takes it. For one on a waker's lane no lane is woken if the waker is brief (is_brief()): a
  * sibling that came to look would slow it down. If it does not sleep all the same, its tick ends that.
  *
  * Two wakers at the same time: the first has the core expect its task (arrive.bpf.h), the second goes on. A core that expects
@@ -288,14 +288,14 @@ static __always_inline bool waker_is_brief(void)
 }
 
 /*
- * Sees to it that somebody looks at the vector that @p was put into for @cpu, on which its waker is
+ * Sees to it that a lane looks at the vector that @p was put into for @cpu, on which its waker is
  * about to sleep if it @yields.
  */
 static __always_inline void kick_for(struct task_struct *p, const struct task_ctx *tctx,
 				     struct lane_ctx *lane, s32 cpu, bool yields)
 {
 	u32 state = lane->state;
-	bool stays; /* whoever runs on the lane */
+	bool stays; /* what runs on the lane */
 
 	if (yields && waker_is_brief())
 		return;
@@ -322,7 +322,7 @@ static __always_inline void kick_for(struct task_struct *p, const struct task_ct
 
 /*
  * Can a waking task of @class run on the lane @cpu at once? Then it need not wait in a
- * vector. The lane is taken over, so that nobody else comes to count on it: of two tasks in a
+ * vector. The lane is taken over, so that no other comes to count on it: of two tasks in a
  * lane's own queue, one waits where no other lane can help it. @held: it is held for the task.
  */
 static __always_inline bool lane_take_over(struct lane_ctx *lane, struct core_ctx *core, s32 cpu,
@@ -333,7 +333,7 @@ static __always_inline bool lane_take_over(struct lane_ctx *lane, struct core_ct
 
 	if (class == CLASS_BATCH)
 		return false; /* whether batch may run is decided when a lane is free */
-	/* who is next there would run before this comes on */
+	/* the next one there would run before this comes on */
 	if (!idle && !(state < LANE_IDLE && state > class && !lane->overdue && !lane->next &&
 		       cpu == (s32)bpf_get_smp_processor_id()))
 		return false;

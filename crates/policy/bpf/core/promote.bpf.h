@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fast old: who moves when a better core falls free.
+ * Fast old: which job moves when a better core falls free.
  *
  * Problem: a critical job that found no free core shares one, or runs on a slow one, and
  * goes on there though a faster core has fallen free since.
@@ -10,7 +10,7 @@
  * with another critical task, or runs on a slower core. Old means since it woke, or since the
  * mark of its program (jobs.bpf.h), also across preemption: of jobs of unknown length the old one
  * has most left, and least time. Where critical work waits that is younger and may have it, it gets the place that the job leaves,
- * or that which the next one leaves who moves there: the slowest of all. Where nothing waits and the core is as fast as that of the oldest, who shares
+ * or that which the next one leaves that moves there: the slowest of all. Where nothing waits and the core is as fast as that of the oldest, the one that shares
  * it moves instead: both are alone then, and the oldest keeps its caches.
  * The speed of a lane is its core's capacity, times threadPerf of the lanes that run
  * critical work if that is known: a shared fast lane may be slower than a slow core. Never
@@ -154,7 +154,7 @@ static __always_inline void promote_runs(struct task_struct *p, struct task_ctx 
 		tctx->promotable = 1;
 }
 
-/* It does not run any more. A full barrier: who marks it sees that, or is seen by who looks for a mark from here on. */
+/* It does not run any more. A full barrier: a lane that marks it sees that, or is seen by one that looks for a mark from here on. */
 static __always_inline void promote_stops(struct task_ctx *tctx)
 {
 	if (tctx->promotable)
@@ -269,7 +269,7 @@ VERIFIED_ONCE int promote_mark(s32 cpu, u32 core_id)
 
 /*
  * The job on the lane @oldest shares its core, and @target is as fast: the youngest beside it that began before @before_ns goes
- * there, for then both are alone, and the oldest need not move. The lane of who moves.
+ * there, for then both are alone, and the oldest need not move. The lane of the job that moves.
  */
 VERIFIED_ONCE s32 promote_beside(s32 oldest, u32 target, u64 before_ns)
 {

@@ -8,7 +8,7 @@
  * the number of lanes of a core.
  *
  * Core sets are bitmaps over core indices. They are hints that make searching
- * cheap: whoever acts on a bit looks at the lanes again. Core indices are
+ * cheap: what acts on a bit looks at the lanes again. Core indices are
  * ordered by capacity, fastest first, so the first bit is the best core.
  */
 #ifndef SIDELANE_TYPES_BPF_H
@@ -186,7 +186,7 @@ static __always_inline u32 thread_perf(const struct core_ctx *core, u32 busy)
 }
 
 /*
- * Which cores are in which condition. A member may be so no longer (core_settle()); who is no member is not, once what runs on
+ * Which cores are in which condition. A member may be so no longer (core_settle()); a core that is no member is not, once what runs on
  * its lanes has begun.
  */
 enum core_set {

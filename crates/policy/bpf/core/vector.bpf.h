@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Vectors: where work waits, and who may take it from there.
+ * Vectors: where work waits, and which lane may take it from there.
  *
  * Problem: with a queue for each lane, work waits on one lane while the
  * sibling, which shares its caches, has nothing to do.
@@ -101,7 +101,7 @@ VERIFIED_ONCE int vector_refresh(u32 core_id, u32 class)
 	if (!vector_hinted(core_id, class))
 		return 0;
 	core_set_assign(CORES_QUEUED + class, core_id, false);
-	/* one who inserted meanwhile counted before it read the hint */
+	/* a lane that inserted meanwhile counted before it read the hint */
 	if (vector_expected(core, class))
 		core_set_assign(CORES_QUEUED + class, core_id, true);
 	return 0;
@@ -346,7 +346,7 @@ static __always_inline u64 old_order_ns(struct task_struct *p, const struct task
 	return hook_job_place_ns(tctx, began_ns, now_ns);
 }
 
-/* Puts @p into the vector of @core. The caller kicks whoever should look. */
+/* Puts @p into the vector of @core. The caller kicks the lanes that should look. */
 static __always_inline void vector_insert(struct task_struct *p, struct task_ctx *tctx, u32 core,
 					  bool woke, u64 enq_flags, u64 now_ns)
 {

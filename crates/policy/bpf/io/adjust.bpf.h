@@ -13,7 +13,7 @@
  *   mean goes to the I/O lane of the other, which makes room; then of that core the next task that
  *   is put into a vector or ends its slice, and whose rate is not above its mean, goes to the
  *   first.
- * Each is one ticket, which one task takes. Tickets that nobody took end with the period.
+ * Each is one ticket, which one task takes. Tickets that no task took end with the period.
  *
  * Cost: at the end of a period ADJUST_SWAPS looks at all cores at most.
  *
@@ -178,7 +178,7 @@ static int pair_timer(void *map, u32 *key, struct core_timer *timer)
 	}
 	pair_period++;
 	if (!pair_seen) {
-		pair_armed = 0; /* until somebody wakes */
+		pair_armed = 0; /* until a task wakes */
 		return 0;
 	}
 	pair_seen = 0;

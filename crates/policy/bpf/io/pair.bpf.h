@@ -3,7 +3,7 @@
  * Pairing: on each core one lane is for I/O-bound work, the others are for CPU-bound work.
  *
  * Problem: with retention (retain.bpf.h) both lanes of a core may be held at once while work waits,
- * or both compute at half speed; and who comes back from a device waits for slices to end.
+ * or both compute at half speed; and a task that comes back from a device waits for slices to end.
  *
  * Monitor: each normal task has a retention rate, the share of a period, but for the time that it
  * waited for a lane, that it slept while its lane could have been held for it: each sleep up to
@@ -14,17 +14,17 @@
  * Rule (fixed.pair): the normal tasks of a core are ranked by rate, and the upper half is
  * I/O-bound: by weight, and by how much of the period they ran or wanted to, so that many that hardly
  * run shift nothing. They belong to the core's first lane, the others to its other lanes; with more than
- * two lanes too. A lane takes from the core's vector who belongs there, and goes on with such a
+ * two lanes too. A lane takes from the core's vector what belongs there, and goes on with such a
  * task while only others wait. An I/O-bound task that wakes goes to the I/O lane; CPU-bound work
- * that fills it makes room at once. Only if nobody of its side waits, a lane takes whoever waits,
+ * that fills it makes room at once. Only if nothing of its side waits, a lane takes what else waits,
  * as without. CPU-bound tasks of the I/O lane, and any on other lanes while CPU-bound work waits,
  * have no lane held for them. The I/O lane is held beyond the slice, but not from other I/O-bound
  * tasks of the core, unless fixed.retain_exclusive: then from these, too, and if one waits already,
  * not beyond the slice.
  *
  * Ranking needs no list: a task adds that to its core's histogram of rates, and at the end of
- * the period a timer splits that where the halves are most alike. Who is in the lowest bucket is
- * never I/O-bound, and if all are alike nobody is: such a core is as without pairing, and
+ * the period a timer splits that where the halves are most alike. A task in the lowest bucket is
+ * never I/O-bound, and if all are alike none is: such a core is as without pairing, and
  * adjust.bpf.h mixes it.
  *
  * Only where two lanes or more may be busy (SMT level), and not on cores with critical work. The
@@ -35,7 +35,7 @@
  * once a period, as long as tasks wake.
  *
  * Source: vSMT-IO (USENIX ATC 2020), 4.3.1: unbalanced scheduling. There halves are by weight alone,
- * and the rate counts real holds, of all time; here who waits, or is never held, is still known for
+ * and the rate counts real holds, of all time; here a task that waits, or is never held, is still known for
  * what it is. There a lane is held from other I/O-bound virtual CPUs too, whose switches are dear;
  * here that is a choice. Choosing among CPU-bound tasks (4.3.2) is symbiosis.bpf.h. No
  * compensation for held time: as there, I/O-bound work has its lane for itself.
@@ -78,7 +78,7 @@ static __always_inline u32 pair_lane_side(const struct core_ctx *core, s32 cpu)
 	return cpu == pair_io_lane(core) ? SIDE_IO : SIDE_CPU;
 }
 
-/* A task comes to the vector of @core (+1), or leaves it (-1): who waits there (pair.bpf.h). */
+/* A task comes to the vector of @core (+1), or leaves it (-1): what waits there (pair.bpf.h). */
 static __always_inline void pair_sides(struct core_ctx *core, const struct task_ctx *tctx,
 				       u32 class, s32 more)
 {
@@ -150,7 +150,7 @@ VERIFIED_ONCE int pair_rate(struct task_struct *p __arg_trusted, u64 now_ns)
 	passed_ns = now_ns - tctx->rate_since_ns;
 	wanted_ns = tctx->rate_ran_ns + tctx->rate_waited_ns;
 	demand = wanted_ns < passed_ns ? wanted_ns * DEMAND_ALL / passed_ns : DEMAND_ALL;
-	/* who has to wait long is still what it was */
+	/* a task that has to wait long is still what it was */
 	if (passed_ns > tctx->rate_waited_ns)
 		passed_ns -= tctx->rate_waited_ns;
 	rate = tctx->rate_held_ns * RATE_ALL / passed_ns;
@@ -236,7 +236,7 @@ static __always_inline bool pair_makes_room(const struct task_ctx *tctx,
 
 /*
  * What fills the lane @cpu begins to run: I/O-bound work that came while the lane was about to
- * choose saw nobody who would make room. The lane looks again, once for each that came.
+ * choose saw nothing that would make room. The lane looks again, once for each that came.
  */
 static __always_inline void pair_recheck(struct lane_ctx *lane, s32 cpu)
 {
@@ -277,7 +277,7 @@ static __always_inline bool pair_may_extend(const struct core_ctx *core, s32 cpu
 	return pair_owns(core, cpu) && (!fixed.retain_exclusive || !core->pair.waits[SIDE_IO]);
 }
 
-/* May @tctx take @lane, which is held for somebody else, but not from it? If both are I/O-bound. */
+/* May @tctx take @lane, which is held for another, but not from it? If both are I/O-bound. */
 static __always_inline bool pair_uses_held(const struct task_ctx *tctx, const struct lane_ctx *lane,
 					   s32 cpu)
 {
@@ -398,7 +398,7 @@ static __always_inline void pair_halve(struct pair_halves *halves, u32 bucket, u
 
 /*
  * Splits the tasks of a core where the halves by weight are most alike: the first bucket of the
- * upper one, in the middle between the two, so that who hardly changes stays. 0: there is no upper
+ * upper one, in the middle between the two, so that a task that hardly changes stays. 0: there is no upper
  * one.
  */
 static __always_inline u32 pair_split(struct pair *pair)

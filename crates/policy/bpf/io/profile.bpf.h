@@ -2,7 +2,7 @@
 /*
  * Profiles: what the cycles of a task go into while it has a core to itself.
  *
- * Problem: how much two tasks slow each other down on a core depends on what they need: who waits for
+ * Problem: how much two tasks slow each other down on a core depends on what they need: one that waits for
  * memory most of the time leaves its sibling the core, two that compute halve each other's speed.
  *
  * Rule (fixed.symbiotic): at each context switch and tick the lane's counters are read. An interval in which no other lane
@@ -12,7 +12,7 @@
  * counters misses * fixed.miss_cycles are the first, and none the second. Moving averages; known after
  * PROFILE_MIN intervals of PROFILE_CYCLES_MIN cycles each.
  *
- * Who: as counter.bpf.h, programs on tracepoints.
+ * By: as counter.bpf.h, programs on tracepoints.
  *
  * Cost: three or four counters read at each switch and tick, and a few words where a core begins or ends to have
  * several busy lanes.
@@ -82,7 +82,7 @@ static __always_inline u64 crowded_total_ns(const struct core_ctx *core, u64 now
 }
 
 /*
- * From now on @busy lanes of @core run something. Lanes may come here at the same time: who takes the old
+ * From now on @busy lanes of @core run something. Lanes may come here at the same time: the one that takes the old
  * moment charges for the time since.
  */
 static __always_inline void crowd_update(struct core_ctx *core, u32 busy, u64 now_ns)
@@ -131,8 +131,8 @@ static __always_inline void profile_begins(const struct task_ctx *tctx, struct l
 }
 
 /*
- * The interval of @tctx (NULL: of nobody) on the lane with @count ends, in which it had so many @instructions (0: nobody
- * knows); @cycles: what its counter reads.
+ * The interval of @tctx (NULL: of none) on the lane with @count ends, in which it had so many @instructions (0:
+ * unknown); @cycles: what its counter reads.
  */
 static __always_inline void profile_read(struct task_ctx *tctx, struct lane_count *count,
 					 const struct core_ctx *core, u64 instructions, u64 cycles,

@@ -2,7 +2,7 @@
 /*
  * Retention: a lane is held idle for a task that is expected back soon.
  *
- * Problem: a task that waits for a device, or a virtual CPU that halts, sleeps for moments. Whoever is
+ * Problem: a task that waits for a device, or a virtual CPU that halts, sleeps for moments. What is
  * switched in meanwhile is switched out again at once: two switches, cold caches for both, and each
  * switch slows the sibling lane, which an idle lane does not.
  *
@@ -10,7 +10,7 @@
  * core, its lane is held: no normal or batch task is switched in or sent there. It wakes there, at once.
  * After T the lane is released. Being held is part of the task's slice, and is charged like running; while
  * normal work waits for the core, nothing is held beyond the slice. Nor is a lane held against what its task has
- * woken: it probably sleeps until that has run. Critical work takes a held lane like an idle one, who waits beyond the
+ * woken: it probably sleeps until that has run. Critical work takes a held lane like an idle one, work that waits beyond the
  * starvation bound does too, and a held lane does not count for the SMT level.
  *
  * On the I/O lane of a core with sides (pair.bpf.h) computation that waits would make room at once: there a hold saves
@@ -45,7 +45,7 @@
 #define RETURNS_WEIGHT 8 /* earlier ones together weigh 7 of 8 */
 /* So often it is looked whether any normal task woke; for so long nothing is held after the last one. */
 #define RETAIN_REST_NS 20000000ULL
-/* Who did less at a time is no task that works: housekeeping. Instructions, or ns. */
+/* What did less at a time is no task that works: housekeeping. Instructions, or ns. */
 #define RETAIN_WORKS_MIN (1ULL << 17)
 /* What two switches cost where that is not known. */
 #define SWITCHES_TYPICAL_NS 50000
@@ -58,7 +58,7 @@
 /* What a second lane adds to its core where threadPerf is not known: by 1, 0.6. */
 #define RETAIN_ADDS_TYPICAL (SPEED_ONE / 5)
 
-/* Is the lane held for somebody? */
+/* Is the lane held for a task? */
 static __always_inline bool lane_held(const struct lane_ctx *lane, u64 now_ns)
 {
 	return fixed.retain && lane->held_pid && now_ns < lane->held_until_ns;
@@ -200,7 +200,7 @@ static __always_inline void retain_begin(struct task_struct *p, struct task_ctx 
 		lane->held_pid = 0;
 }
 
-/* The hold of @lane ends: somebody else runs there, its task runs (@back), or nobody. */
+/* The hold of @lane ends: another task runs there, its task runs (@back), or none. */
 VERIFIED_ONCE int retain_end(struct lane_ctx *lane __arg_nonnull, bool back, u64 now_ns)
 {
 	u64 held_ns = now_ns > lane->held_ns ? now_ns - lane->held_ns : 0;
@@ -227,7 +227,7 @@ static __always_inline void retain_runs(struct task_struct *p, struct lane_ctx *
 	lane->woke = 0;
 }
 
-/* The lane is nobody's any more; false: it is not idle either. */
+/* The lane is held for no task any more; false: it is not idle either. */
 static __always_inline bool retain_free(struct lane_ctx *lane)
 {
 	if (lane_state_take(lane, core_ctx(lane->core), LANE_HELD, LANE_IDLE) != LANE_HELD)
@@ -243,7 +243,7 @@ static __always_inline void retain_back(struct lane_ctx *lane, u64 now_ns)
 	retain_free(lane);
 }
 
-/* Nobody came back to the lane @cpu. */
+/* No task came back to the lane @cpu. */
 static __always_inline void retain_release(struct lane_ctx *lane, s32 cpu, u64 now_ns)
 {
 	retain_end(lane, false, now_ns);
@@ -319,7 +319,7 @@ static __always_inline void retain_first_interval(struct core_ctx *core, u64 spa
 }
 
 /*
- * With counters: @tctx (NULL: nobody knows), whose lane has @count, had so many instructions on @core in an interval
+ * With counters: @tctx (NULL: unknown), whose lane has @count, had so many instructions on @core in an interval
  * so long. One that began with a switch tells what that has cost: how much longer it took than at the task's pace otherwise.
  */
 static __always_inline void retain_counted(struct task_ctx *tctx, struct lane_count *count,
@@ -424,17 +424,17 @@ static __always_inline void retain_tell(struct retain *r, u32 near, u64 now_ns)
 	r->period = t->periods;
 }
 
-/* Nobody came: lanes are no longer held. */
+/* No task came: lanes are no longer held. */
 static __always_inline void retain_rest(u32 core_id, struct retain *r, u64 now_ns)
 {
 	__sync_lock_test_and_set(&r->attentive, 0);
-	/* who is held meanwhile saw that it could be */
+	/* a task that is held meanwhile saw that it could be */
 	retain_expire(core_id, now_ns);
 	if (r->woken)
 		r->attentive = 1;
 }
 
-/* A hold may be over, or a period; or somebody came. */
+/* A hold may be over, or a period; or a task came. */
 static int retain_timer(void *map, u32 *key, struct core_timer *timer)
 {
 	u32 core_id = *key - nr_cores - 3;

@@ -7,8 +7,8 @@
  *
  * Rule (fixed.symbiotic): a lane that looks for CPU-bound normal work, while siblings run normal tasks
  * whose profile is known (profile.bpf.h), takes, of the first SYMBIOSIS_LOOKS of the vector that it may
- * take, the one beside which both are fastest in sum. Who is further behind in virtual time than a slice
- * is not passed over, and who comes earlier stays unless another is better by a part of SYMBIOSIS_BETTER. Of tasks whose
+ * take, the one beside which both are fastest in sum. A task further behind in virtual time than a slice
+ * is not passed over, and one that comes earlier stays unless another is better by a part of SYMBIOSIS_BETTER. Of tasks whose
  * profile is not known what runs beside is taken to be alike.
  *
  * Model: of a task with base, waiting and miss components B, W and M beside one with W' and M' an instruction takes
@@ -21,7 +21,7 @@
  * among these vCPUs, RASS selects a vCPU based on symbiosis." The source prints no coefficients; the defaults are those of its
  * published code (the repository vSMT-IO/linux: "model trained beforehand"), of a processor of 2014, with the products brought to the scale of
  * the other terms: there they count a thousand times, which cannot be meant. It takes the task beside which the one that runs
- * loses least; here what both lose counts, and who comes earlier stays within 3 %.
+ * loses least; here what both lose counts, and a task that comes earlier stays within 3 %.
  */
 #ifndef SIDELANE_SYMBIOSIS_BPF_H
 #define SIDELANE_SYMBIOSIS_BPF_H
@@ -54,7 +54,7 @@ static __always_inline u64 symbiosis_speeds(u64 one, u64 other)
 }
 
 /*
- * The profile of what runs beside the lane @cpu of @core_id; 0: of nobody it is known. Of several lanes
+ * The profile of what runs beside the lane @cpu of @core_id; 0: of none it is known. Of several lanes
  * a mean in which later ones weigh more: if it counted them, the verifier would follow each number.
  */
 VERIFIED_ONCE u64 symbiosis_beside(u32 core_id, s32 cpu)

@@ -15,7 +15,7 @@
  * periods; then the largest is tried again, for the load may change.
  *
  * Cost: half of the periods but those go to what is mostly not the best one. Each core adds what it counted when its timer
- * rings; who rings first after a period's end decides. With counters these are read at each switch and tick.
+ * rings; the first that rings after a period's end decides. With counters these are read at each switch and tick.
  *
  * Source: vSMT-IO (USENIX ATC 2020), 4.2, Algorithm 1. There each core has its own, one pair of periods decides, steps are a
  * tenth, and both groups have to gain on average: where what one gains the other loses it stays where it began. Here each task

@@ -12,7 +12,7 @@
  * number of lanes, and no bit has two writers. Between two tasks the bit stays: critical work
  * that follows critical work is no gap.
  *
- * Whoever cannot wait for a write to a line (crates/runtime, nap.rs) sleeps on a futex, which
+ * A program that cannot wait for a write to a line (crates/runtime, nap.rs) sleeps on a futex, which
  * cannot stand in a map. While there are such waiters, the end of critical work beside a
  * lane is told to the service, which wakes them.
  *

@@ -130,7 +130,7 @@ static __always_inline void pool_account(struct task_ctx *tctx, u64 ran_ns, u64 
 			    time_before(from, mt1) ? (mt1 - from) / SPEED_ONE : 0);
 }
 
-/* The pool that keeps @p from running, + 1; 0: none. Nobody is kept from exiting. */
+/* The pool that keeps @p from running, + 1; 0: none. No task is kept from exiting. */
 static __always_inline u32 pool_stops(const struct task_struct *p, const struct task_ctx *tctx)
 {
 	if (!fixed.nr_pools || !tctx->pool || tctx->pool_pass || (p->flags & PF_EXITING))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The end of a pool's period: its next allowance, and who was held goes on (throttle.bpf.h).
+ * The end of a pool's period: its next allowance, and what was held goes on (throttle.bpf.h).
  */
 #ifndef SIDELANE_RELEASE_BPF_H
 #define SIDELANE_RELEASE_BPF_H

@@ -2,7 +2,7 @@
 /*
  * Throttling: where tasks wait whose pool is used up.
  *
- * Problem: pool.bpf.h says who may not run now. Such a task must not stand in a vector, where
+ * Problem: pool.bpf.h says which task may not run now. Such a task must not stand in a vector, where
  * lanes would take it over and over, and must not be forgotten either.
  *
  * Rule: each pool has a queue of its own. A task that wakes, or leaves its lane, while its pool is
@@ -33,7 +33,7 @@
 #define HELD_LEFT 2
 #define THROTTLE_MAX_NS (10 * NS_PER_S)
 
-/* Somebody is held by @pool: its throttled time begins. */
+/* A task is held by @pool: its throttled time begins. */
 static __always_inline void throttle_begins(u32 pool, u64 now_ns)
 {
 	struct pool *used = pool_of(pool);

@@ -43,7 +43,7 @@ impl Default for Retention {
 /// How normal tasks are paired (vSMT-IO, 4.3.1 and 4.4). The source has no figures for either.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pairing {
-    /// So often it is looked who is I/O-bound and which cores swap, ns.
+    /// How often is decided which tasks are I/O-bound and which cores swap, ns.
     pub period_ns: u64,
     /// Cores swap tasks if the retention rates of their own deviate by less, 0 to 1 (standard deviation of
     /// shares of time); 0: none does.

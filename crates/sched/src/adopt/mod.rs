@@ -199,7 +199,7 @@ impl Adopter {
 
     fn adopt(&mut self, task: &Task, ask: Ask) -> Result<(), Failure> {
         if restore::is_own(task.tid) {
-            return Ok(()); // who gives lanes to others does not wait for one
+            return Ok(()); // a task that gives lanes to others does not wait for one
         }
         let had = policy::get(task.tid)?;
         if had.policy != task.policy {

@@ -146,7 +146,7 @@ impl Words {
         self.readable.try_clone()
     }
 
-    /// Wakes whoever sleeps on a lane's word.
+    /// Wakes what sleeps on a lane's word.
     fn wake(&self, lane: u32) {
         if lane >= self.lanes {
             return;

@@ -27,7 +27,7 @@ const CONTROL: Shape = Shape {
 /// Most intervals.
 const MANY: u32 = 1_000_000;
 
-/// Reads who sets the SMT level of a machine.
+/// Reads what sets the SMT level of a machine.
 pub(super) fn control(value: Value, machine: &Machine) -> Result<Control> {
     let section = value.section(&CONTROL)?;
     let mut control = Control {

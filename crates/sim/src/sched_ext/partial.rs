@@ -2,8 +2,8 @@
 //! kernel's own scheduler has nothing for it.
 //!
 //! As in the kernel: what is preempted by the higher class goes to the head of its lane's own queue if some of its slice is
-//! left, else through enqueue; the source hears of every context switch and of every tick, whoever runs; nobody tells
-//! it when a lane idles; who waits counts on the run queue of the lane on which it was last.
+//! left, else through enqueue; the source hears of every context switch and of every tick, whatever runs; nothing tells
+//! it when a lane idles; a task that waits counts on the run queue of the lane on which it was last.
 
 use super::calls::operate;
 use super::{ENQ_REENQ, SchedExt, native};
@@ -170,7 +170,7 @@ impl SchedExt {
         self.beside.seen.fill(false);
     }
 
-    /// The tracepoint of context switches, on the lane: whoever left and whoever comes.
+    /// The tracepoint of context switches, on the lane: the task that left and the one that comes.
     pub(crate) fn switches(
         &mut self,
         engine: &mut Engine,
@@ -200,7 +200,7 @@ impl SchedExt {
         engine.this_lane = here;
     }
 
-    /// A tick of the lane, whoever runs there.
+    /// A tick of the lane, whatever runs there.
     pub(crate) fn tick_of_any(&mut self, engine: &mut Engine) {
         let counters = self.sidelane.reads_counters();
         // SAFETY: neither has an argument.

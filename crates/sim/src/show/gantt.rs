@@ -49,7 +49,7 @@ const HATCH: &str = "<defs><pattern id=\"sidelane-offline\" width=\"6\" height=\
 const HATCHED: &str = "fill=\"url(#sidelane-offline)\"";
 
 impl Trace<'_> {
-    /// Draws who ran where in a window of time, ns, as an SVG document.
+    /// Draws what ran where in a window of time, ns, as an SVG document.
     ///
     /// What goes on at the last step goes on to the end of the window. Runs that are too short to
     /// be seen are drawn together, and the picture says so. Runs of no length took no time and are

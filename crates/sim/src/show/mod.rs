@@ -1,6 +1,6 @@
 //! Pictures and traces of runs: pure functions from values to text, the same on every machine.
 //!
-//! - [`Trace::gantt`]: who ran where, as an SVG timeline by lane, for short runs.
+//! - [`Trace::gantt`]: what ran where, as an SVG timeline by lane, for short runs.
 //! - [`Trace::write_perfetto`]: the same run for <https://ui.perfetto.dev>, of any length.
 
 mod gantt;

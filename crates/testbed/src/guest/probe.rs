@@ -132,7 +132,7 @@ struct Load {
 }
 
 impl Load {
-    /// A spinner of the idle class on each of these lanes, so that whoever wakes there goes first.
+    /// A spinner of the idle class on each of these lanes, so that what wakes there goes first.
     fn on(lanes: &[usize]) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let spin = |lane: &usize| {

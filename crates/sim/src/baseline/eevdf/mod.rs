@@ -59,7 +59,7 @@ pub(crate) struct Eevdf {
     /// CFS with cgroups.
     groups: Option<Groups>,
     entities: Vec<Entity>,
-    /// What tasks wake whom, for placement.
+    /// Which tasks wake which, for placement.
     wakes: Vec<Wakes>,
     /// By CPU number.
     queues: Vec<RunQueue>,
