@@ -36,26 +36,13 @@ fn pieces<'a>(pieces: impl Iterator<Item = (&'a str, String)>) -> String {
 }
 
 #[test]
-fn every_generated_machine_is_rendered_as_kept() {
+fn every_generated_machine_is_described_as_kept() {
     let all = machines::all();
     let read =
         |machine: &sidelane_trees::Machine| Topology::read(machine.tree().folder().path()).unwrap();
-    let texts = all
-        .iter()
-        .map(|(name, machine)| (*name, picture(name, &read(machine))));
-    golden("generated.txt", &pieces(texts));
     let json = |machine| serde_json::to_string_pretty(&read(machine)).unwrap() + "\n";
     let documents = all.iter().map(|(name, machine)| (*name, json(machine)));
     golden("generated.json.txt", &pieces(documents));
-}
-
-#[test]
-fn every_captured_machine_is_rendered_as_kept() {
-    let texts = CAPTURED.map(|name| {
-        let machine = Topology::read(captured(name).path()).unwrap();
-        (name, picture(name, &machine))
-    });
-    golden("captured.txt", &pieces(texts.into_iter()));
 }
 
 /// Two servers, which are folded.
@@ -101,16 +88,22 @@ fn offline_lanes() -> Topology {
 }
 
 #[test]
-fn every_built_machine_is_rendered_as_kept() {
+fn every_machine_is_rendered_as_kept() {
+    let generated = machines::all().into_iter().map(|(name, machine)| {
+        let machine = Topology::read(machine.tree().folder().path()).unwrap();
+        (name, machine)
+    });
+    let captured = CAPTURED.map(|name| (name, Topology::read(captured(name).path()).unwrap()));
     let [cores, packages] = large_machines();
-    let texts = [
+    let built = [
         ("192-cores", cores),
         ("64-packages", packages),
         ("uneven-steps", uneven_steps()),
         ("offline-lanes", offline_lanes()),
-    ]
-    .map(|(name, machine)| (name, picture(name, &machine)));
-    golden("built.txt", &pieces(texts.into_iter()));
+    ];
+    let all = generated.chain(captured).chain(built);
+    let texts = all.map(|(name, machine)| (name, picture(name, &machine)));
+    golden("texts.txt", &pieces(texts));
 }
 
 /// Its text, of which no line is too wide.

@@ -2,18 +2,19 @@
 
 mod kernel;
 mod pinned;
-mod scheduler;
 mod sysfs;
-
-pub use scheduler::SchedulerCap;
-pub use sysfs::Sysfs;
-pub(crate) use sysfs::{check_harmless, cores_without};
 
 use crate::Result;
 use crate::cpusets::FoundCpusets;
 use serde::{Deserialize, Serialize};
+use sidelane_kernel::Error;
+use sidelane_kernel::attached::has_only_batch;
 use sidelane_model::{Machine, Model, ThreadPerf};
+use sidelane_sched::running::Tuning;
 use std::path::Path;
+
+pub use sysfs::Sysfs;
+pub(crate) use sysfs::{check_harmless, cores_without};
 
 /// What sets the SMT level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -120,6 +121,75 @@ impl Actuator for DryRun {
     }
 
     fn set(&mut self, _level: usize) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
+/// Sets the cap of the running Sidelane scheduler.
+#[derive(Debug)]
+pub struct SchedulerCap {
+    found: u32,
+    tuning: Tuning,
+}
+
+impl SchedulerCap {
+    /// Finds it.
+    ///
+    /// # Errors
+    /// None runs, it cannot be reached, or it has batch alone.
+    pub fn open() -> Result<SchedulerCap> {
+        let tuning = open_tuning()?;
+        Ok(SchedulerCap {
+            found: tuning.smt_level(),
+            tuning,
+        })
+    }
+
+    /// It may have been stopped and started meanwhile, and after hotplug it was.
+    fn tuning(&mut self) -> Result<&Tuning> {
+        if !self.tuning.is_current() {
+            self.tuning = open_tuning()?;
+        }
+        Ok(&self.tuning)
+    }
+
+    /// Sets the cap to what it was. Nothing to do if the scheduler has gone.
+    ///
+    /// # Errors
+    /// It runs and cannot be reached.
+    pub fn restore(level: u32) -> Result<()> {
+        match Tuning::open() {
+            Ok(tuning) => {
+                tuning.set_smt_level(level);
+                Ok(())
+            }
+            Err(Error::NotRunning) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The settings of a scheduler that has a cap.
+fn open_tuning() -> Result<Tuning> {
+    let tuning = Tuning::open()?;
+    match has_only_batch() {
+        true => Err(Error::OnlyBatch("the SMT level").into()),
+        false => Ok(tuning),
+    }
+}
+
+impl Actuator for SchedulerCap {
+    fn found(&self) -> Option<Found> {
+        Some(Found::Scheduler { level: self.found })
+    }
+
+    fn level(&mut self) -> Result<usize> {
+        Ok(self.tuning()?.smt_level() as usize)
+    }
+
+    fn set(&mut self, level: usize) -> Result<Vec<String>> {
+        self.tuning()?
+            .set_smt_level(u32::try_from(level).unwrap_or(u32::MAX));
         Ok(Vec::new())
     }
 }
