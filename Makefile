@@ -67,7 +67,7 @@ lint:
 
 test-kernels:
 	@scripts/setup test
-	scripts/test-kernels
+	scripts/test kernels $(KERNELS)
 
 test-shapes:
 	@scripts/setup test

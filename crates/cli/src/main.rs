@@ -2,7 +2,6 @@
 
 mod cmd;
 mod exit;
-mod interrupt;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -31,7 +31,6 @@ pub mod resp;
 pub mod results;
 pub mod scheduler;
 pub mod server;
-pub mod setups;
 pub mod sys;
 pub mod table;
 pub mod tracefs;

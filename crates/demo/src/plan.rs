@@ -1,12 +1,105 @@
-//! The plain demonstration: its plan (how long, how often, and under which load), and what it finds.
+//! The plain demonstration: what is compared, its plan (how long, how often, and under which load), and what it finds.
 
 use crate::arguments::seconds_as_ms;
-use crate::setups::{Configuration, Workload};
+use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use sidelane_smt::histogram::LogHistogram;
 use sidelane_smt::latency::Summary;
 use sidelane_smt::trace::Analysis;
 use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A type of setups: the name of each in tables, and `ALL` of them. In JSON they have their names in kebab case.
+macro_rules! setups {
+    ($(#[$about:meta])* pub enum $Setup:ident { $($(#[$doc:meta])* $Name:ident = $name:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+        )]
+        #[serde(rename_all = "kebab-case")]
+        pub enum $Setup {
+            $($(#[$doc])* $Name,)+
+        }
+
+        impl $Setup {
+            /// All of them, in the order of the report.
+            pub const ALL: &'static [$Setup] = &[$($Setup::$Name,)+];
+
+            /// The name in tables.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($Setup::$Name => $name,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $Setup {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+pub(crate) use setups;
+
+setups! {
+    /// How the machine is set up while the critical work is measured.
+    pub enum Configuration {
+        /// No batch, the kernel's default scheduler: what the others are compared with.
+        Alone = "alone",
+        /// Batch as `SCHED_IDLE`, the kernel's default scheduler.
+        Default = "default",
+        /// As `default`, with all lanes but the first of each core switched off.
+        SmtOff = "smt-off",
+        /// Batch beside the critical work, scheduled by Sidelane.
+        Sidelane = "sidelane",
+        /// Batch scheduled by Sidelane alone, all else by the kernel's default scheduler.
+        BatchOnly = "batch-only",
+    }
+}
+
+setups! {
+    /// A critical workload.
+    pub enum Workload {
+        /// A server whose requests are milliseconds of real computation.
+        Compute = "compute",
+        /// redis-server with short and longer commands.
+        Redis = "redis",
+    }
+}
+
+impl Configuration {
+    /// Whether batch runs.
+    pub fn has_batch(self) -> bool {
+        self != Configuration::Alone
+    }
+}
+
+impl FromStr for Configuration {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        named(Configuration::ALL, "configuration", text)
+    }
+}
+
+impl FromStr for Workload {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        named(Workload::ALL, "workload", text)
+    }
+}
+
+/// The one that is called so.
+fn named<S: Copy + ToString>(all: &[S], kind: &str, text: &str) -> Result<S> {
+    let found = all.iter().find(|one| one.to_string() == text);
+    found.copied().ok_or_else(|| {
+        let names: Vec<String> = all.iter().map(S::to_string).collect();
+        let names = names.join(", ");
+        Error::BadPlan(format!("no {kind} is called {text:?}; there are {names}"))
+    })
+}
 
 /// What is measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, clap::Args)]

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::figures::{Facts, ms};
 use crate::lines::MachineFacts;
 use crate::plan::{Calibration, Finding, Reference, Run, TraceRun};
-use crate::setups::{Configuration, Workload};
+use crate::plan::{Configuration, Workload};
 use serde::Serialize;
 use sidelane_smt::histogram::LogHistogram;
 use sidelane_smt::latency::{Spread, Summary};

@@ -6,9 +6,9 @@
 use sidelane_demo::figures::Facts;
 use sidelane_demo::lines::MachineFacts;
 use sidelane_demo::plan::{Calibration, Finding, Reference, Run, TraceRun};
+use sidelane_demo::plan::{Configuration, Workload};
 use sidelane_demo::report::{self, Document};
 use sidelane_demo::results::Results;
-use sidelane_demo::setups::{Configuration, Workload};
 use sidelane_smt::histogram::LogHistogram;
 use sidelane_smt::latency::Summary;
 use sidelane_smt::trace::Analysis;

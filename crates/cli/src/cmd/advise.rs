@@ -2,7 +2,7 @@
 
 use super::record::RateArgs;
 use super::{Format, recording, seconds};
-use crate::interrupt;
+use crate::exit;
 use sidelane_collect::watch::watch;
 use sidelane_control::service::{self, Asked, Service};
 use sidelane_interface::{Kind, Listed};
@@ -55,7 +55,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => {
             eprintln!("sidelane: watching for {} s", args.seconds);
             let length = Duration::from_secs_f64(args.seconds);
-            watch(&args.rates.settings()?, length, interrupt::flag()?)?
+            watch(&args.rates.settings()?, length, exit::interrupted()?)?
         }
     };
     let advice = advise(&intervals)?;
@@ -74,7 +74,7 @@ fn of_service(args: &Args, name: &str) -> anyhow::Result<ExitCode> {
     let service = Service::parse(name)?;
     let rates = args.rates.settings()?.rates.unwrap_or_default();
     let length = Duration::from_secs_f64(args.seconds);
-    match service::ask(&service, &rates, length, interrupt::flag()?)? {
+    match service::ask(&service, &rates, length, exit::interrupted()?)? {
         Asked::NoSmt(none) => args
             .format
             .print(Kind::AdviseService, || none.text(), &none)?,

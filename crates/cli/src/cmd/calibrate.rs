@@ -1,8 +1,7 @@
 //! `sidelane calibrate`: threadPerf measured instead of assumed.
 
 use super::Format;
-use crate::exit::BadInput;
-use crate::interrupt;
+use crate::exit::{self, BadInput};
 use anyhow::Context;
 use sidelane_calibrate::{Measured, Settings, Task, Work};
 use sidelane_interface::Kind;
@@ -71,7 +70,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         &sidelane_calibrate::allowed()?,
         settings(&args),
     )?;
-    let stop = interrupt::flag()?;
+    let stop = exit::interrupted()?;
     eprintln!(
         "sidelane: {} runs, {:.0} s or more",
         task.runs(),

@@ -2,8 +2,7 @@
 
 use super::Format;
 use super::model::ModelName;
-use crate::exit::BadInput;
-use crate::interrupt;
+use crate::exit::{self, BadInput};
 use clap::ValueEnum;
 use sidelane_calibrate::Calibration;
 use sidelane_control::{
@@ -153,7 +152,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let settings = settings(&args)?;
-    let stop = interrupt::flag()?;
+    let stop = exit::interrupted()?;
     let (format, quiet) = (args.format, args.quiet);
     let outcome = sidelane_control::run(&settings, stop, &mut |event| tell(&event, format, quiet))?;
     match outcome {

@@ -1,7 +1,7 @@
 //! `sidelane demo`: experiments with servers, batch and pools, on an emulated SMT machine.
 
 use super::{Format, write_file};
-use crate::interrupt;
+use crate::exit;
 use sidelane_demo::experiment::Experiment;
 use sidelane_demo::io::IoPlan;
 use sidelane_demo::lanes::LanesPlan;
@@ -156,12 +156,12 @@ impl<E: Experiment> Frame<E> {
     fn run(mut self, kind: Kind) -> anyhow::Result<ExitCode> {
         let sidelane = std::env::current_exe()?;
         if let Some(plan) = &self.in_guest {
-            in_guest::<E>(plan, &sidelane, interrupt::flag()?)?;
+            in_guest::<E>(plan, &sidelane, exit::interrupted()?)?;
             return Ok(ExitCode::SUCCESS);
         }
         let (place, plan, tell) = (&self.place, &mut self.plan, &mut std::io::stderr());
         let document = match place.is_native() {
-            true => place.native(plan, &sidelane, interrupt::flag()?, tell)?,
+            true => place.native(plan, &sidelane, exit::interrupted()?, tell)?,
             false => {
                 let interrupt = Interrupt::new()?;
                 let raised = interrupt.clone();

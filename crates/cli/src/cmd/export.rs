@@ -1,7 +1,7 @@
 //! `sidelane export`: SMT metrics and the scheduler's state for Prometheus.
 
 use super::record::RateArgs;
-use crate::interrupt;
+use crate::exit;
 use sidelane_export::Server;
 use std::process::ExitCode;
 
@@ -34,7 +34,7 @@ pub struct Args {
 /// Runs `sidelane export`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = args.rates.settings()?;
-    let stop = interrupt::flag()?;
+    let stop = exit::interrupted()?;
     let server = Server::listen(&args.listen)?;
     eprintln!("sidelane: metrics at http://{}/metrics", server.address());
     sidelane_export::export(&settings, &server, stop, &mut |text| {

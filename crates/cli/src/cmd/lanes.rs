@@ -1,6 +1,6 @@
 //! `sidelane lanes`: critical work and batch on lanes of their own, with the kernel's scheduler.
 
-use crate::interrupt;
+use crate::exit;
 use sidelane_control::lanes::{DEFAULT_STATE_PATH, LanesEvent, LanesSettings};
 use sidelane_control::service::Service;
 use sidelane_sched::signal::lanes::Groups;
@@ -51,7 +51,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         },
         state: args.state,
     };
-    let stop = interrupt::flag()?;
+    let stop = exit::interrupted()?;
     sidelane_control::lanes::run(&settings, stop, &mut |event| match event {
         LanesEvent::Restored => eprintln!("sidelane: restored what an earlier run had found"),
         LanesEvent::Serving { critical, batch } => {

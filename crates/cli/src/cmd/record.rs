@@ -1,8 +1,7 @@
 //! `sidelane record`: SMT metrics of a time or of a command, in a file.
 
 use super::seconds;
-use crate::exit::BadInput;
-use crate::interrupt;
+use crate::exit::{self, BadInput};
 use sidelane_calibrate::Calibration;
 use sidelane_collect::collector::{SAMPLE_HZ, Settings};
 use sidelane_collect::record::{Plan, record};
@@ -115,7 +114,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         command: Some(args.command).filter(|command| !command.is_empty()),
         program: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let stop = interrupt::flag()?;
+    let stop = exit::interrupted()?;
     let recorded = record(&plan, &args.file, stop)?;
     for reason in &recorded.restarts {
         eprintln!("sidelane: the collector was started anew: {reason}");

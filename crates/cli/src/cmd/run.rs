@@ -2,7 +2,6 @@
 
 use super::Format;
 use crate::exit::{self, NO};
-use crate::interrupt;
 use sd_notify::NotifyState;
 use sidelane_interface::Kind;
 use sidelane_sched::status::Record;
@@ -109,7 +108,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         eprintln!("sidelane: {said}");
         return Ok(ExitCode::SUCCESS);
     }
-    let signals = interrupt::signals()?;
+    let signals = exit::signals()?;
     let requests = Requests {
         stop: &signals.stop,
         reload: &signals.hangup,

@@ -2,7 +2,7 @@
 
 use super::Format;
 use super::record::RateArgs;
-use crate::interrupt;
+use crate::exit;
 use serde::Serialize;
 use sidelane_collect::collector::Place;
 use sidelane_collect::watch::Watch as SmtWatch;
@@ -92,7 +92,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// Runs `sidelane stat`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let stop = interrupt::flag()?;
+    let stop = exit::interrupted()?;
     let interval = Duration::from_secs_f64(args.interval);
     let reader = Reader::open()?;
     let mut place = Place::default();

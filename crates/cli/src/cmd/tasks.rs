@@ -2,7 +2,7 @@
 
 use super::Format;
 use super::record::RateArgs;
-use crate::interrupt;
+use crate::exit;
 use sidelane_collect::tasks;
 use sidelane_interface::Kind;
 use std::process::ExitCode;
@@ -42,7 +42,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = args.rates.settings()?;
     let length = Duration::from_secs_f64(args.seconds);
-    let seen = tasks::watch(&settings, length, interrupt::flag()?)?;
+    let seen = tasks::watch(&settings, length, exit::interrupted()?)?;
     args.format
         .print(Kind::Tasks, || seen.text(args.rows), &seen)?;
     Ok(ExitCode::SUCCESS)

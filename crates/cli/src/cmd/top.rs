@@ -2,7 +2,7 @@
 
 use super::record::RateArgs;
 use super::seconds;
-use crate::interrupt;
+use crate::exit;
 use sidelane_collect::lanes::Lanes;
 use sidelane_collect::watch::{Listener, Wanted, tell};
 use sidelane_smt::snapshot::Interval;
@@ -38,7 +38,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut view = View {
         length: Duration::from_secs_f64(args.interval),
-        stop: interrupt::flag()?,
+        stop: exit::interrupted()?,
         screen: None,
         lanes: None,
     };

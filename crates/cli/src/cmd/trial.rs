@@ -1,8 +1,7 @@
 //! `sidelane trial`: what helps a service on this machine, by trying.
 
 use super::{Format, number, seconds};
-use crate::exit::{INTERRUPTED, NO};
-use crate::interrupt;
+use crate::exit::{self, INTERRUPTED, NO};
 use sidelane_control::DEFAULT_STATE_PATH;
 use sidelane_control::service::Service;
 use sidelane_control::trial::{Outcome, Plan, Setup, run as try_it};
@@ -109,7 +108,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         thread_perf: args.thread_perf,
         state: args.state,
     };
-    let stop = interrupt::flag()?;
+    let stop = exit::interrupted()?;
     let outcome = try_it(&plan, stop, &mut |event| {
         // a terminal that has closed must not end it half-way
         let _ = writeln!(std::io::stderr(), "sidelane: {event}");

@@ -17,7 +17,7 @@ pub use results::{Figures, Row};
 
 use crate::arguments::seconds_as_ms;
 use crate::figures;
-use crate::setups::setups;
+use crate::plan::setups;
 use serde::{Deserialize, Serialize};
 use sidelane_smt::latency::Summary;
 

@@ -5,9 +5,9 @@ mod svg;
 pub use svg::draw;
 
 use crate::plan::TraceRun;
+use crate::plan::{Configuration, Workload};
 use crate::reference;
 use crate::results::{ConfigurationResults, Results, WorkloadResults};
-use crate::setups::{Configuration, Workload};
 use crate::table::{Table, range};
 use serde::Serialize;
 use sidelane_smt::latency::{Spread, Summary};

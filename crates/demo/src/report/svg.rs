@@ -2,8 +2,8 @@
 //! logarithmic, one panel for each workload, one line for each configuration.
 
 use super::machine_note;
+use crate::plan::Configuration;
 use crate::results::{ConfigurationResults, Results, WorkloadResults};
-use crate::setups::Configuration;
 use sidelane_draw::{Anchor, BLUE, GREEN, Svg, VERMILION};
 
 /// Sizes, px.
