@@ -153,17 +153,13 @@ mod tests {
             let rate = spinners.run(lanes, length, &go).unwrap();
             (rate.speed, rate.lane_share)
         };
-        // the fastest of several: what else runs on the machine only makes them slower
-        let (mut alone, mut shared) = (0.0, 0.0);
         for _ in 0..5 {
             let (speed, lane_share) = run(&[cpu]);
             assert!(speed > 0.0 && lane_share < 1.05, "{speed}, {lane_share}");
-            alone = speed.max(alone);
+            // whatever else runs, the lesser of two that share a lane has no more than half of it
             let (speed, lane_share) = run(&[cpu, cpu]);
             assert!(speed > 0.0 && lane_share < 0.8, "{speed}, {lane_share}");
-            shared = speed.max(shared);
         }
-        assert!(shared < 0.8 * alone, "{alone} alone, {shared} of two");
     }
 
     #[test]
