@@ -20,6 +20,7 @@ const EXAMPLES: &str = "Examples:
   sidelane reproduce --list
   sidelane reproduce elfen-one-core
   sidelane reproduce elfen-one-core zvm-smt2-parallel --format json
+  sidelane reproduce my-experiment.toml
   sidelane reproduce --all --html experiments.html
   sidelane reproduce --all --format json > before.json
   sidelane reproduce --all --compare before.json";
@@ -28,7 +29,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(clap::Args)]
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 pub struct Args {
-    /// Which ones.
+    /// Which ones: names, or files that end in .toml.
     #[arg(value_name = "NAME", conflicts_with = "all")]
     names: Vec<String>,
     /// All of them.
@@ -70,17 +71,15 @@ struct Printed<'a> {
 
 /// Runs `sidelane reproduce`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let experiments = Experiment::all()?;
-    let chosen = choose(&experiments, &args)?;
-    if args.list || chosen.is_empty() {
-        let all = experiments.iter().collect();
-        list(if chosen.is_empty() { all } else { chosen }, args.format)?;
+    let chosen = choose(Experiment::all()?, &args)?;
+    if args.list || (args.names.is_empty() && !args.all) {
+        list(&chosen, args.format)?;
         return Ok(ExitCode::SUCCESS);
     }
     let saved = args.compare.as_deref().map(read_saved).transpose()?;
     let bar = progress_bar(chosen.iter().map(|experiment| experiment.runs()).sum());
     let mut reports = Vec::new();
-    for experiment in chosen {
+    for experiment in &chosen {
         reports.push(experiment.run(&|| bar.inc(1)).map_err(explained)?);
     }
     bar.finish_and_clear();
@@ -120,25 +119,36 @@ fn read_saved(path: &Path) -> anyhow::Result<Saved> {
     Ok(Saved::read(&text).map_err(wrong)?)
 }
 
-/// The experiments that were named, in the order of their names.
-fn choose<'a>(experiments: &'a [Experiment], args: &Args) -> anyhow::Result<Vec<&'a Experiment>> {
-    for name in &args.names {
-        if !experiments
-            .iter()
-            .any(|experiment| experiment.name == *name)
-        {
+/// The experiments that were named, in the order of their names, then files; all, if none was.
+fn choose(experiments: Vec<Experiment>, args: &Args) -> anyhow::Result<Vec<Experiment>> {
+    let (files, names): (Vec<_>, Vec<_>) =
+        (args.names.iter()).partition(|name| name.ends_with(".toml"));
+    for name in &names {
+        if !experiments.iter().any(|it| it.name == **name) {
             return Err(BadInput(format!(
                 "there is no experiment {name:?}; `sidelane reproduce` lists them"
             ))
             .into());
         }
     }
-    let wanted = |e: &&Experiment| args.all || args.names.contains(&e.name);
-    Ok(experiments.iter().filter(wanted).collect())
+    let wanted = |it: &Experiment| args.names.is_empty() || names.contains(&&it.name);
+    let mut chosen: Vec<Experiment> = experiments.into_iter().filter(wanted).collect();
+    for file in files {
+        chosen.push(read_experiment(Path::new(file))?);
+    }
+    Ok(chosen)
 }
 
-fn list(experiments: Vec<&Experiment>, format: Format) -> anyhow::Result<()> {
-    let entries = experiments.into_iter().map(|experiment| Entry {
+fn read_experiment(path: &Path) -> anyhow::Result<Experiment> {
+    let wrong = |error: String| BadInput(format!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let mistake = |error: ExperimentError| BadInput(error.to_string());
+    Ok(Experiment::parse(&text, &name).map_err(mistake)?)
+}
+
+fn list(experiments: &[Experiment], format: Format) -> anyhow::Result<()> {
+    let entries = experiments.iter().map(|experiment| Entry {
         name: &experiment.name,
         title: &experiment.title,
         source: &experiment.source,

@@ -116,6 +116,20 @@ pub enum Limit {
     Falls(String),
 }
 
+impl Limit {
+    /// The same with bounds further away by this share of them: for bounds that are measured values themselves.
+    fn widened(self, tolerance: f64) -> Limit {
+        let low = |bound: f64| bound - bound.abs() * tolerance;
+        let high = |bound: f64| bound + bound.abs() * tolerance;
+        match self {
+            Limit::Above(bound) => Limit::Above(low(bound)),
+            Limit::Below(bound) => Limit::Below(high(bound)),
+            Limit::Between([from, to]) => Limit::Between([low(from), high(to)]),
+            Limit::Rises(_) | Limit::Falls(_) => self,
+        }
+    }
+}
+
 /// How a published value came from the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -139,6 +153,8 @@ pub enum Role {
     Input,
     /// A parameter was derived from the same value.
     Consistency,
+    /// The same value under another assumption. It counts where the experiment's own assumption stands.
+    Sensitivity,
 }
 
 /// `[[published]]` as it stands in a file.
@@ -184,6 +200,8 @@ pub(super) struct Expect {
     #[serde(default)]
     at: BTreeMap<String, toml::Value>,
     is: Limit,
+    #[serde(default)]
+    tolerance: f64,
     kind: Origin,
     #[serde(default)]
     role: Role,
@@ -230,7 +248,7 @@ impl From<Expect> for Claim {
             mean_over: e.mean_over,
             reaches: e.reaches,
             at: e.at,
-            expectation: Expectation::Trend(e.is),
+            expectation: Expectation::Trend(e.is.widened(e.tolerance)),
             kind: e.kind,
             role: e.role,
             quote: e.quote,

@@ -1,8 +1,8 @@
 //! Two runs of experiments beside one another: what another version of the scheduler, or of a file, changed.
 
 use super::{Report, Verdict};
+use crate::statistics::Estimate;
 use serde::{Deserialize, Serialize};
-use sidelane_smt::report::digits;
 use std::fmt::Write;
 
 /// Differences up to this share are rounding.
@@ -30,16 +30,9 @@ pub struct SavedFinding {
     /// The claim and its point.
     pub id: String,
     /// What came out.
-    pub ours: Option<SavedValue>,
+    pub ours: Option<Estimate>,
     /// The verdict.
     pub verdict: Verdict,
-}
-
-/// A mean, and half of its interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct SavedValue {
-    mean: f64,
-    half_width: Option<f64>,
 }
 
 /// A finding that is not what it was.
@@ -78,10 +71,7 @@ impl Saved {
     pub fn of(reports: &[Report]) -> Saved {
         let finding = |finding: &super::Finding| SavedFinding {
             id: finding.id.clone(),
-            ours: finding.ours.map(|ours| SavedValue {
-                mean: ours.mean,
-                half_width: ours.half_width,
-            }),
+            ours: finding.ours,
             verdict: finding.verdict,
         };
         let report = |report: &Report| SavedReport {
@@ -122,30 +112,25 @@ impl Saved {
 impl SavedFinding {
     fn is_like(&self, other: &SavedFinding, slack: Slack) -> bool {
         let near = match (&self.ours, &other.ours) {
-            (Some(then), Some(now)) => then.is_near(now, slack),
+            (Some(then), Some(now)) => are_near(then, now, slack),
             (then, now) => then.is_none() == now.is_none(),
         };
         near && self.verdict == other.verdict
     }
 
     fn text(&self) -> String {
-        let ours = self.ours.map_or("-".into(), |ours| match ours.half_width {
-            Some(width) => format!("{} ±{}", digits(ours.mean), digits(width)),
-            None => digits(ours.mean),
-        });
+        let ours = self.ours.map_or("-".into(), |ours| ours.text(1.0));
         format!("{ours}, {}", self.verdict)
     }
 }
 
-impl SavedValue {
-    fn is_near(&self, other: &SavedValue, slack: Slack) -> bool {
-        let size = self.mean.abs().max(other.mean.abs());
-        let allowed = match slack {
-            Slack::Intervals => self.half_width.unwrap_or(0.0) + other.half_width.unwrap_or(0.0),
-            Slack::Share(share) => share * size,
-        };
-        (self.mean - other.mean).abs() <= allowed.max(ROUNDING * size)
-    }
+fn are_near(one: &Estimate, other: &Estimate, slack: Slack) -> bool {
+    let size = one.mean.abs().max(other.mean.abs());
+    let allowed = match slack {
+        Slack::Intervals => one.half_width.unwrap_or(0.0) + other.half_width.unwrap_or(0.0),
+        Slack::Share(share) => share * size,
+    };
+    (one.mean - other.mean).abs() <= allowed.max(ROUNDING * size)
 }
 
 /// Changes as lines for people.
@@ -180,9 +165,10 @@ mod tests {
     fn saved(id: &str, mean: f64, half_width: f64, verdict: Verdict) -> Saved {
         let finding = SavedFinding {
             id: id.into(),
-            ours: Some(SavedValue {
+            ours: Some(Estimate {
                 mean,
                 half_width: Some(half_width),
+                replications: 4,
             }),
             verdict,
         };

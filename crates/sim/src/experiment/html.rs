@@ -45,7 +45,8 @@ fn write_summary(out: &mut String, reports: &[Report]) {
         let cells = tally.cells().map(|it| format!("<td class=\"number\">{it}"));
         let _ = writeln!(out, "<tr><td>{first}{}</tr>", cells.concat());
     };
-    let caption = "Predictions that were published: not put in, not derived from the same value";
+    let caption =
+        "Predictions that were published: not put in, not derived from the same value, each once";
     let _ = writeln!(
         out,
         "<table>\n<caption>{caption}</caption>\n<tr><th>source{heads}</tr>"
@@ -140,8 +141,10 @@ fn write_row(out: &mut String, row: usize, finding: &Finding) {
 fn colour(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Agrees | Verdict::TrendHolds => "good",
-        Verdict::Differs | Verdict::TrendFails | Verdict::Inconsistent => "bad",
-        Verdict::Unclear | Verdict::NoValue => "open",
+        Verdict::Differs | Verdict::TrendFails | Verdict::Inconsistent | Verdict::InputMissed => {
+            "bad"
+        }
+        Verdict::Unclear | Verdict::NoValue | Verdict::SameDirection => "open",
         Verdict::Consistent | Verdict::Input => "plain",
     }
 }

@@ -6,7 +6,9 @@ use super::model::Prediction;
 use crate::run::Outcome;
 use crate::statistics::Estimate;
 use crate::summary::CONFIDENCE;
+use crate::sweep::At;
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -34,12 +36,14 @@ pub struct Finding {
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     Agrees,
+    SameDirection,
     Differs,
     TrendHolds,
     TrendFails,
     Consistent,
     Inconsistent,
     Input,
+    InputMissed,
     Unclear,
     NoValue,
 }
@@ -48,12 +52,14 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Verdict::Agrees => "agrees",
+            Verdict::SameDirection => "same direction",
             Verdict::Differs => "differs",
             Verdict::TrendHolds => "trend holds",
             Verdict::TrendFails => "trend fails",
             Verdict::Consistent => "consistent",
             Verdict::Inconsistent => "inconsistent",
             Verdict::Input => "input",
+            Verdict::InputMissed => "input missed",
             Verdict::Unclear => "unclear",
             Verdict::NoValue => "no value",
         })
@@ -65,7 +71,7 @@ impl Verdict {
     pub(super) fn is_against(self) -> bool {
         matches!(
             self,
-            Verdict::Differs | Verdict::TrendFails | Verdict::Inconsistent
+            Verdict::SameDirection | Verdict::Differs | Verdict::TrendFails | Verdict::Inconsistent
         )
     }
 }
@@ -78,23 +84,46 @@ impl Finding {
 
     /// Why ours differs, where it does.
     pub(super) fn cause(&self) -> Option<&str> {
-        let known = self.claim.cause.as_deref().unwrap_or("unknown");
-        self.verdict.is_against().then_some(known)
+        let known = self.claim.cause.as_deref();
+        let known = known.or(self.is_prediction().then_some("unknown"));
+        known.filter(|_| self.verdict.is_against())
     }
 }
 
 /// Is it so? None: the interval reaches across the limit.
 type Truth = Option<bool>;
 
-/// The findings of a claim: one for each point of a number, one for the worst point of a trend.
-pub(super) fn judge(claim: &Claim, points: &[Point]) -> Vec<Finding> {
-    let meant = |point: &&Point| {
-        claim
-            .at
-            .iter()
-            .all(|(name, value)| point.at.get(name) == Some(value))
-    };
-    let mut points: Vec<&Point> = points.iter().filter(meant).collect();
+/// The findings of a claim: one for each point of a number, one for the worst point of a trend. Where an assumption
+/// is varied (`assumed` has what the experiment itself assumes), each of its values is judged by itself.
+pub(super) fn judge(claim: &Claim, points: &[Point], assumed: &At) -> Vec<Finding> {
+    let meant = |point: &&Point| is_at(&claim.at, point);
+    let mut cases: Vec<(At, Vec<&Point>)> = Vec::new();
+    for point in points.iter().filter(meant) {
+        let mut case = point.at.clone();
+        case.retain(|name, _| assumed.contains_key(name));
+        match cases.iter_mut().find(|(other, _)| *other == case) {
+            Some((_, points)) => points.push(point),
+            None => cases.push((case, vec![point])),
+        }
+    }
+    let judged = cases.into_iter().flat_map(|(case, points)| {
+        let mut claim = claim.clone();
+        if case != *assumed && claim.role == Role::Prediction {
+            claim.role = Role::Sensitivity;
+        }
+        claim.at.extend(case);
+        judge_case(&claim, points)
+    });
+    judged.collect()
+}
+
+/// Is the point one of those?
+fn is_at(at: &At, point: &Point) -> bool {
+    at.iter()
+        .all(|(name, value)| point.at.get(name) == Some(value))
+}
+
+fn judge_case(claim: &Claim, mut points: Vec<&Point>) -> Vec<Finding> {
     if let Some(sweep) = &claim.greatest_over {
         points = greatest(claim, &points, sweep);
     }
@@ -256,7 +285,7 @@ fn beside(
             .as_ref()
             .filter(|_| value != 0.0)
             .map(|ours| ours.mean / value),
-        verdict: verdict(claim, truth),
+        verdict: verdict(claim, truth, ours.as_ref()),
         ours,
     }
 }
@@ -311,9 +340,9 @@ fn worst(claim: &Claim, all: Vec<Judged>) -> Finding {
         id: claim.id(&claim.at),
         claim: claim.clone(),
         at,
+        verdict: verdict(claim, truth, ours.as_ref()),
         ours,
         ratio: None,
-        verdict: verdict(claim, truth),
     }
 }
 
@@ -328,18 +357,39 @@ fn margin(claim: &Claim, value: f64) -> f64 {
     }
 }
 
-fn verdict(claim: &Claim, truth: Option<Truth>) -> Verdict {
+/// Is a change that was published as a number a change to the same side of none?
+fn is_same_direction(claim: &Claim, ours: Option<&Estimate>) -> bool {
+    let (Expectation::Value { value, .. }, Some(_), Some(ours)) =
+        (&claim.expectation, &claim.relative_to, ours)
+    else {
+        return false;
+    };
+    let none = match claim.compare {
+        Comparison::Ratio => 1.0,
+        Comparison::Difference | Comparison::Increase | Comparison::Reduction => 0.0,
+    };
+    let side = match value.total_cmp(&none) {
+        Ordering::Greater => [none, f64::INFINITY],
+        Ordering::Less => [f64::NEG_INFINITY, none],
+        Ordering::Equal => return false,
+    };
+    within(ours, side) == Some(true)
+}
+
+fn verdict(claim: &Claim, truth: Option<Truth>, ours: Option<&Estimate>) -> Verdict {
     let is_trend = matches!(claim.expectation, Expectation::Trend(_));
     match (truth, claim.role) {
         (None, _) => Verdict::NoValue,
+        (Some(Some(false)), Role::Input) => Verdict::InputMissed,
         (_, Role::Input) => Verdict::Input,
         (Some(None), _) => Verdict::Unclear,
         (Some(Some(true)), Role::Consistency) => Verdict::Consistent,
         (Some(Some(false)), Role::Consistency) => Verdict::Inconsistent,
-        (Some(Some(true)), Role::Prediction) if is_trend => Verdict::TrendHolds,
-        (Some(Some(false)), Role::Prediction) if is_trend => Verdict::TrendFails,
-        (Some(Some(true)), Role::Prediction) => Verdict::Agrees,
-        (Some(Some(false)), Role::Prediction) => Verdict::Differs,
+        (Some(Some(true)), _) if is_trend => Verdict::TrendHolds,
+        (Some(Some(false)), _) if is_trend => Verdict::TrendFails,
+        (Some(Some(true)), _) => Verdict::Agrees,
+        (Some(Some(false)), _) if is_same_direction(claim, ours) => Verdict::SameDirection,
+        (Some(Some(false)), _) => Verdict::Differs,
     }
 }
 

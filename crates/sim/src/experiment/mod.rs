@@ -50,6 +50,8 @@ pub struct Experiment {
     /// What the results rest on that nobody measured or published.
     pub assumptions: Vec<String>,
     subject: Subject,
+    /// Of sweeps over an assumption: the value that the experiment itself assumes.
+    sensitivity: At,
     /// By metric: how far up its axis goes in pictures.
     draw_to: BTreeMap<String, f64>,
     histogram: Option<Histogram>,

@@ -52,6 +52,8 @@ struct Head {
     #[serde(default)]
     notes: Vec<String>,
     #[serde(default)]
+    sensitivity: BTreeMap<String, toml::Value>,
+    #[serde(default)]
     draw_to: BTreeMap<String, f64>,
 }
 
@@ -100,6 +102,7 @@ impl Experiment {
             title: read.experiment.title,
             source: read.experiment.source,
             notes: read.experiment.notes,
+            sensitivity: read.experiment.sensitivity,
             draw_to: read.experiment.draw_to,
             claims: claims
                 .chain(read.expect.into_iter().map(Claim::from))
@@ -124,6 +127,8 @@ impl Experiment {
                 return Err(format!("histogram: there is no configuration {name:?}"));
             }
         }
+        let about = |reason: String| format!("sensitivity: {reason}");
+        self.check_at(&self.sensitivity).map_err(about)?;
         self.deltas
             .iter()
             .try_for_each(|delta| self.check_delta(delta))?;
@@ -207,10 +212,15 @@ impl Experiment {
             }
         }
         self.check_at(&claim.at).map_err(about)?;
-        let sweep = |name: &String| self.sweeps().iter().any(|sweep| sweep.name == *name);
+        let sweep = |name: &String| {
+            let mut sweeps = self.sweeps().iter();
+            sweeps.any(|sweep| sweep.name == *name) && !self.sensitivity.contains_key(name)
+        };
         let mut over = claim.greatest_over.iter().chain(&claim.mean_over);
         if let Some(name) = over.find(|name| !sweep(name)) {
-            return Err(about(format!("there is no sweep {name:?}")));
+            return Err(about(format!(
+                "there is no sweep {name:?}, or one of an assumption"
+            )));
         }
         if let Some(reach) = claim.reaches.as_ref().filter(|reach| !sweep(&reach.over)) {
             return Err(about(format!("there is no sweep {:?}", reach.over)));

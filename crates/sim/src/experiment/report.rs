@@ -62,7 +62,8 @@ impl Experiment {
             Subject::Simulated(simulated) => (Some(simulated.scenario().run), simulated.sweeps()),
             Subject::Modelled(_) => (None, &[][..]),
         };
-        let judged = self.claims.iter().flat_map(|claim| judge(claim, &points));
+        let judged = self.claims.iter();
+        let judged = judged.flat_map(|claim| judge(claim, &points, &self.sensitivity));
         let mut findings: Vec<Finding> = judged.collect();
         findings.sort_by_key(|finding| points.iter().position(|point| point.at == finding.at));
         Ok(Report {
@@ -287,7 +288,9 @@ pub struct Tally {
     pub agree: usize,
     /// Trends that hold.
     pub trend_holds: usize,
-    /// Numbers that differ.
+    /// Numbers that differ, with a change to the same side of none as published.
+    pub same_direction: usize,
+    /// Numbers that differ otherwise.
     pub differ: usize,
     /// Trends that fail.
     pub trend_fails: usize,
@@ -314,10 +317,11 @@ pub fn tallies(reports: &[Report]) -> Vec<Tally> {
 
 impl Tally {
     /// Names of the columns.
-    pub(super) const COLUMNS: [&str; 9] = [
+    pub(super) const COLUMNS: [&str; 10] = [
         "published",
         "agree",
         "trend holds",
+        "same direction",
         "differ",
         "trend fails",
         "unclear",
@@ -345,22 +349,25 @@ impl Tally {
         match finding.verdict {
             Verdict::Agrees => self.agree += 1,
             Verdict::TrendHolds => self.trend_holds += 1,
+            Verdict::SameDirection => self.same_direction += 1,
             Verdict::Differs => self.differ += 1,
             Verdict::TrendFails => self.trend_fails += 1,
             Verdict::Unclear => self.unclear += 1,
             Verdict::NoValue => self.no_value += 1,
-            Verdict::Consistent | Verdict::Inconsistent | Verdict::Input => {}
+            Verdict::Consistent | Verdict::Inconsistent | Verdict::Input | Verdict::InputMissed => {
+            }
         }
         let against = finding.verdict.is_against();
         self.with_cause += usize::from(against && finding.claim.cause.is_some());
     }
 
-    pub(super) fn cells(&self) -> [usize; 9] {
-        let against = self.differ + self.trend_fails;
+    pub(super) fn cells(&self) -> [usize; 10] {
+        let against = self.same_direction + self.differ + self.trend_fails;
         [
             self.predictions,
             self.agree,
             self.trend_holds,
+            self.same_direction,
             self.differ,
             self.trend_fails,
             self.unclear,
