@@ -516,7 +516,7 @@ impl Engine {
             true => Step::Online { lane: cpu },
             false => Step::Offline { lane: cpu },
         });
-        if self.machine.interference.has_overhead() {
+        if self.machine.has_overhead() {
             self.plan_core(core); // whether SMT is on decides how fast a lane alone is
         }
     }

@@ -130,6 +130,9 @@ pub struct Machine {
     pub interference: Interference,
     /// Beside lanes that switch or poll; none: as beside any busy one.
     pub beside: Option<Beside>,
+    /// `[n - 1]`: what lanes keep of that speed when n lanes of their core are online; beyond its end all. Source:
+    /// POWER7's "constant performance overhead due to SMT4" (Inoue and Nakatani 2014).
+    pub level_perf: Vec<f64>,
     /// By kind of task, which part of its time alone it waits for memory, 0 to 1: what counters of cache misses
     /// tell ([`Settings::symbiotic`](sidelane_policy::Settings)). Kinds beyond: 0.
     pub misses: Vec<f64>,
@@ -182,9 +185,21 @@ impl Machine {
             online,
             interference,
             beside: None,
+            level_perf: Vec::new(),
             misses: Vec::new(),
             costs,
         })
+    }
+
+    /// What lanes keep of their speed when so many of their core are online.
+    pub(crate) fn kept_at_level(&self, online: usize) -> f64 {
+        let index = online.saturating_sub(1);
+        self.level_perf.get(index).copied().unwrap_or(1.0)
+    }
+
+    /// Whether the number of online lanes of a core changes the speed of one that is busy.
+    pub(crate) fn has_overhead(&self) -> bool {
+        !self.level_perf.is_empty() || self.interference.has_overhead()
     }
 
     /// The same with only the first so many online lanes of each core.
@@ -235,7 +250,7 @@ pub(crate) fn speed_of_lane(thread_perf: &[f64], online: usize, running: usize) 
 
 impl Interference {
     /// Whether SMT costs a lane something though its siblings are idle.
-    pub(crate) fn has_overhead(&self) -> bool {
+    fn has_overhead(&self) -> bool {
         match self {
             Interference::ThreadPerf(speeds) => speeds.first().is_some_and(|alone| *alone < 1.0),
             Interference::Kinds(_) => false,

@@ -105,15 +105,18 @@ fn what_smt_costs_a_lane_alone_ends_where_smt_does() {
         switching: 0.5,
         polling: 0.5,
     };
-    for (kind, beside) in [
-        (Kind::from(Settings::default()), None),
-        (Kind::Baseline(Baseline::Eevdf), None),
-        (Kind::Baseline(Baseline::Fifo), None),
-        (Kind::Baseline(Baseline::Eevdf), Some(beside)),
+    let eevdf = Kind::Baseline(Baseline::Eevdf);
+    for (kind, beside, alone, at_level) in [
+        (Kind::from(Settings::default()), None, 0.9, 1.0),
+        (eevdf.clone(), None, 0.9, 1.0),
+        (Kind::Baseline(Baseline::Fifo), None, 0.9, 1.0),
+        (eevdf.clone(), Some(beside), 0.9, 1.0),
+        (eevdf, None, 1.0, 0.9),
     ] {
-        let speeds = Interference::ThreadPerf(vec![0.9, 0.6]);
+        let speeds = Interference::ThreadPerf(vec![alone, 0.6]);
         let mut machine = Machine::new(&topology, speeds, Costs::none()).unwrap();
         machine.beside = beside;
+        machine.level_perf = vec![1.0, at_level];
         let mut sim = Simulation::new(machine, &kind).unwrap();
         let id = sim.create(&TaskSpec::new("job", Class::Normal)).unwrap();
         // 45 ms by 50; with SMT off 55 more by 105; 90 more with SMT on

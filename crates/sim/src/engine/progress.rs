@@ -30,7 +30,7 @@ impl Engine {
             let other = self.lanes[cpu as usize].current?;
             (other != id).then(|| (other, self.kept_beside(cpu, at_ns)))
         });
-        match &self.machine.interference {
+        let beside = match &self.machine.interference {
             Interference::ThreadPerf(speeds) if self.machine.beside.is_none() => {
                 speed_of_lane(speeds, self.online[core], self.busy[core])
             }
@@ -51,7 +51,8 @@ impl Engine {
                 };
                 others.map(speed).product()
             }
-        }
+        };
+        beside * self.machine.kept_at_level(self.online[core])
     }
 
     pub(super) fn capacity(&self, core: usize) -> f64 {

@@ -37,6 +37,7 @@ pub(super) const MACHINE: Shape = Shape {
         "lanes",
         "numbering",
         "thread_perf",
+        "level_perf",
         "interference",
         "beside",
         "offline",
@@ -107,6 +108,11 @@ pub(super) fn machine(section: &Section) -> Result<Described> {
             switching: share("switching")?,
             polling: share("polling")?,
         });
+    }
+    if let Some(value) = section.get("level_perf") {
+        machine.level_perf = (value.array("an array of speeds such as [1, 0.99]")?.iter())
+            .map(|speed| speed.number(SPEED))
+            .collect::<Result<_>>()?;
     }
     if let Some(value) = section.get("offline") {
         take_offline(&mut machine, value)?;
