@@ -147,6 +147,10 @@ impl Measured {
             ),
             ("mt1_rate", Some(self.totals.mt1_ns / length_ns as f64)),
             (
+                "prorated_rate",
+                Some(self.totals.prorated_ns / length_ns as f64),
+            ),
+            (
                 "wait_rate",
                 Some(self.totals.wait_ns as f64 / length_ns as f64),
             ),

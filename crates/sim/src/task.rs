@@ -157,6 +157,8 @@ pub struct TaskTotals {
     pub work_ns: f64,
     /// MT1-equivalent time: what the same work would have taken on the same cores unshared.
     pub mt1_ns: f64,
+    /// Prorated core time: time on lanes ÷ lanes of the core that were busy meanwhile.
+    pub prorated_ns: f64,
 }
 
 impl TaskTotals {
@@ -168,6 +170,7 @@ impl TaskTotals {
             wait_ns: self.wait_ns + other.wait_ns,
             work_ns: self.work_ns + other.work_ns,
             mt1_ns: self.mt1_ns + other.mt1_ns,
+            prorated_ns: self.prorated_ns + other.prorated_ns,
         }
     }
 
@@ -180,6 +183,7 @@ impl TaskTotals {
             wait_ns: self.wait_ns - earlier.wait_ns,
             work_ns: self.work_ns - earlier.work_ns,
             mt1_ns: self.mt1_ns - earlier.mt1_ns,
+            prorated_ns: self.prorated_ns - earlier.prorated_ns,
         }
     }
 }

@@ -141,6 +141,32 @@ fn what_smt_costs_a_lane_alone_ends_where_smt_does() {
     }
 }
 
+/// Two tasks beside one another are charged half of their core each, by work 0.6 of it, and one alone all of it.
+#[test]
+fn prorated_time_is_divided_by_the_lanes_that_are_busy() {
+    let topology = Topology::regular(&Regular::one_package(1, 2)).unwrap();
+    let speeds = Interference::ThreadPerf(vec![1.0, 0.6]);
+    let machine = Machine::new(&topology, speeds, Costs::none()).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::Baseline(Baseline::Fifo)).unwrap();
+    let create = |sim: &mut Simulation| sim.create(&TaskSpec::new("job", Class::Normal)).unwrap();
+    let (short, long) = (create(&mut sim), create(&mut sim));
+    sim.give(short, 30e6).unwrap();
+    sim.give(long, 100e6).unwrap();
+    assert_eq!(
+        sim.next(60 * MS).unwrap(),
+        Some(Occurrence::Done(short)) // 50 ms at 0.6
+    );
+    go(&mut sim, 60);
+    let charged = |id| {
+        let totals = sim.task_totals(id);
+        [totals.prorated_ns, totals.mt1_ns].map(|ns| (ns / 1e6).round())
+    };
+    assert_eq!(
+        [charged(short), charged(long)],
+        [[25.0, 30.0], [35.0, 40.0]]
+    );
+}
+
 #[test]
 fn the_scheduler_s_level_leaves_smt_on() {
     let low = |lines: &str| outcome_at("[0.9, 0.6]", 0.05, lines);

@@ -91,6 +91,7 @@ impl Engine {
             let totals = &mut task.totals;
             let mt1_ns = progress_ns as f64 * shared;
             totals.add(passed_ns, progress_ns, mt1_ns, mt1_ns * capacity);
+            totals.prorated_ns += passed_ns as f64 / self.busy[core].max(1) as f64;
             let task = &mut self.tasks[id.index()];
             task.collected.mt1_ns += passed_ns as f64 * shared;
             task.work_ns -= mt1_ns * capacity;
