@@ -131,6 +131,12 @@ fn a_published_result_is_judged() {
             .all(|finding| finding["verdict"].is_string())
     );
     assert!(!reports[0]["assumptions"].as_array().unwrap().is_empty());
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../experiments/adaptive-model.toml"
+    );
+    let own = super::document(&sidelane(&["reproduce", file, "--format", "json"]));
+    assert_eq!(own["experiments"][0]["name"], "adaptive-model");
     let unknown = sidelane(&["reproduce", "elfen-two-cores"]);
     assert_eq!(unknown.status.code(), Some(4));
     assert!(stderr(&unknown).contains("elfen-two-cores"));

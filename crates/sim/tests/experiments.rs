@@ -2,7 +2,7 @@
 
 use sidelane_interface::Kind;
 use sidelane_sim::experiment::{
-    Experiment, Report, Saved, SavedReport, Slack, Verdict, changes_text, page, tallies,
+    Experiment, Report, Role, Saved, SavedReport, Slack, Verdict, changes_text, page, tallies,
 };
 use std::collections::BTreeMap;
 
@@ -71,11 +71,73 @@ fn verdicts_follow_from_the_values() {
     );
     let role = |role: &str| verdicts(&format!("{CLAIM}role = \"{role}\"\n"));
     assert_eq!(role("input"), [Verdict::Input]);
+    let missed = CLAIM.replace("2.0", "3.0") + "role = \"input\"\n";
+    assert_eq!(verdicts(&missed), [Verdict::InputMissed]);
     assert_eq!(role("consistency"), [Verdict::Consistent]);
     assert_eq!(
         verdicts(&CLAIM.replace("mean_ms", "batch_share")),
         [Verdict::NoValue]
     );
+}
+
+/// Without the second workload the server answers sooner.
+#[test]
+fn a_change_to_the_right_side_is_told_from_one_to_the_wrong_side() {
+    let alone = |value: &str, compare: &str| {
+        verdicts(&format!(
+            "[[published]]\nwhat = \"mean_ms\"\nworkload = \"server\"\nconfiguration = \"alone\"\n\
+             relative_to = \"one\"\nat = {{ load = 0.5 }}\nvalue = {value}\ntolerance = 0.1\n\
+             compare = \"{compare}\"\nkind = \"stated\"\n\
+             [[configuration]]\nname = \"alone\"\nscheduler = \"sidelane\"\nwithout = [\"second\"]\n\
+             [[workload]]\nname = \"second\"\nclass = \"critical\"\nopen = {{ load = 0.3 }}\nworkers = 1\n\
+             demand_ms = {{ exponential = 1 }}\n"
+        ))
+    };
+    assert_eq!(alone("0.01", "ratio"), [Verdict::SameDirection]);
+    assert_eq!(alone("1.5", "ratio"), [Verdict::Differs]);
+    assert_eq!(alone("0.99", "reduction"), [Verdict::SameDirection]);
+    assert_eq!(alone("0.5", "increase"), [Verdict::Differs]);
+}
+
+#[test]
+fn an_assumption_s_other_values_are_sensitivities() {
+    let with = |claims: &str| {
+        let text = QUEUE.replace(
+            "source = \"queueing theory\"",
+            "source = \"queueing theory\"\nsensitivity = { load = 0.5 }",
+        );
+        Experiment::parse(&format!("{text}{claims}"), "queue")
+    };
+    let claim = CLAIM.replace("at = { load = 0.5 }\n", "");
+    let report = with(&claim).unwrap().run(&|| ()).unwrap();
+    let found: Vec<(Role, Verdict)> = (report.findings.iter())
+        .map(|it| (it.claim.role, it.verdict))
+        .collect();
+    let expected = [
+        (Role::Sensitivity, Verdict::Differs),
+        (Role::Prediction, Verdict::Agrees),
+    ];
+    assert_eq!(found, expected);
+    // a trend is judged at each of them
+    let trend = claim
+        .replace("[published]", "[expect]")
+        .replace("value = 2.0\ntolerance = 0.1", "is = { above = 1.5 }");
+    let report = with(&trend).unwrap().run(&|| ()).unwrap();
+    let found: Vec<(Role, Verdict)> = (report.findings.iter())
+        .map(|it| (it.claim.role, it.verdict))
+        .collect();
+    let expected = [
+        (Role::Sensitivity, Verdict::TrendFails),
+        (Role::Prediction, Verdict::TrendHolds),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(tallies(&[report]).last().unwrap().predictions, 1);
+    // it has no course, and a bound may be a measured value
+    let rises = trend.replace("{ above = 1.5 }", "{ rises = \"load\" }");
+    assert!(with(&rises).is_err());
+    let near = trend.replace("{ above = 1.5 }", "{ above = 2.2 }\ntolerance = 0.2");
+    let report = with(&near).unwrap().run(&|| ()).unwrap();
+    assert_eq!(report.findings[1].verdict, Verdict::TrendHolds);
 }
 
 #[test]
