@@ -188,17 +188,17 @@ fn scenarios() -> Vec<(Scenario, (u64, usize))> {
     vec![
         (
             scenario(one_by_two, sidelane()),
-            (0xcdc3_165e_653e_aa35, 10_516),
+            (0x3f45_51e7_3519_396c, 10_516),
         ),
         (
             scenario(two_by_four, sidelane()),
-            (0xe72b_2163_9116_e94e, 34_579),
+            (0xd226_1430_29c7_983d, 34_579),
         ),
         (
             scenario(machine(2, kinds, 2), sidelane()),
-            (0x465f_3829_25f6_884d, 23_596),
+            (0x4b08_174c_d8d4_50ea, 23_596),
         ),
-        (fifo, (0xb332_c217_f477_7bae, 2687)),
+        (fifo, (0x2563_ce2f_c36e_58db, 2687)),
     ]
 }
 
@@ -209,7 +209,7 @@ fn runs_are_what_they_always_were() {
     let known: Vec<_> = scenarios.iter().map(|(_, known)| *known).collect();
     assert_eq!(found, known, "the runs themselves: {found:#x?}");
     let changed = changes();
-    let known = (0x7682_bf34_2dfb_b11e, 7_113);
+    let known = (0x965c_7fb4_5788_8c88, 7_113);
     assert_eq!(changed, known, "changes of the machine: {changed:#x?}");
 }
 
