@@ -2,7 +2,7 @@
 
 SIDELANE := target/release/sidelane
 
-.PHONY: help demo build test lint test-kernels test-shapes test-demos test-vms test-sweeps swarm reproduce bench-simulator bench-model bench-collector bench-switch bench-ordinary check-prometheus check-dashboard install uninstall packages check-packages check-licences
+.PHONY: help demo build test lint test-kernels test-shapes test-demos test-vms test-sweeps test-fleet swarm reproduce bench-simulator bench-model bench-collector bench-switch bench-ordinary check-prometheus check-dashboard install uninstall packages check-packages check-licences
 
 PREFIX ?= /usr/local
 
@@ -21,6 +21,7 @@ help:
 	@echo 'make test-demos    demonstrations with pools and with batch that steps aside, checked'
 	@echo 'make test-vms      retention and pairing with virtual CPUs of KVM, emulated'
 	@echo 'make test-sweeps   shards of a sweep through GNU parallel and Slurm are what one run prints'
+	@echo 'make test-fleet    the agent of nodes and the chart against a real Kubernetes API server, and in the test bed'
 	@echo 'make swarm         10,000 random machines, loads and faults, simulated'
 	@echo 'make reproduce     all experiments, their verdicts and values held against those that are kept'
 	@echo 'make bench-simulator  measure the simulator, also against others'
@@ -86,6 +87,17 @@ test-sweeps: build
 	@scripts/setup sweeps
 	scripts/check-sweeps $(SIDELANE)
 
+test-fleet:
+	@scripts/setup fleet
+	@scripts/setup demo
+	cargo clippy --locked --workspace --all-targets --features sidelane-node/kubernetes -- -D warnings
+	cargo test --locked --workspace --lib --features sidelane-node/kubernetes
+	cargo build --release --locked --workspace --bin sidelane --bin sidelane-node --features sidelane-node/kubernetes
+	scripts/check-prometheus --rules
+	scripts/check-chart
+	scripts/check-fleet target/release/sidelane-node
+	cargo test --locked --workspace --features sidelane-node/kubernetes --test guest -- --ignored fleet::
+
 swarm: build
 	$(SIDELANE) sim --swarm $(or $(SEEDS),10000)
 
@@ -120,3 +132,4 @@ check-prometheus: build
 check-dashboard:
 	@scripts/setup bench
 	scripts/check-dashboard
+	scripts/check-dashboard packaging/grafana/sidelane-fleet.json
