@@ -192,7 +192,8 @@ impl Machine {
                 "--kernel",
                 &kernel,
             ])
-            .args(shape.machine);
+            .args(shape.machine)
+            .args((shape.here)());
         for program in [&tests, &matmul::path(false), &matmul::path(true)] {
             command.arg("--add").arg(program);
         }

@@ -7,6 +7,8 @@ pub struct Shape {
     pub kernel: &'static str,
     /// Arguments of `sidelane testbed run`.
     pub machine: &'static [&'static str],
+    /// Those that depend on where this is built.
+    pub here: fn() -> Vec<String>,
     /// The first one that a test's name begins with decides.
     tests: &'static [Choice],
 }
@@ -58,10 +60,12 @@ pub const ALL: &[Shape] = &[
         name: "2x2",
         kernel: "newest",
         machine: &["--cores", "2", "--lanes", "2"],
+        here: Vec::new,
         // the others of these take other shapes, or minutes
         tests: &[
             if_asked("demos::"),
             never("cost::"),
+            never("fleet::"),
             never("shapes::"),
             never("vms::"),
             always(""),
@@ -73,6 +77,7 @@ pub const ALL: &[Shape] = &[
         name: "2x2-oldest",
         kernel: "oldest",
         machine: &["--cores", "2", "--lanes", "2"],
+        here: Vec::new,
         tests: &[
             always("lifecycle::attaches"),
             always("metrics::a_command_is_recorded"),
@@ -84,6 +89,7 @@ pub const ALL: &[Shape] = &[
         name: "2x2-counted",
         kernel: "newest",
         machine: &["--cores", "2", "--lanes", "2", "--counted-time"],
+        here: Vec::new,
         tests: &[always("cost::")],
     },
     Shape {
@@ -91,18 +97,38 @@ pub const ALL: &[Shape] = &[
         kernel: "newest",
         // the emulator's virtualization may end the whole machine
         machine: &["--cores", "2", "--lanes", "2", "--module", "kvm-amd"],
+        here: Vec::new,
         tests: &[if_asked("vms::")],
+    },
+    Shape {
+        // steady and with the lanes of the demonstration, whose server it measures
+        name: "2x2-fleet",
+        kernel: "newest",
+        machine: &[
+            "--cores",
+            "2",
+            "--thread-perf",
+            "1,0.63",
+            "--steady",
+            "0.9",
+            "--memory",
+            "4096",
+        ],
+        here: crate::tests::fleet::arguments,
+        tests: &[if_asked("fleet::")],
     },
     Shape {
         name: "2x1",
         kernel: "newest",
         machine: &["--cores", "2", "--lanes", "1"],
+        here: Vec::new,
         tests: &[if_asked("shapes::")],
     },
     Shape {
         name: "2x4",
         kernel: "newest",
         machine: &["--cores", "2", "--lanes", "4"],
+        here: Vec::new,
         // that batch leaves all lanes of a core
         tests: &[
             always("protection::a_trace_shows"),
@@ -114,6 +140,7 @@ pub const ALL: &[Shape] = &[
         name: "1x8",
         kernel: "newest",
         machine: &["--cores", "1", "--lanes", "8"],
+        here: Vec::new,
         tests: &[if_asked("shapes::")],
     },
 ];

@@ -25,6 +25,7 @@ mod control;
 mod cost;
 mod demos;
 mod field;
+pub mod fleet;
 mod forced;
 pub mod jobs;
 mod lanes;
@@ -51,6 +52,7 @@ pub fn all() -> Vec<Test> {
         cost::TESTS,
         demos::TESTS,
         field::TESTS,
+        fleet::TESTS,
         forced::TESTS,
         jobs::TESTS,
         lanes::TESTS,
