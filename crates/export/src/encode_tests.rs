@@ -156,12 +156,18 @@ fn there(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn the_dashboard_asks_for_what_is_exported() {
-    let dashboard = include_str!("../../../packaging/grafana/sidelane.json");
-    let json: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+fn the_dashboards_ask_for_what_is_exported() {
+    let dashboards = [
+        include_str!("../../../packaging/grafana/sidelane.json"),
+        include_str!("../../../packaging/grafana/sidelane-fleet.json"),
+    ];
+    let boards = dashboards.map(|text| serde_json::from_str(text).unwrap());
     let text = all_told();
     let mut asked_for = BTreeSet::new();
-    for panel in json["panels"].as_array().unwrap() {
+    let panels = boards
+        .iter()
+        .flat_map(|board: &serde_json::Value| board["panels"].as_array().unwrap());
+    for panel in panels {
         for target in panel["targets"].as_array().into_iter().flatten() {
             asked_for.extend(asked(target["expr"].as_str().unwrap()));
         }
