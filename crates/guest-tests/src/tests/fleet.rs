@@ -37,7 +37,8 @@ pub fn arguments() -> Vec<String> {
     let home = || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache");
     let cache = env::var_os(CACHE).map_or_else(home, PathBuf::from);
     let script = top.join("scripts/check-chart");
-    let agent = top.join("target/release/sidelane-node");
+    let built = || top.join("target/release/sidelane-node");
+    let agent = env::var_os(AGENT).map_or_else(built, PathBuf::from);
     let programs = ["etcd", "kube-apiserver", "kubectl"]
         .map(|name| cache.join("sidelane/fleet/bin").join(name));
     let files =
