@@ -72,6 +72,8 @@ kinds! {
     Model = "model" / 1,
     /// Of `sidelane model --sweep`.
     ModelSweep = "model-sweep" / 1,
+    /// Of `sidelane node --once`.
+    Node = "node" / 1,
     /// Of `sidelane report`.
     Report = "report" / 1,
     /// Of `sidelane report` with two recordings.

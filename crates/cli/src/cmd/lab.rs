@@ -3,8 +3,6 @@
 
 #[cfg(feature = "lab")]
 use super::{demo, reproduce, testbed};
-#[cfg(not(feature = "lab"))]
-use crate::exit::CANNOT;
 use clap::Subcommand;
 use std::process::ExitCode;
 
@@ -59,19 +57,12 @@ pub struct Rest {
 impl Command {
     /// Becomes that program.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        use std::os::unix::process::CommandExt;
         let (name, rest) = match self {
             Command::Demo(Rest { rest }) => ("demo", rest),
             Command::Reproduce(Rest { rest }) => ("reproduce", rest),
             Command::Testbed(Rest { rest }) => ("testbed", rest),
         };
-        let error = std::process::Command::new(PROGRAM)
-            .arg(name)
-            .args(rest)
-            .exec();
-        eprintln!(
-            "error: '{name}' is a part of {PROGRAM}, which does not start: {error}; install the package {PROGRAM}"
-        );
-        Ok(ExitCode::from(CANNOT))
+        let args = std::iter::once(name.into()).chain(rest);
+        Ok(super::become_program(name, PROGRAM, args))
     }
 }

@@ -12,6 +12,7 @@ mod lanes;
 mod man;
 mod mark;
 mod model;
+mod node;
 mod record;
 mod report;
 #[cfg(feature = "lab")]
@@ -29,7 +30,7 @@ mod topology;
 mod trial;
 mod tune;
 
-use crate::exit::BadInput;
+use crate::exit::{BadInput, CANNOT};
 use anyhow::{Context, ensure};
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
@@ -37,8 +38,10 @@ use sidelane_interface::{Document, Kind};
 use sidelane_smt::recording::intervals;
 use sidelane_smt::snapshot::Interval;
 use sidelane_topology::printable;
+use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::ops::RangeInclusive;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -55,6 +58,7 @@ pub enum Command {
     Man(man::Args),
     Mark(mark::Args),
     Model(model::Args),
+    Node(node::Args),
     Record(record::Args),
     Report(report::Args),
     Run(run::Args),
@@ -84,6 +88,7 @@ impl Command {
             Command::Man(args) => man::run(args),
             Command::Mark(args) => mark::run(args),
             Command::Model(args) => model::run(args),
+            Command::Node(args) => Ok(node::run(args)),
             Command::Record(args) => record::run(args),
             Command::Report(args) => report::run(args),
             Command::Run(args) => run::run(args),
@@ -98,6 +103,15 @@ impl Command {
             Command::Lab(command) => command.run(),
         }
     }
+}
+
+/// Becomes the program that has a subcommand, called with these arguments.
+fn become_program(name: &str, program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let error = std::process::Command::new(program).args(args).exec();
+    eprintln!(
+        "error: '{name}' is a part of {program}, which does not start: {error}; install {program}"
+    );
+    ExitCode::from(CANNOT)
 }
 
 /// How results are printed on standard output.

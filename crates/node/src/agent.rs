@@ -1,0 +1,402 @@
+//! The agent: what the API server says is kept, compared with what is found, and what differs is mended. A comparison is always a whole
+//! one: what an event was missed for, or somebody else changed, the next mends.
+
+use crate::api::{Machine, NodeObject, PodObject};
+use crate::told;
+use anyhow::Context;
+use futures_util::StreamExt;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::utils::{Backoff, ResetTimerBackoff};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use serde_json::Value;
+use sidelane_node::class::Rules;
+use sidelane_node::scheduler::{Attached, Scheduler, attached};
+use sidelane_node::{Action, Comparison, Mode, Pod, Row, cgroups};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::select;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{sleep_until, timeout};
+
+/// What came together is compared together.
+const SETTLE: Duration = Duration::from_millis(20);
+/// Between looks for a cgroup that is not there yet, at first; each time twice as long.
+const FIRST_LOOK: Duration = Duration::from_millis(250);
+/// After its start or end the scheduler is given so long before it is asked how it is.
+const ATTACHING: Duration = Duration::from_secs(2);
+/// An API server that takes longer for a patch is asked again later.
+const PATCHING: Duration = Duration::from_secs(5);
+/// The API server closes a watch after so long. One that is silent for longer is taken for dead.
+const WATCHING_S: u32 = 60;
+/// Between tries to reach the API server: at least, at most. With chance, so that not all nodes come at once.
+const TRIES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+
+/// What the agent was told to do.
+pub struct Settings {
+    pub node: String,
+    pub cgroup_root: PathBuf,
+    pub rules: Rules,
+    pub machine: Machine,
+    pub sidelane: OsString,
+    pub config: PathBuf,
+    pub state: PathBuf,
+    pub every: Duration,
+}
+
+/// Selects the pods of a node.
+pub fn of_node(node: &str) -> String {
+    format!("spec.nodeName={node}")
+}
+
+/// Says something once, until it changes or is over.
+#[derive(Default)]
+struct Said(Option<String>);
+
+impl Said {
+    fn say(&mut self, text: String) {
+        if self.0.as_ref() != Some(&text) {
+            eprintln!("sidelane: {text}");
+            self.0 = Some(text);
+        }
+    }
+}
+
+/// One of the two watches.
+#[derive(Default)]
+struct Watch {
+    what: &'static str,
+    /// Whether it was said that it fails.
+    fails: bool,
+}
+
+impl Watch {
+    fn failed(&mut self, error: &watcher::Error) {
+        if !self.fails {
+            let error = told(&anyhow::Error::msg(error.to_string()));
+            eprintln!(
+                "sidelane: {}: {error}; what holds is kept, the API server is asked again",
+                self.what
+            );
+        }
+        self.fails = true;
+    }
+
+    fn works(&mut self) {
+        if self.fails {
+            eprintln!("sidelane: {}: the API server answers again", self.what);
+        }
+        self.fails = false;
+    }
+}
+
+pub struct Agent {
+    settings: Settings,
+    client: Client,
+    scheduler: Scheduler,
+    /// None until the node, or what was kept of it, has said it.
+    mode: Option<Mode>,
+    /// The last that was heard of the node.
+    node: Option<NodeObject>,
+    /// By UID.
+    pods: BTreeMap<String, Pod>,
+    /// Those of a list that is not complete yet.
+    listed: BTreeMap<String, Pod>,
+    /// The last that `sidelane status` said.
+    attached: Option<Attached>,
+    compare_at: Instant,
+    look_again: Duration,
+    tell_at: Instant,
+    bad_mode: Said,
+    bad_write: Said,
+    bad_patch: Said,
+}
+
+impl Agent {
+    pub fn new(settings: Settings, client: Client) -> Agent {
+        let now = Instant::now();
+        let kept = fs::read_to_string(&settings.state);
+        Agent {
+            client,
+            scheduler: Scheduler::new(settings.sidelane.clone(), settings.config.clone()),
+            mode: kept.ok().and_then(|word| word.trim().parse().ok()),
+            node: None,
+            pods: BTreeMap::new(),
+            listed: BTreeMap::new(),
+            attached: None,
+            compare_at: now,
+            look_again: FIRST_LOOK,
+            tell_at: now,
+            bad_mode: Said::default(),
+            bad_write: Said::default(),
+            bad_patch: Said::default(),
+            settings,
+        }
+    }
+
+    /// Runs until it is asked to stop.
+    pub async fn run(mut self) -> anyhow::Result<()> {
+        let mut stop = signal(SignalKind::terminate()).context("signals")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("signals")?;
+        let mut child = signal(SignalKind::child()).context("signals")?;
+        let watched = |fields: &str| {
+            watcher::Config::default()
+                .timeout(WATCHING_S)
+                .page_size(100)
+                .fields(fields)
+        };
+        let own = watched(&format!("metadata.name={}", self.settings.node));
+        let own = watcher(Api::<NodeObject>::all(self.client.clone()), own);
+        let pods = watched(&of_node(&self.settings.node));
+        let pods = watcher(Api::<PodObject>::all(self.client.clone()), pods);
+        let (mut own, mut pods) = (pin!(own.backoff(tries())), pin!(pods.backoff(tries())));
+        let mut watches =
+            [("the node", false), ("pods", false)].map(|(what, fails)| Watch { what, fails });
+        loop {
+            let wake = self.compare_at.min(self.tell_at);
+            select! {
+                event = own.next() => self.heard(&mut watches[0], event, Agent::of_node),
+                event = pods.next() => self.heard(&mut watches[1], event, Agent::of_pod),
+                _ = child.recv() => self.compare_within(Duration::ZERO),
+                _ = stop.recv() => break,
+                _ = interrupt.recv() => break,
+                () = sleep_until(wake.into()) => {}
+            }
+            let now = Instant::now();
+            if now >= self.compare_at {
+                self.compare(now);
+            }
+            if now >= self.tell_at {
+                self.tell().await;
+            }
+        }
+        self.end().await;
+        Ok(())
+    }
+
+    /// An event of a watch; what cannot be heard is heard again.
+    fn heard<K>(
+        &mut self,
+        watch: &mut Watch,
+        event: Option<watcher::Result<Event<K>>>,
+        hear: fn(&mut Agent, Event<K>),
+    ) {
+        match event {
+            Some(Ok(event)) => {
+                // it is the beginning of a try, and no answer
+                if !matches!(event, Event::Init) {
+                    watch.works();
+                }
+                hear(self, event);
+            }
+            Some(Err(error)) => watch.failed(&error),
+            None => {}
+        }
+    }
+
+    fn of_pod(&mut self, event: Event<PodObject>) {
+        match event {
+            Event::Init => self.listed.clear(),
+            Event::InitApply(pod) => {
+                if let Some((uid, pod)) = self.known(&pod) {
+                    self.listed.insert(uid, pod);
+                }
+                return;
+            }
+            Event::InitDone => self.pods = std::mem::take(&mut self.listed),
+            Event::Apply(pod) => {
+                if let Some((uid, pod)) = self.known(&pod) {
+                    self.pods.insert(uid, pod);
+                }
+            }
+            // its attribute goes with its cgroup
+            Event::Delete(pod) => {
+                pod.uid().map(|uid| self.pods.remove(uid));
+            }
+        }
+        self.look_again = FIRST_LOOK;
+        self.compare_within(SETTLE);
+    }
+
+    /// What is kept of a pod; what is wrong with it is said when it is new.
+    fn known(&self, pod: &PodObject) -> Option<(String, Pod)> {
+        let (uid, pod) = (pod.uid()?.clone(), pod.pod(&self.settings.rules));
+        let before = self
+            .pods
+            .get(&uid)
+            .and_then(|pod| pod.verdict.fault.as_ref());
+        if let Some(fault) = &pod.verdict.fault
+            && before != Some(fault)
+        {
+            eprintln!("sidelane: {}: {fault}", pod.name);
+        }
+        Some((uid, pod))
+    }
+
+    fn of_node(&mut self, event: Event<NodeObject>) {
+        let (Event::Apply(node) | Event::InitApply(node)) = event else {
+            // a node that is deleted while its agent runs comes back, or the machine goes
+            return;
+        };
+        let mode = node.mode().unwrap_or_else(|fault| {
+            self.bad_mode.say(fault);
+            Mode::Observe
+        });
+        if self.mode != Some(mode) {
+            eprintln!("sidelane: mode {mode}");
+            self.mode = Some(mode);
+            self.keep_mode(mode);
+            self.compare_within(Duration::ZERO);
+        }
+        let differs = |attached: &Attached| node.with_condition(attached).is_some();
+        if self.attached.as_ref().is_none_or(differs)
+            || node.relabelled(&self.settings.machine).is_some()
+        {
+            self.tell_within(Duration::ZERO);
+        }
+        self.node = Some(node);
+    }
+
+    fn keep_mode(&self, mode: Mode) {
+        let file = &self.settings.state;
+        let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
+        if let Err(error) = folder.and_then(|()| fs::write(file, format!("{mode}\n"))) {
+            eprintln!(
+                "sidelane: warning: the mode is not kept: {}: {error}",
+                file.display()
+            );
+        }
+    }
+
+    fn compare_within(&mut self, time: Duration) {
+        self.compare_at = self.compare_at.min(Instant::now() + time);
+    }
+
+    fn tell_within(&mut self, time: Duration) {
+        self.tell_at = self.tell_at.min(Instant::now() + time);
+    }
+
+    /// Compares all, and mends what differs.
+    fn compare(&mut self, now: Instant) {
+        self.compare_at = now + self.settings.every;
+        let Some(mode) = self.mode else { return };
+        let found = cgroups::of_pods(&self.settings.cgroup_root);
+        let comparison = Comparison::new(&self.settings.node, mode, &self.pods, &found);
+        for row in &comparison.pods {
+            self.apply(row);
+        }
+        if comparison.waits() {
+            self.compare_at = self.compare_at.min(now + self.look_again);
+            self.look_again = (self.look_again * 2).min(self.settings.every);
+        }
+        let ran = self.scheduler.runs();
+        let news = self.scheduler.keep(mode == Mode::Enforce, now);
+        for line in &news {
+            eprintln!("sidelane: {line}");
+        }
+        if ran != self.scheduler.runs() || !news.is_empty() {
+            self.tell_within(ATTACHING);
+        }
+        if let Some(due) = self.scheduler.due() {
+            self.compare_at = self.compare_at.min(due);
+        }
+    }
+
+    fn apply(&mut self, row: &Row) {
+        let (Action::Write | Action::Remove, Some(path)) = (row.action, &row.cgroup) else {
+            return;
+        };
+        let pod = row.pod.as_deref().unwrap_or("a pod that is gone");
+        match (row.apply(&self.settings.cgroup_root), row.wanted) {
+            (Err(error), _) => self
+                .bad_write
+                .say(format!("{pod}: cannot label {path}: {error}")),
+            (Ok(()), Some(class)) => eprintln!("sidelane: {pod}: {class}: {}", row.why),
+            (Ok(()), None) => eprintln!("sidelane: {pod}: no class any more"),
+        }
+    }
+
+    /// Tells the node what is known of it, where it says something else.
+    async fn tell(&mut self) {
+        self.tell_at = Instant::now() + self.settings.every;
+        let mode = self.mode.unwrap_or_default();
+        let attached = attached(&self.settings.sidelane, mode);
+        if self.scheduler.runs() && attached.status != "True" {
+            self.tell_within(ATTACHING);
+        }
+        self.patch(&attached, PATCHING).await;
+        self.attached = Some(attached);
+    }
+
+    async fn patch(&mut self, attached: &Attached, patience: Duration) {
+        let Some(node) = &self.node else { return };
+        let (labels, status) = (
+            node.relabelled(&self.settings.machine),
+            node.with_condition(attached),
+        );
+        let nodes = Api::<NodeObject>::all(self.client.clone());
+        let (name, none) = (&self.settings.node, PatchParams::default());
+        let patches = async {
+            if let Some(labels) = labels {
+                nodes.patch(name, &none, &Patch::Merge(labels)).await?;
+            }
+            if let Some(status) = status {
+                let patch: Patch<Value> = Patch::Strategic(status);
+                nodes.patch_status(name, &none, &patch).await?;
+            }
+            Ok::<(), kube::Error>(())
+        };
+        match timeout(patience, patches).await {
+            Ok(Ok(())) => self.bad_patch = Said::default(),
+            Ok(Err(error)) => self.bad_patch.say(format!("the node is not told: {error}")),
+            Err(_) => self
+                .bad_patch
+                .say("the node is not told: no answer in time".to_owned()),
+        }
+    }
+
+    /// Gives the machine back. Attributes stay: without the scheduler they say nothing, and the next agent keeps them.
+    async fn end(&mut self) {
+        for line in self.scheduler.keep(false, Instant::now()) {
+            eprintln!("sidelane: {line}");
+        }
+        let stopped = Attached {
+            status: "False",
+            reason: "AgentStopped",
+            message: "'sidelane node' was stopped".to_owned(),
+        };
+        self.patch(&stopped, PATCHING / 2).await;
+    }
+}
+
+/// Pauses between tries, each twice as long.
+struct Tries(Duration);
+
+impl Iterator for Tries {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let pause = self.0;
+        self.0 = (pause * 2).min(TRIES.1);
+        let chance = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |now| now.subsec_nanos() % 1000);
+        Some(pause / 2 + pause * chance / 2000)
+    }
+}
+
+impl Backoff for Tries {
+    fn reset(&mut self) {
+        self.0 = TRIES.0;
+    }
+}
+
+/// A watch begins each try with a word of success: only after a while without failure it counts as one.
+fn tries() -> ResetTimerBackoff<Tries> {
+    ResetTimerBackoff::new(Tries(TRIES.0), TRIES.1 * 2)
+}

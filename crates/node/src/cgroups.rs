@@ -1,0 +1,193 @@
+//! The cgroups of pods, by the names that the kubelet gives them, and their attribute.
+//!
+//! The kubelet makes a pod's cgroup; containerd and CRI-O make those of containers below it, and the attribute holds for
+//! them, too. With the driver cgroupfs it is `kubepods/burstable/pod<UID>`, with systemd
+//! `kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<UID>.slice`, where the UID has underscores for dashes. Guaranteed
+//! pods stand one folder higher. What the kubelet's own `--cgroup-root /kubelet` puts before is looked through as well.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The node's contract with the scheduler: rules `label:WORD` compare this attribute of a cgroup.
+const ATTRIBUTE: &str = "user.sidelane.class";
+
+/// A pod's cgroup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    /// Its path, which begins with `/`.
+    pub path: String,
+    /// Its attribute.
+    pub label: Option<String>,
+}
+
+/// The cgroups of pods below the cgroup root, by the UIDs of pods.
+pub fn of_pods(root: &Path) -> BTreeMap<String, Cgroup> {
+    let mut found = BTreeMap::new();
+    let mut pending = vec![PathBuf::new()];
+    while let Some(folder) = pending.pop() {
+        for entry in fs::read_dir(root.join(&folder))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let below = folder.join(name);
+            if let Some(uid) = uid(name) {
+                let path = format!("/{}", below.display());
+                let label = label(root, &path);
+                found.insert(uid, Cgroup { path, label });
+            } else if holds_pods(name) {
+                pending.push(below);
+            }
+        }
+    }
+    found
+}
+
+/// Whether a cgroup of this name may hold those of pods.
+fn holds_pods(name: &str) -> bool {
+    let stem = name.strip_suffix(".slice").unwrap_or(name);
+    let last = stem.rsplit('-').next();
+    last.is_some_and(|last| ["kubelet", "kubepods", "burstable", "besteffort"].contains(&last))
+}
+
+/// The UID of the pod whose cgroup has this name, with dashes.
+fn uid(name: &str) -> Option<String> {
+    let uid = match name.strip_suffix(".slice") {
+        Some(stem) => stem.rsplit('-').next()?.strip_prefix("pod")?,
+        None => name.strip_prefix("pod")?,
+    };
+    let digits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    (!uid.is_empty() && uid.chars().all(digits)).then(|| uid.replace('_', "-"))
+}
+
+fn folder(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+/// The attribute of a cgroup.
+pub fn label(root: &Path, path: &str) -> Option<String> {
+    let label = xattr::get(folder(root, path), ATTRIBUTE).ok()??;
+    Some(String::from_utf8_lossy(&label).trim().to_owned())
+}
+
+/// Writes the attribute of a cgroup, or takes it away. A cgroup that is gone is no error: so is its attribute.
+///
+/// # Errors
+/// No right to write it, or no such attributes here.
+pub fn set_label(root: &Path, path: &str, label: Option<&str>) -> io::Result<()> {
+    let folder = folder(root, path);
+    let written = match label {
+        Some(label) => xattr::set(&folder, ATTRIBUTE, label.as_bytes()),
+        None => xattr::remove(&folder, ATTRIBUTE),
+    };
+    match written {
+        Err(error) if error.raw_os_error() == Some(nix::errno::Errno::ENODATA as i32) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        written => written,
+    }
+}
+
+/// Where cgroup v2 is mounted.
+///
+/// # Errors
+/// `/proc/self/mounts` cannot be read, or has no such mount.
+pub fn mount_point() -> io::Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let mount = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ');
+        let (_, at, kind) = (fields.next()?, fields.next()?, fields.next()?);
+        (kind == "cgroup2").then(|| PathBuf::from(at.replace("\\040", " ")))
+    });
+    mount.ok_or_else(|| io::Error::other("cgroup v2 is not mounted"))
+}
+
+/// Whether cgroups can have the attribute here.
+///
+/// # Errors
+/// They cannot: a kernel before 5.7, or no such folder.
+pub fn check(root: &Path) -> io::Result<()> {
+    let told = |error: io::Error| {
+        let text = format!(
+            "{}: no extended attributes {ATTRIBUTE}: {error}",
+            root.display()
+        );
+        io::Error::new(error.kind(), text)
+    };
+    xattr::get(root, ATTRIBUTE).map_err(told)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0";
+
+    #[test]
+    fn pods_are_found_as_both_drivers_name_them() {
+        let below = UID.replace('-', "_");
+        for path in [
+            format!("kubepods/pod{UID}"),
+            format!("kubepods/burstable/pod{UID}"),
+            format!("kubepods/besteffort/pod{UID}"),
+            format!("kubepods.slice/kubepods-pod{below}.slice"),
+            format!("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{below}.slice"),
+            format!(
+                "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{below}.slice"
+            ),
+            format!("kubelet/kubepods/burstable/pod{UID}"),
+            format!("kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{below}.slice"),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            // of containers, as CRI-O and containerd name them
+            for container in ["crio-8a.scope", "cri-containerd-8a.scope", "8a"] {
+                fs::create_dir_all(root.path().join(&path).join(container)).unwrap();
+            }
+            let found = of_pods(root.path());
+            assert_eq!(found.len(), 1, "{path}");
+            assert_eq!(found[UID].path, format!("/{path}"));
+        }
+    }
+
+    #[test]
+    fn other_cgroups_are_no_pods() {
+        let root = tempfile::tempdir().unwrap();
+        for path in [
+            "system.slice/podman.service",
+            "podman",
+            "kubepods/pod",
+            "kubepods.slice/cgroup.procs",
+            "user.slice/user-pod1.slice",
+            "machine.slice/pod1",
+        ] {
+            fs::create_dir_all(root.path().join(path)).unwrap();
+        }
+        let found: Vec<String> = of_pods(root.path())
+            .into_values()
+            .map(|it| it.path)
+            .collect();
+        assert!(found.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn the_attribute_is_written_read_and_taken_away() {
+        let root = tempfile::tempdir().unwrap();
+        let path = format!("/kubepods/pod{UID}");
+        fs::create_dir_all(folder(root.path(), &path)).unwrap();
+        if xattr::set(root.path(), ATTRIBUTE, b"x").is_err() {
+            eprintln!("no extended attributes where temporary files are: nothing tested");
+            return;
+        }
+        set_label(root.path(), &path, Some("batch")).unwrap();
+        assert_eq!(of_pods(root.path())[UID].label.as_deref(), Some("batch"));
+        for _ in 0..2 {
+            set_label(root.path(), &path, None).unwrap(); // also without one
+        }
+        assert_eq!(label(root.path(), &path), None);
+        set_label(root.path(), "/kubepods/podgone", Some("batch")).unwrap();
+    }
+}
