@@ -54,16 +54,16 @@ pub fn of_node(node: &str) -> String {
     format!("spec.nodeName={node}")
 }
 
-/// Says something once, until it changes or is over.
+/// What is wrong is said once, until it is something else.
 #[derive(Default)]
 struct Said(Option<String>);
 
 impl Said {
-    fn say(&mut self, text: String) {
-        if self.0.as_ref() != Some(&text) {
+    fn say(&mut self, fault: Option<String>) {
+        if let Some(text) = fault.as_ref().filter(|_| self.0 != fault) {
             eprintln!("sidelane: {text}");
-            self.0 = Some(text);
         }
+        self.0 = fault;
     }
 }
 
@@ -243,10 +243,11 @@ impl Agent {
             // a node that is deleted while its agent runs comes back, or the machine goes
             return;
         };
-        let mode = node.mode().unwrap_or_else(|fault| {
-            self.bad_mode.say(fault);
-            Mode::Observe
-        });
+        let (mode, fault) = match node.mode() {
+            Ok(mode) => (mode, None),
+            Err(fault) => (Mode::Observe, Some(fault)),
+        };
+        self.bad_mode.say(fault);
         if self.mode != Some(mode) {
             eprintln!("sidelane: mode {mode}");
             self.mode = Some(mode);
@@ -287,9 +288,17 @@ impl Agent {
         let Some(mode) = self.mode else { return };
         let found = cgroups::of_pods(&self.settings.cgroup_root);
         let comparison = Comparison::new(&self.settings.node, mode, &self.pods, &found);
-        for row in &comparison.pods {
-            self.apply(row);
-        }
+        let faults: Vec<String> = comparison
+            .pods
+            .iter()
+            .filter_map(|row| self.apply(row))
+            .collect();
+        let more = match faults.len() {
+            0 | 1 => String::new(),
+            all => format!("; {} more", all - 1),
+        };
+        self.bad_write
+            .say(faults.first().map(|fault| format!("{fault}{more}")));
         if comparison.waits() {
             self.compare_at = self.compare_at.min(now + self.look_again);
             self.look_again = (self.look_again * 2).min(self.settings.every);
@@ -307,18 +316,18 @@ impl Agent {
         }
     }
 
-    fn apply(&mut self, row: &Row) {
+    /// Mends a pod's cgroup; what keeps it from that.
+    fn apply(&self, row: &Row) -> Option<String> {
         let (Action::Write | Action::Remove, Some(path)) = (row.action, &row.cgroup) else {
-            return;
+            return None;
         };
         let pod = row.pod.as_deref().unwrap_or("a pod that is gone");
         match (row.apply(&self.settings.cgroup_root), row.wanted) {
-            (Err(error), _) => self
-                .bad_write
-                .say(format!("{pod}: cannot label {path}: {error}")),
+            (Err(error), _) => return Some(format!("{pod}: {path} cannot be labelled: {error}")),
             (Ok(()), Some(class)) => eprintln!("sidelane: {pod}: {class}: {}", row.why),
             (Ok(()), None) => eprintln!("sidelane: {pod}: no class any more"),
         }
+        None
     }
 
     /// Tells the node what is known of it, where it says something else.
@@ -351,13 +360,12 @@ impl Agent {
             }
             Ok::<(), kube::Error>(())
         };
-        match timeout(patience, patches).await {
-            Ok(Ok(())) => self.bad_patch = Said::default(),
-            Ok(Err(error)) => self.bad_patch.say(format!("the node is not told: {error}")),
-            Err(_) => self
-                .bad_patch
-                .say("the node is not told: no answer in time".to_owned()),
-        }
+        let fault = match timeout(patience, patches).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(format!("the node is not told: {error}")),
+            Err(_) => Some("the node is not told: no answer in time".to_owned()),
+        };
+        self.bad_patch.say(fault);
     }
 
     /// Gives the machine back. Attributes stay: without the scheduler they say nothing, and the next agent keeps them.
