@@ -78,7 +78,7 @@ struct Watch {
 impl Watch {
     fn failed(&mut self, error: &watcher::Error) {
         if !self.fails {
-            let error = told(&anyhow::Error::msg(error.to_string()));
+            let error = told(error);
             eprintln!(
                 "sidelane: {}: {error}; what holds is kept, the API server is asked again",
                 self.what
@@ -362,7 +362,7 @@ impl Agent {
         };
         let fault = match timeout(patience, patches).await {
             Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(format!("the node is not told: {error}")),
+            Ok(Err(error)) => Some(format!("the node is not told: {}", told(&error))),
             Err(_) => Some("the node is not told: no answer in time".to_owned()),
         };
         self.bad_patch.say(fault);

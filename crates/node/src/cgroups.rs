@@ -25,8 +25,8 @@ pub struct Cgroup {
 /// The cgroups of pods below the cgroup root, by the UIDs of pods.
 pub fn of_pods(root: &Path) -> BTreeMap<String, Cgroup> {
     let mut found = BTreeMap::new();
-    let mut pending = vec![PathBuf::new()];
-    while let Some(folder) = pending.pop() {
+    let mut pending = vec![(PathBuf::new(), Holds::Kubelet)];
+    while let Some((folder, holds)) = pending.pop() {
         for entry in fs::read_dir(root.join(&folder))
             .into_iter()
             .flatten()
@@ -35,23 +35,34 @@ pub fn of_pods(root: &Path) -> BTreeMap<String, Cgroup> {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             let below = folder.join(name);
-            if let Some(uid) = uid(name) {
+            if let (Holds::Pods, Some(uid)) = (holds, uid(name)) {
                 let path = format!("/{}", below.display());
                 let label = label(root, &path);
                 found.insert(uid, Cgroup { path, label });
-            } else if holds_pods(name) {
-                pending.push(below);
+            } else if let Some(holds) = holds_what(name) {
+                pending.push((below, holds));
             }
         }
     }
     found
 }
 
-/// Whether a cgroup of this name may hold those of pods.
-fn holds_pods(name: &str) -> bool {
+/// What may be below a cgroup.
+#[derive(Clone, Copy)]
+enum Holds {
+    /// Those that the kubelet makes for the classes of service.
+    Kubelet,
+    /// Those of pods, too.
+    Pods,
+}
+
+fn holds_what(name: &str) -> Option<Holds> {
     let stem = name.strip_suffix(".slice").unwrap_or(name);
-    let last = stem.rsplit('-').next();
-    last.is_some_and(|last| ["kubelet", "kubepods", "burstable", "besteffort"].contains(&last))
+    match stem.rsplit('-').next()? {
+        "kubelet" => Some(Holds::Kubelet),
+        "kubepods" | "burstable" | "besteffort" => Some(Holds::Pods),
+        _ => None,
+    }
 }
 
 /// The UID of the pod whose cgroup has this name, with dashes.

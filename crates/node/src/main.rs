@@ -13,6 +13,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use sidelane_node::class::{Class, Rules, priority_class};
 use sidelane_node::{Comparison, Mode, cgroups, scheduler};
+use std::error::Error;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -121,15 +122,17 @@ fn failing<E: Into<anyhow::Error>>(code: u8) -> impl Fn(E) -> Failure {
 }
 
 /// An error with its reasons, each once: some tell theirs themselves.
-fn told(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |text, cause| {
-        let cause = cause.to_string();
-        match text.as_str() {
-            "" => cause,
-            told if told.contains(&cause) => text,
-            told => format!("{told}: {cause}"),
+fn told(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let told = error.to_string();
+        if !text.contains(&told) {
+            text = format!("{text}: {told}");
         }
-    })
+        cause = error.source();
+    }
+    text
 }
 
 // one thread: what ends with the thread that began it, as the scheduler, ends with the program
@@ -138,7 +141,7 @@ async fn main() -> ExitCode {
     match run(Args::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { code, error }) => {
-            eprintln!("error: {}", told(&error));
+            eprintln!("error: {}", told(error.as_ref()));
             code.into()
         }
     }

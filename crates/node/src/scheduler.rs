@@ -333,8 +333,9 @@ exit \"$(cat code)\"
 ";
 
     struct Bed {
-        folder: tempfile::TempDir,
+        /// Ended before its folder goes.
         scheduler: Scheduler,
+        folder: tempfile::TempDir,
         begin: Instant,
     }
 
