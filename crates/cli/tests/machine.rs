@@ -5,6 +5,7 @@ use super::{document, sidelane, stderr};
 use sidelane_calibrate::Calibration;
 use sidelane_topology::{Topology, render};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
 fn topology(args: &[&str]) -> Output {
@@ -412,4 +413,24 @@ fn lanes_are_given_to_services_as_other_commands_name_them() {
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         assert!(stderr(&output).contains(part), "{}", stderr(&output));
     }
+}
+
+#[test]
+fn the_agent_of_nodes_is_a_program_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sidelane"));
+        command.args(["node", "--once", "--help", "a b"]);
+        command.env("PATH", folder.path()).output().unwrap()
+    };
+    let output = node();
+    assert_eq!(output.status.code(), Some(3));
+    let said = stderr(&output);
+    assert!(said.starts_with("error: 'node' is a part of sidelane-node, which does not start"));
+    let program = folder.path().join("sidelane-node");
+    fs::write(&program, "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 5\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = node();
+    assert_eq!(output.status.code(), Some(5));
+    assert_eq!(output.stdout, b"--once\n--help\na b\n");
 }

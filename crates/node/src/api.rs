@@ -135,7 +135,7 @@ impl NodeObject {
             ),
         ];
         let found = |name: &str| self.metadata.labels.as_ref()?.get(name);
-        let differs = |(name, word): &(&str, Option<String>)| found(*name) != word.as_ref();
+        let differs = |(name, word): &(&str, Option<String>)| found(name) != word.as_ref();
         let labels: BTreeMap<_, _> = wanted.into_iter().filter(differs).collect();
         (!labels.is_empty()).then(|| json!({"metadata": {"labels": labels}}))
     }
