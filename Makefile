@@ -91,7 +91,7 @@ test-fleet:
 	@scripts/setup fleet
 	@scripts/setup demo
 	cargo clippy --locked --workspace --all-targets --features sidelane-node/kubernetes -- -D warnings
-	cargo test --locked --workspace --lib --features sidelane-node/kubernetes
+	cargo test --locked --workspace --lib --bins --features sidelane-node/kubernetes
 	cargo build --release --locked --workspace --bin sidelane --bin sidelane-node --features sidelane-node/kubernetes
 	scripts/check-prometheus --rules
 	scripts/check-chart
