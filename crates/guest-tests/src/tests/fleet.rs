@@ -103,9 +103,12 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.signal("CONT");
+        for word in ["-CONT", "-KILL"] {
+            let _ = Command::new("killall")
+                .args([word, "etcd", "kube-apiserver"])
+                .status();
+        }
         let _ = self.0.kill();
-        self.signal("KILL");
         let _ = self.0.wait();
     }
 }
@@ -307,7 +310,7 @@ fn spin_in(container: &Path) -> Load {
     load
 }
 
-const ROUNDS: u64 = 5;
+const ROUNDS: u64 = 3;
 const SETUPS: [(&str, &str, bool); 3] = [
     ("alone", "observe", false),
     ("default", "observe", true),
