@@ -68,7 +68,6 @@ impl Said {
 }
 
 /// One of the two watches.
-#[derive(Default)]
 struct Watch {
     what: &'static str,
     /// Whether it was said that it fails.
@@ -155,8 +154,7 @@ impl Agent {
         let pods = watched(&of_node(&self.settings.node));
         let pods = watcher(Api::<PodObject>::all(self.client.clone()), pods);
         let (mut own, mut pods) = (pin!(own.backoff(tries())), pin!(pods.backoff(tries())));
-        let mut watches =
-            [("the node", false), ("pods", false)].map(|(what, fails)| Watch { what, fails });
+        let mut watches = ["the node", "pods"].map(|what| Watch { what, fails: false });
         loop {
             let wake = self.compare_at.min(self.tell_at);
             select! {
@@ -201,7 +199,10 @@ impl Agent {
 
     fn of_pod(&mut self, event: Event<PodObject>) {
         match event {
-            Event::Init => self.listed.clear(),
+            Event::Init => {
+                self.listed.clear();
+                return;
+            }
             Event::InitApply(pod) => {
                 if let Some((uid, pod)) = self.known(&pod) {
                     self.listed.insert(uid, pod);
