@@ -11,7 +11,6 @@
 
 mod inside;
 mod machine;
-mod matmul;
 mod shape;
 mod tests;
 

@@ -1,8 +1,7 @@
 //! The machines that run now: each booted for the first test of a shape, shut after the last.
 
 use crate::inside::{ARGUMENT, ENDED, PASSED};
-use crate::matmul;
-use crate::shape::Shape;
+use crate::shape::{Shape, build_matmul, matmul};
 use crate::{Runs, Test};
 use sidelane_testbed::LAST_WORDS;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -178,7 +177,7 @@ fn shut(machine: Option<Machine>) -> Result<(), String> {
 impl Machine {
     /// Returns when it is ready for tests.
     fn boot(sidelane: &str, shape: &Shape, runs: Runs) -> Result<Machine, String> {
-        matmul::build();
+        build_matmul();
         let tests = std::env::current_exe().unwrap();
         let kernel =
             std::env::var("SIDELANE_TEST_KERNEL").unwrap_or_else(|_| shape.kernel.to_owned());
@@ -194,7 +193,7 @@ impl Machine {
             ])
             .args(shape.machine)
             .args((shape.here)());
-        for program in [&tests, &matmul::path(false), &matmul::path(true)] {
+        for program in [&tests, &matmul(false), &matmul(true)] {
             command.arg("--add").arg(program);
         }
         command

@@ -1,7 +1,7 @@
 //! The lane signal: `sidelane lanes` on the kernel's own scheduler, and `sidelane run`.
 
 use super::support::*;
-use crate::matmul;
+use crate::shape::matmul;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -69,7 +69,7 @@ pub(super) fn cpus(group: &str) -> String {
 /// Starts the matrix multiplication in a cgroup, as nobody.
 pub(super) fn multiply(group: &'static str, instrumented: bool, seconds: &str) -> Child {
     let procs = cgroup(group).join("cgroup.procs");
-    let mut command = Command::new(matmul::path(instrumented));
+    let mut command = Command::new(matmul(instrumented));
     command
         .args([seconds, "48"])
         .env("SIDELANE_RUNTIME_VERBOSE", "1")
