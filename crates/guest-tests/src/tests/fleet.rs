@@ -277,8 +277,8 @@ fn a_labelled_pod_is_protected_and_a_label_of_the_node_gives_it_back() {
     let mut agent = Agent::start();
     set_mode("enforce");
     let [server, batch] = both_drivers();
-    protected(&cluster, &server, &batch);
     given_back(&server);
+    protected(&cluster, &server, &batch);
     set_mode("enforce");
     signal(agent.0.id(), "TERM");
     assert!(agent.0.wait().unwrap().success());
