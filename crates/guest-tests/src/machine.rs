@@ -1,7 +1,8 @@
 //! The machines that run now: each booted for the first test of a shape, shut after the last.
 
 use crate::inside::{ARGUMENT, ENDED, PASSED};
-use crate::shape::{Shape, build_matmul, matmul};
+use crate::shape::Shape;
+use crate::tests::lanes::{build_matmul, matmul};
 use crate::{Runs, Test};
 use sidelane_testbed::LAST_WORDS;
 use std::io::{BufRead, BufReader, Read, Write};

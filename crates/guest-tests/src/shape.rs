@@ -1,8 +1,4 @@
-//! The machines, which tests run on each, and a program that is made for all of them.
-
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::Once;
+//! The machines, and which tests run on each.
 
 /// A machine of the test bed.
 pub struct Shape {
@@ -148,31 +144,3 @@ pub const ALL: &[Shape] = &[
         tests: &[if_asked("shapes::")],
     },
 ];
-
-/// The matrix multiplication of `examples/`, with the runtime's checks or without; beside this program, in the guest, too.
-pub fn matmul(instrumented: bool) -> PathBuf {
-    let name = match instrumented {
-        true => "matmul-stepping-aside",
-        false => "matmul",
-    };
-    std::env::current_exe().unwrap().with_file_name(name)
-}
-
-/// Compiles both, once.
-pub fn build_matmul() {
-    static BUILT: Once = Once::new();
-    BUILT.call_once(compile_matmul);
-}
-
-fn compile_matmul() {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/matmul.c");
-    let library = matmul(true).with_file_name("libsidelane_runtime.a");
-    for instrumented in [false, true] {
-        let mut gcc = Command::new("gcc");
-        gcc.args(["-O2", source, "-o"]).arg(matmul(instrumented));
-        if instrumented {
-            gcc.arg("-fsanitize-coverage=trace-pc").arg(&library);
-        }
-        assert!(gcc.arg("-lm").status().unwrap().success());
-    }
-}

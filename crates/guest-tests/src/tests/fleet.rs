@@ -310,7 +310,7 @@ fn spin_in(container: &Path) -> Load {
     load
 }
 
-const ROUNDS: u64 = 3;
+const ROUNDS: u64 = 5;
 const SETUPS: [(&str, &str, bool); 3] = [
     ("alone", "observe", false),
     ("default", "observe", true),

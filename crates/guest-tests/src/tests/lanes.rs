@@ -1,11 +1,12 @@
 //! The lane signal: `sidelane lanes` on the kernel's own scheduler, and `sidelane run`.
 
 use super::support::*;
-use crate::shape::matmul;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Once;
 use std::time::Duration;
 
 tests! {
@@ -324,4 +325,32 @@ fn what_cannot_be_bound_is_refused_and_changes_nothing() {
         assert!(!output.status.success() && said.contains(says), "{said}");
     }
     assert_eq!(now(), before);
+}
+
+/// The matrix multiplication of `examples/`, with the runtime's checks or without; beside this program, in the guest, too.
+pub fn matmul(instrumented: bool) -> PathBuf {
+    let name = match instrumented {
+        true => "matmul-stepping-aside",
+        false => "matmul",
+    };
+    std::env::current_exe().unwrap().with_file_name(name)
+}
+
+/// Compiles both, once.
+pub fn build_matmul() {
+    static BUILT: Once = Once::new();
+    BUILT.call_once(compile_matmul);
+}
+
+fn compile_matmul() {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/matmul.c");
+    let library = matmul(true).with_file_name("libsidelane_runtime.a");
+    for instrumented in [false, true] {
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-O2", source, "-o"]).arg(matmul(instrumented));
+        if instrumented {
+            gcc.arg("-fsanitize-coverage=trace-pc").arg(&library);
+        }
+        assert!(gcc.arg("-lm").status().unwrap().success());
+    }
 }

@@ -28,7 +28,7 @@ mod field;
 pub mod fleet;
 mod forced;
 pub mod jobs;
-mod lanes;
+pub mod lanes;
 mod lifecycle;
 mod metrics;
 pub mod only_batch;
