@@ -319,6 +319,7 @@ fn signal(child: &Child, signal: Signal) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::signal::SigHandler;
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
@@ -341,6 +342,9 @@ exit \"$(cat code)\"
 
     impl Bed {
         fn new() -> Bed {
+            // a shell cannot trap what was ignored when it began, as below nohup
+            // SAFETY: the default action, no handler
+            unsafe { nix::sys::signal::signal(Signal::SIGHUP, SigHandler::SigDfl) }.unwrap();
             let folder = tempfile::tempdir().unwrap();
             let program = folder.path().join("sidelane");
             fs::write(&program, PROGRAM).unwrap();
