@@ -249,5 +249,7 @@ fn mistakes_say_where_they_are() {
     usage(&["sim", "x.toml", "--shard", "2/2"]);
     usage(&["sim", "x.toml", "--set", "machine.cores"]);
     usage(&["sim", "x.toml", "--merge", "y"]);
-    usage(&["sim", "--merge", "y", "--seconds", "1"]);
+    for other in [["--seconds", "1"], ["--record", "r"], ["--lanes", "4"]] {
+        usage(&[&["sim", "--merge", "y"][..], &other].concat());
+    }
 }
