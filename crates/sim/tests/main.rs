@@ -33,6 +33,8 @@ mod waker;
 use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};
 
+const MS: u64 = 1_000_000;
+
 /// So many tasks without an end in a pool, or in none.
 pub fn spinners(
     sim: &mut Simulation,
@@ -72,8 +74,6 @@ pub fn estimate(metrics: &[Metric], name: &str) -> Estimate {
 
 // Critical jobs on hand-made schedules: a thread for each.
 
-const NS_PER_MS: f64 = 1e6;
-
 type Cpus = Option<&'static [u32]>;
 
 /// A critical job: when it comes, ms, how much it is, ms of an unshared lane of the fastest core,
@@ -107,15 +107,15 @@ pub fn run_jobs(mut sim: Simulation, jobs: &[Job], changes: &[Change], end_ms: u
     let moments = jobs.iter().map(|job| job.0);
     let moments = moments.chain(changes.iter().map(|change| change.0));
     for (token, at_ms) in moments.enumerate() {
-        sim.set_timer((at_ms * NS_PER_MS) as u64, token as u64);
+        sim.set_timer((at_ms * MS as f64) as u64, token as u64);
     }
     let mut done_ms = vec![f64::NAN; ids.len()];
-    while let Some(occurrence) = sim.next(end_ms * NS_PER_MS as u64).unwrap() {
+    while let Some(occurrence) = sim.next(end_ms * MS).unwrap() {
         match occurrence {
             Occurrence::Timer(token) => happen(&mut sim, jobs, changes, &ids, token as usize),
             Occurrence::Done(id) => {
                 let index = ids.iter().position(|job| *job == id).unwrap();
-                done_ms[index] = sim.now_ns() as f64 / NS_PER_MS;
+                done_ms[index] = sim.now_ns() as f64 / MS as f64;
             }
         }
     }
@@ -132,7 +132,7 @@ pub fn run_jobs(mut sim: Simulation, jobs: &[Job], changes: &[Change], end_ms: u
 
 fn happen(sim: &mut Simulation, jobs: &[Job], changes: &[Change], ids: &[TaskId], token: usize) {
     match jobs.get(token) {
-        Some(job) => sim.give(ids[token], job.1 * NS_PER_MS).unwrap(),
+        Some(job) => sim.give(ids[token], job.1 * MS as f64).unwrap(),
         None => {
             let (_, job, cpus) = changes[token - jobs.len()];
             sim.set_cpus(ids[job], cpus).unwrap();
@@ -151,7 +151,7 @@ fn create(sim: &mut Simulation, job: &Job) -> TaskId {
 /// When it began or went on, ms, and on which lane.
 fn runs(records: &[Record], id: TaskId) -> impl Iterator<Item = (f64, u32)> {
     records.iter().filter_map(move |record| match record.step {
-        Step::Run { task, lane } if task == id => Some((record.at_ns as f64 / NS_PER_MS, lane)),
+        Step::Run { task, lane } if task == id => Some((record.at_ns as f64 / MS as f64, lane)),
         _ => None,
     })
 }
@@ -163,8 +163,6 @@ fn lanes(records: &[Record], id: TaskId) -> Vec<(f64, u32)> {
 }
 
 // The scheduler's source drives a small machine.
-
-const MS: u64 = 1_000_000;
 
 fn machine(cores: u32, lanes: u32, perf: &[f64]) -> Machine {
     let topology = Topology::regular(&Regular::one_package(cores, lanes)).unwrap();
