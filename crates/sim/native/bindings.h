@@ -2,7 +2,6 @@
 /* What Rust sees: the simulated kernel's structures, the scheduler's, and its operations. */
 #include "kernel.h"
 #include "intf.h"
-#include "tables.h"
 
 void native_set_table(enum native_map map, void *elements, u32 nr_elements);
 void native_reset(u32 cores_wanted, u32 lanes_wanted, u64 tick_wanted,

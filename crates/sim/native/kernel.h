@@ -249,4 +249,21 @@ static inline long bpf_probe_read_kernel_str(void *to, unsigned int size, const 
 	return i + 1;
 }
 
+/* The scheduler's maps that the simulation lends tables to. */
+enum native_map {
+	LANES,
+	CORE_LANES,
+	CORES,
+	COUNTERS,
+	RULES,
+	CORE_TIMERS,
+	OBJECTIVES,
+	JOB_SLOTS_OF_ALL,
+	LANE_COUNTS,
+	BUDGET_IPCS,
+	POOL_LIMITS,
+	POOLS,
+	NR_TABLES
+};
+
 #endif /* SIDELANE_NATIVE_KERNEL_H */

@@ -2,7 +2,6 @@
 /* The scheduler's own source, compiled to native code, and access to its globals. */
 #include <scx/common.bpf.h>
 #include "main.bpf.c"
-#include "tables.h"
 
 /* What stands for each map in this thread: a table of the simulation's. */
 struct native_table {
