@@ -180,8 +180,7 @@ impl Cgroups {
     }
 
     fn enter_named(parent: &str, names: &'static [&'static str]) -> Result<Cgroups> {
-        let mounts = fs::read_to_string("/proc/mounts").during(|| "/proc/mounts".into())?;
-        let mut cgroups = Cgroups::create(&cgroup2_mount(&mounts)?, parent, names)?;
+        let mut cgroups = Cgroups::create(&cgroup2_mount(Path::new("/"))?, parent, names)?;
         cgroups.move_in()?;
         Ok(cgroups)
     }
@@ -248,22 +247,14 @@ impl Drop for Cgroups {
     }
 }
 
-/// Where the cgroup v2 tree is mounted, from the text of `/proc/mounts`.
-fn cgroup2_mount(mounts: &str) -> Result<PathBuf> {
-    mounts
-        .lines()
-        .filter_map(|line| {
-            let mut fields = line.split(' ').skip(1);
-            let path = fields.next()?;
-            (fields.next()? == "cgroup2").then(|| PathBuf::from(path))
-        })
-        .next()
-        .ok_or_else(|| {
-            Error::Unsupported(
-                "no cgroup v2 tree is mounted; mount one: mount -t cgroup2 none /sys/fs/cgroup"
-                    .into(),
-            )
-        })
+/// Where the cgroup v2 tree is mounted on the machine below `root`.
+fn cgroup2_mount(root: &Path) -> Result<PathBuf> {
+    let mount = sidelane_label::mount_point(root).during(|| "/proc/self/mounts".into())?;
+    mount.ok_or_else(|| {
+        Error::Unsupported(
+            "no cgroup v2 tree is mounted; mount one: mount -t cgroup2 none /sys/fs/cgroup".into(),
+        )
+    })
 }
 
 #[cfg(test)]
@@ -331,10 +322,15 @@ mod tests {
     fn the_cgroup2_mount_is_found_among_others() {
         let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\n\
                       cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("proc/self")).unwrap();
+        let write = |mounts| fs::write(root.path().join("proc/self/mounts"), mounts).unwrap();
+        write(mounts);
         assert_eq!(
-            cgroup2_mount(mounts).unwrap(),
+            cgroup2_mount(root.path()).unwrap(),
             Path::new("/sys/fs/cgroup/unified")
         );
-        assert!(cgroup2_mount("proc /proc proc rw 0 0\n").is_err());
+        write("proc /proc proc rw 0 0\n");
+        assert!(cgroup2_mount(root.path()).is_err());
     }
 }

@@ -1,12 +1,13 @@
-//! Which cgroups exist, their `cpu.max`, and their labels: the extended attribute by which whoever makes a cgroup says what it is.
-//! It goes with the cgroup.
+//! Which cgroups exist, their `cpu.max`, and their labels ([`sidelane_label`]).
+
+pub use sidelane_label::{folder, label, mount_point, set_label};
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// `cpu.max` of a cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,17 +36,6 @@ impl Quota {
     pub fn lanes(&self) -> Option<f64> {
         (self.period_ns > 0).then(|| self.quota_ns as f64 / self.period_ns as f64)
     }
-}
-
-/// Where the unified (v2) cgroup hierarchy is mounted, from `proc/self/mounts`
-/// below `root`.
-pub fn mount_point(root: &Path) -> io::Result<Option<PathBuf>> {
-    let mounts = fs::read_to_string(root.join("proc/self/mounts"))?;
-    Ok(mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ');
-        let (_, at, kind) = (fields.next()?, fields.next()?, fields.next()?);
-        (kind == "cgroup2").then(|| PathBuf::from(at.replace("\\040", " ")))
-    }))
 }
 
 /// Ids and paths (from the cgroup root, `/` first) of all cgroups below `mount`.
@@ -96,33 +86,6 @@ pub fn quotas<'a>(mount: &Path, paths: impl Iterator<Item = &'a String>) -> Vec<
     paths.sort();
     let quotas = paths.into_iter().filter_map(|path| quota(mount, path));
     quotas.collect()
-}
-
-/// Name of the extended attribute.
-pub const ATTRIBUTE: &str = "user.sidelane.class";
-
-/// The folder of the cgroup at `path`, which begins with `/`.
-pub fn folder(mount: &Path, path: &str) -> PathBuf {
-    mount.join(path.trim_start_matches('/'))
-}
-
-/// The label of the cgroup at `path` below `mount`; none without one, or if the cgroup is gone.
-pub fn label(mount: &Path, path: &str) -> Option<String> {
-    let label = xattr::get(folder(mount, path), ATTRIBUTE).ok()??;
-    Some(String::from_utf8_lossy(&label).trim().to_owned())
-}
-
-/// Labels a cgroup, or takes its label away.
-///
-/// # Errors
-/// No such cgroup, no right to write it, or a kernel before 5.7, whose cgroups have no such attributes.
-pub fn set_label(mount: &Path, path: &str, label: Option<&str>) -> io::Result<()> {
-    let folder = folder(mount, path);
-    match label {
-        Some(label) => xattr::set(folder, ATTRIBUTE, label.as_bytes()),
-        None if xattr::get(&folder, ATTRIBUTE)?.is_none() => Ok(()),
-        None => xattr::remove(folder, ATTRIBUTE),
-    }
 }
 
 /// The labels of the cgroups at these paths, of those that have one.
@@ -181,6 +144,7 @@ impl LabelChanges {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sidelane_label::ATTRIBUTE;
 
     #[test]
     fn a_quota_allows_lanes() {
@@ -200,18 +164,6 @@ mod tests {
         let mut paths: Vec<_> = list(root.path()).into_values().collect();
         paths.sort();
         assert_eq!(paths, ["/", "/a", "/a/b"]);
-    }
-
-    #[test]
-    fn the_unified_mount_is_found_among_others() {
-        let root = tempfile::tempdir().unwrap();
-        fs::create_dir_all(root.path().join("proc/self")).unwrap();
-        let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\nc2 /sys/fs/cgroup/my\\040own cgroup2 rw 0 0\n";
-        fs::write(root.path().join("proc/self/mounts"), mounts).unwrap();
-        assert_eq!(
-            mount_point(root.path()).unwrap(),
-            Some("/sys/fs/cgroup/my own".into())
-        );
     }
 
     #[test]

@@ -5,13 +5,13 @@
 //! `kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<UID>.slice`, where the UID has underscores for dashes. Guaranteed
 //! pods stand one folder higher. What the kubelet's own `--cgroup-root /kubelet` puts before is looked through as well.
 
+pub use sidelane_label::label;
+
+use sidelane_label::ATTRIBUTE;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// The node's contract with the scheduler: rules `label:WORD` compare this attribute of a cgroup.
-const ATTRIBUTE: &str = "user.sidelane.class";
 
 /// A pod's cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,28 +75,12 @@ fn uid(name: &str) -> Option<String> {
     (!uid.is_empty() && uid.chars().all(digits)).then(|| uid.replace('_', "-"))
 }
 
-fn folder(root: &Path, path: &str) -> PathBuf {
-    root.join(path.trim_start_matches('/'))
-}
-
-/// The attribute of a cgroup.
-pub fn label(root: &Path, path: &str) -> Option<String> {
-    let label = xattr::get(folder(root, path), ATTRIBUTE).ok()??;
-    Some(String::from_utf8_lossy(&label).trim().to_owned())
-}
-
 /// Writes the attribute of a cgroup, or takes it away. A cgroup that is gone is no error: so is its attribute.
 ///
 /// # Errors
 /// No right to write it, or no such attributes here.
 pub fn set_label(root: &Path, path: &str, label: Option<&str>) -> io::Result<()> {
-    let folder = folder(root, path);
-    let written = match label {
-        Some(label) => xattr::set(&folder, ATTRIBUTE, label.as_bytes()),
-        None => xattr::remove(&folder, ATTRIBUTE),
-    };
-    match written {
-        Err(error) if error.raw_os_error() == Some(nix::errno::Errno::ENODATA as i32) => Ok(()),
+    match sidelane_label::set_label(root, path, label) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         written => written,
     }
@@ -107,12 +91,7 @@ pub fn set_label(root: &Path, path: &str, label: Option<&str>) -> io::Result<()>
 /// # Errors
 /// `/proc/self/mounts` cannot be read, or has no such mount.
 pub fn mount_point() -> io::Result<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts")?;
-    let mount = mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ');
-        let (_, at, kind) = (fields.next()?, fields.next()?, fields.next()?);
-        (kind == "cgroup2").then(|| PathBuf::from(at.replace("\\040", " ")))
-    });
+    let mount = sidelane_label::mount_point(Path::new("/"))?;
     mount.ok_or_else(|| io::Error::other("cgroup v2 is not mounted"))
 }
 
@@ -188,7 +167,7 @@ mod tests {
     fn the_attribute_is_written_read_and_taken_away() {
         let root = tempfile::tempdir().unwrap();
         let path = format!("/kubepods/pod{UID}");
-        fs::create_dir_all(folder(root.path(), &path)).unwrap();
+        fs::create_dir_all(sidelane_label::folder(root.path(), &path)).unwrap();
         if xattr::set(root.path(), ATTRIBUTE, b"x").is_err() {
             eprintln!("no extended attributes where temporary files are: nothing tested");
             return;

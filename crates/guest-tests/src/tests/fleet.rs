@@ -9,12 +9,12 @@ use sidelane_demo::compute::ComputeServer;
 use sidelane_demo::experiment::Requests;
 use sidelane_demo::machine::Machine;
 use sidelane_demo::reference;
+use sidelane_label::label;
+use sidelane_smt::latency::{Quantile, quantile};
 use sidelane_topology::Topology;
 use std::env;
-use std::ffi::CString;
 use std::fs;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -257,15 +257,10 @@ fn classify(name: &str, label: &str, class: usize) {
     );
 }
 
-/// The 99th percentile, ns.
-fn p99_ns(mut latency_ns: Vec<u64>) -> u64 {
-    latency_ns.sort_unstable();
-    latency_ns[(latency_ns.len() * 99).div_ceil(100) - 1]
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+/// Of values in any order, by nearest rank.
+fn quantile_of<T: Copy + PartialOrd>(mut values: Vec<T>, q: Quantile) -> T {
+    values.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    quantile(&values, q).unwrap()
 }
 
 fn a_labelled_pod_is_protected_and_a_label_of_the_node_gives_it_back() {
@@ -355,14 +350,17 @@ fn protected(cluster: &Cluster, server: &Path, batch: &Path) {
             compressors.stop().unwrap();
             assert_eq!(attached(), mode == "enforce");
             cluster.signal("CONT");
-            let ms = p99_ns(outcome.latency_ns) as f64 / 1e6;
+            let ms = quantile_of(outcome.latency_ns, Quantile::P99) as f64 / 1e6;
             println!("round {round}, {name}: p99 {ms:.2} ms");
             p99_ms[which].push(ms);
         }
     }
     let over_alone = |which: usize| {
         let pairs = p99_ms[which].iter().zip(&p99_ms[0]);
-        median(pairs.map(|(beside, alone)| beside / alone).collect())
+        quantile_of(
+            pairs.map(|(beside, alone)| beside / alone).collect(),
+            Quantile::P50,
+        )
     };
     let [default, enforce] = [1, 2].map(over_alone);
     println!(
@@ -371,27 +369,16 @@ fn protected(cluster: &Cluster, server: &Path, batch: &Path) {
     assert!(enforce <= 1.15 && enforce < default);
 }
 
-/// The class that a cgroup says.
-fn label(folder: &Path) -> Option<String> {
-    let path = CString::new(folder.as_os_str().as_bytes()).unwrap();
-    let mut word = [0; 16];
-    // SAFETY: the strings end, and the buffer is as long as is said
-    let length = unsafe {
-        let name = c"user.sidelane.class".as_ptr();
-        libc::getxattr(path.as_ptr(), name, word.as_mut_ptr().cast(), word.len())
-    };
-    let length = usize::try_from(length).ok()?;
-    Some(String::from_utf8_lossy(&word[..length]).into_owned())
-}
-
 /// Observing leaves nothing on the machine, and is told.
 fn given_back(server: &Path) {
     set_mode("enforce");
     let pod = server.parent().unwrap();
-    eventually("its label", || label(pod).as_deref() == Some("critical"));
+    eventually("its label", || {
+        label(pod, "/").as_deref() == Some("critical")
+    });
     set_mode("observe");
     assert_eq!(state(), "disabled");
-    eventually("the label is gone", || label(pod).is_none());
+    eventually("the label is gone", || label(pod, "/").is_none());
     eventually("the condition", || {
         let path = "jsonpath={.status.conditions[?(@.type==\"SidelaneAttached\")].reason}";
         kubectl(&["get", "node", NODE, "-o", path], None) == "Observing"
