@@ -3,20 +3,24 @@
 //! - [`collector`]: totals from which SMT metrics follow, by tracing or sampling, beside any scheduler.
 //! - [`watch`]: intervals of it, one after the other; [`record`]: in a file.
 //! - [`tasks`]: what retention and pairing know of each task.
-//! - [`lanes`]: what the lanes of the running scheduler do.
+//! - [`Lanes`]: what the lanes of the running scheduler do.
 //! - [`service`]: what one service meets there: waits, densities, what runs beside it.
 //! - [`proc_stat`]: how busy each lane is, by the kernel's own account.
 //! - [`counters`]: instructions of each lane, by hardware counters.
 
 pub mod collector;
 pub mod counters;
-pub mod lanes;
 pub mod proc_stat;
 pub mod record;
 pub mod service;
 pub mod tasks;
 pub mod watch;
 
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use sidelane_kernel::{attached, from_bytes};
+use sidelane_policy::intf;
+use sidelane_smt::snapshot::{Class, LaneState};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Generated bindings: the skeletons of the collector and of what watches a service, and the layouts of `bpf/metrics_intf.h`.
@@ -108,5 +112,38 @@ impl Error {
             Error::TooLarge { .. } | Error::NoAddress { .. } => true,
             Error::Topology(_) | Error::Metrics(_) => false,
         }
+    }
+}
+
+/// What the lanes of the running scheduler do.
+pub struct Lanes(MapHandle);
+
+impl Lanes {
+    /// Of the scheduler that is attached, if it is Sidelane's.
+    pub fn open() -> Option<Lanes> {
+        let map = attached::map(b"lane_signals", size_of::<intf::lane_signal>());
+        map.ok().map(Lanes)
+    }
+
+    /// By CPU number.
+    pub fn states(&self, cpus: impl Iterator<Item = u32>) -> BTreeMap<u32, LaneState> {
+        let state = |cpu: u32| {
+            let bytes = self.0.lookup(&cpu.to_ne_bytes(), MapFlags::ANY).ok()??;
+            Some((
+                cpu,
+                state_of(from_bytes::<intf::lane_signal>(&bytes)?.state),
+            ))
+        };
+        cpus.filter_map(state).collect()
+    }
+}
+
+fn state_of(state: u32) -> LaneState {
+    match state {
+        intf::lane_state_LANE_CRITICAL => LaneState::Runs(Class::Critical),
+        intf::lane_state_LANE_NORMAL => LaneState::Runs(Class::Normal),
+        intf::lane_state_LANE_BATCH => LaneState::Runs(Class::Batch),
+        intf::lane_state_LANE_IDLE => LaneState::Idle,
+        _ => LaneState::Unknown,
     }
 }

@@ -3,7 +3,7 @@
 use super::record::RateArgs;
 use super::seconds;
 use crate::exit;
-use sidelane_collect::lanes::Lanes;
+use sidelane_collect::Lanes;
 use sidelane_collect::watch::{Listener, Wanted, tell};
 use sidelane_smt::snapshot::Interval;
 use sidelane_top::{Sample, Screen};
