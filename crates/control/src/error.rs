@@ -95,6 +95,9 @@ pub enum Error {
         "no typical threadPerf is known for {0} lanes a core; measure it with 'sidelane calibrate', or give --thread-perf"
     )]
     ThreadPerfUnknown(usize),
+    /// An objective that is none.
+    #[error("{0}")]
+    Objective(String),
     /// No lane for batch.
     #[error("no core has more than one lane online: there is no lane for batch")]
     NoSecondLane,

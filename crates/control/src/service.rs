@@ -5,8 +5,9 @@ use crate::{Error, Result};
 use sidelane_collect::collector::Place;
 use sidelane_collect::service::{Members, ServiceWatch};
 use sidelane_kernel::cgroups;
+pub use sidelane_kernel::cgroups::Label;
 use sidelane_sched::rules::{Matcher, matches_cgroup};
-use sidelane_sched::{Class, ClassRule, Rule};
+use sidelane_sched::{Class, ClassRule, Objective, Rule};
 use sidelane_smt::service::{Answer, NoSmt, answer};
 use sidelane_smt::snapshot::Rates;
 use sidelane_topology::{CpuList, Topology, printable};
@@ -143,18 +144,20 @@ fn named(target: &str, root: &Path) -> Result<Vec<String>> {
 }
 
 /// Labels the cgroups of a service, or of a task by its number, so that rules `label:WORD` find them and what is below; without
-/// a word takes their labels away. Returns their paths.
+/// a label takes theirs away. Returns their paths.
 ///
 /// # Errors
-/// No such cgroup, or no right to write there.
-pub fn mark(target: &str, word: Option<&str>, root: &Path) -> Result<Vec<String>> {
-    if let Some(word) = word {
-        format!("label:{word}").parse::<Rule>()?;
+/// A malformed word or objective, no such cgroup, or no right to write there.
+pub fn mark(target: &str, label: Option<&Label>, root: &Path) -> Result<Vec<String>> {
+    if let Some(label) = label {
+        format!("label:{}", label.word).parse::<Rule>()?;
+        let objective = label.objective.as_deref().map(str::parse::<Objective>);
+        objective.transpose().map_err(Error::Objective)?;
     }
     let mount = sidelane_sched::signal::lanes::mount_point(root)?;
     let paths = named(target, root)?;
     for path in &paths {
-        cgroups::set_label(&mount, path, word)
+        cgroups::set_label(&mount, path, label)
             .map_err(|e| Error::io("label", &cgroups::folder(&mount, path), e))?;
     }
     Ok(paths)

@@ -6,7 +6,7 @@ use super::series::{Jobs, SERIES_MAX};
 use sidelane_kernel::attached;
 use sidelane_policy::Class;
 use sidelane_policy::intf::counters;
-use sidelane_sched::stats::{InForce, ObjectiveState};
+use sidelane_sched::stats::{InForce, ObjectiveState, Whose};
 use std::time::SystemTime;
 
 impl<S: Source> Scheduler<S> {
@@ -181,17 +181,22 @@ fn settings(now: &Now) -> Vec<Family> {
     told
 }
 
-/// A sample for each objective, by the number of its rule; 0 is that of `[scheduler]`.
+/// A sample for each objective, by the number of its rule, 0 is that of `[scheduler]`, or by the cgroup whose label has it.
 fn objectives(now: &Now, sums: &Sums) -> Vec<Family> {
     let now = &now.reading.objectives;
+    let now = &now[..now.len().min(SERIES_MAX)];
     if now.is_empty() {
         return Vec::new();
     }
     let each = |value: &dyn Fn(&ObjectiveState) -> f64| -> Samples<'static> {
-        let sample = |of: &ObjectiveState| (vec![("rule", of.rule.to_string())], value(of));
+        let label = |of: &ObjectiveState| match &of.of {
+            Whose::Rule(rule) => ("rule", rule.to_string()),
+            Whose::Cgroup(path) => ("cgroup", escaped(path)),
+        };
+        let sample = |of: &ObjectiveState| (vec![label(of)], value(of));
         now.iter().map(sample).collect()
     };
-    let sum = |of: &ObjectiveState| sums.objectives.get(&of.rule).copied().unwrap_or_default();
+    let sum = |of: &ObjectiveState| sums.objectives.get(&of.of).copied().unwrap_or_default();
     vec![
         family(
             Kind::Seconds,

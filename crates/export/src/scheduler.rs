@@ -7,7 +7,7 @@ use sidelane_kernel::pools::PoolState;
 use sidelane_kernel::{Error, attached};
 use sidelane_policy::intf::counters;
 use sidelane_sched::ExitReason;
-use sidelane_sched::stats::{InForce, ObjectiveState, Reader};
+use sidelane_sched::stats::{InForce, ObjectiveState, Reader, Whose};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
@@ -206,8 +206,8 @@ pub struct Sums {
     /// The scheduler's counters.
     pub counters: counters,
     last: counters,
-    /// By the number of the objective's rule.
-    pub objectives: BTreeMap<u32, ObjectiveSums>,
+    /// By what has the objective; of labels those that there were at the last reading.
+    pub objectives: BTreeMap<Whose, ObjectiveSums>,
     /// By cgroup: pools that there were at the last reading.
     pub pools: BTreeMap<String, PoolSums>,
 }
@@ -220,10 +220,12 @@ impl Sums {
         }
         self.last = now.counters;
         for objective in &now.objectives {
-            let sums = self.objectives.entry(objective.rule).or_default();
+            let sums = self.objectives.entry(objective.of.clone()).or_default();
             sums.windows.take(objective.windows, from_now);
             sums.missed.take(objective.missed, from_now);
         }
+        let there = |of: &Whose| now.objectives.iter().any(|objective| objective.of == *of);
+        (self.objectives).retain(|of, _| matches!(of, Whose::Rule(_)) || there(of));
         // pools of containers come and go: one that is gone is forgotten
         let mut before = std::mem::take(&mut self.pools);
         for pool in &now.pools {
@@ -498,7 +500,7 @@ pub(crate) mod tests {
                 overdrawn_ms: 0.0,
             };
             let objective = ObjectiveState {
-                rule: 0,
+                of: Whose::Rule(0),
                 budget_ms: 5.0,
                 tail_ms: 18.0,
                 windows: 0,

@@ -1,6 +1,6 @@
 //! Which cgroups exist, their `cpu.max`, and their labels ([`sidelane_label`]).
 
-pub use sidelane_label::{folder, label, mount_point, set_label};
+pub use sidelane_label::{Label, folder, label, mount_point, set_label};
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::collections::HashMap;
@@ -89,10 +89,7 @@ pub fn quotas<'a>(mount: &Path, paths: impl Iterator<Item = &'a String>) -> Vec<
 }
 
 /// The labels of the cgroups at these paths, of those that have one.
-pub fn labels<'a>(
-    mount: &Path,
-    paths: impl Iterator<Item = &'a String>,
-) -> HashMap<String, String> {
+pub fn labels<'a>(mount: &Path, paths: impl Iterator<Item = &'a String>) -> HashMap<String, Label> {
     let labelled = |path: &String| Some((path.clone(), label(mount, path)?));
     paths.filter_map(labelled).collect()
 }
@@ -180,17 +177,23 @@ mod tests {
         let changes = LabelChanges::begin().unwrap();
         changes.watch(mount, paths.iter()).unwrap();
         assert!(!changes.any() && labels(mount, paths.iter()).is_empty());
-        set_label(mount, "/a", Some("critical")).unwrap();
+        let [batch, mut critical] = ["batch", "critical"].map(Label::new);
+        set_label(mount, "/a", Some(&critical)).unwrap();
         assert!(changes.any() && !changes.any());
-        set_label(mount, "/", Some("batch")).unwrap();
+        critical.objective = Some("p99 < 20 ms".to_owned());
+        set_label(mount, "/a", Some(&critical)).unwrap();
+        assert!(changes.any());
+        set_label(mount, "/", Some(&batch)).unwrap();
         let known = labels(mount, paths.iter());
         assert_eq!(known.len(), 2);
-        assert_eq!(label(mount, "/a").as_deref(), Some("critical"));
+        assert_eq!(label(mount, "/a"), Some(critical));
+        set_label(mount, "/a", Some(&batch)).unwrap(); // the objective goes with the word that had it
+        assert_eq!(label(mount, "/a").as_ref(), Some(&batch));
         for _ in 0..2 {
             set_label(mount, "/a", None).unwrap(); // also without one
         }
         assert_eq!(label(mount, "/a"), None);
-        assert!(set_label(mount, "/gone", Some("batch")).is_err());
+        assert!(set_label(mount, "/gone", Some(&batch)).is_err());
         assert!(set_label(mount, "/gone", None).is_err());
     }
 }

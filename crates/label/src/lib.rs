@@ -1,12 +1,45 @@
-//! What a cgroup says of itself: its label, the extended attribute that rules `label:WORD` of the scheduler compare. It goes
-//! with the cgroup.
+//! What a cgroup says of itself: its label, extended attributes of its folder. Rules `label:WORD` of the scheduler compare the
+//! word. They go with the cgroup.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Name of the extended attribute.
+/// Name of the extended attribute that has the word.
 pub const ATTRIBUTE: &str = "user.sidelane.class";
+/// Of the one that has the objective.
+pub const OBJECTIVE: &str = "user.sidelane.objective";
+
+/// The label of a cgroup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// What rules compare: critical, normal, batch or another word.
+    pub word: String,
+    /// The latency that few jobs of the cgroup's critical tasks may exceed, such as "p99 < 20 ms", as it is written there.
+    pub objective: Option<String>,
+}
+
+impl Label {
+    /// One without an objective.
+    pub fn new(word: &str) -> Label {
+        Label {
+            word: word.to_owned(),
+            objective: None,
+        }
+    }
+}
+
+impl fmt::Display for Label {
+    /// The word, and the objective if there is one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.word)?;
+        match &self.objective {
+            Some(objective) => write!(f, ", {objective}"),
+            None => Ok(()),
+        }
+    }
+}
 
 /// Where the unified (v2) cgroup hierarchy is mounted, from `proc/self/mounts` below `root`; none: it is not.
 ///
@@ -26,25 +59,35 @@ pub fn folder(mount: &Path, path: &str) -> PathBuf {
     mount.join(path.trim_start_matches('/'))
 }
 
-/// The label of the cgroup at `path` below `mount`; none without one, or if the cgroup is gone.
-pub fn label(mount: &Path, path: &str) -> Option<String> {
-    let label = xattr::get(folder(mount, path), ATTRIBUTE).ok()??;
-    Some(String::from_utf8_lossy(&label).trim().to_owned())
+/// The label of the cgroup at `path` below `mount`; none without a word, or if the cgroup is gone.
+pub fn label(mount: &Path, path: &str) -> Option<Label> {
+    let folder = folder(mount, path);
+    let text = |attribute| {
+        let value = xattr::get(&folder, attribute).ok()??;
+        Some(String::from_utf8_lossy(&value).trim().to_owned())
+    };
+    Some(Label {
+        word: text(ATTRIBUTE)?,
+        objective: text(OBJECTIVE),
+    })
 }
 
-/// Labels a cgroup, or takes its label away, if it has one.
+/// Gives a cgroup this label, or takes its label away, if it has one.
 ///
 /// # Errors
 /// No such cgroup, no right to write it, or a kernel before 5.7, whose cgroups have no such attributes.
-pub fn set_label(mount: &Path, path: &str, label: Option<&str>) -> io::Result<()> {
+pub fn set_label(mount: &Path, path: &str, label: Option<&Label>) -> io::Result<()> {
     let folder = folder(mount, path);
-    match label {
-        Some(label) => xattr::set(folder, ATTRIBUTE, label.as_bytes()),
-        None => xattr::remove(folder, ATTRIBUTE).or_else(|error| match error.raw_os_error() {
+    let set = |attribute, text: Option<&String>| match text {
+        Some(text) => xattr::set(&folder, attribute, text.as_bytes()),
+        None => xattr::remove(&folder, attribute).or_else(|error| match error.raw_os_error() {
             Some(libc::ENODATA) => Ok(()),
             _ => Err(error),
         }),
-    }
+    };
+    // the objective first: without a word it is none
+    set(OBJECTIVE, label.and_then(|label| label.objective.as_ref()))?;
+    set(ATTRIBUTE, label.map(|label| &label.word))
 }
 
 #[cfg(test)]

@@ -5,9 +5,7 @@
 //! `kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<UID>.slice`, where the UID has underscores for dashes. Guaranteed
 //! pods stand one folder higher. What the kubelet's own `--cgroup-root /kubelet` puts before is looked through as well.
 
-pub use sidelane_label::label;
-
-use sidelane_label::ATTRIBUTE;
+use sidelane_label::{ATTRIBUTE, Label};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -37,7 +35,7 @@ pub fn of_pods(root: &Path) -> BTreeMap<String, Cgroup> {
             let below = folder.join(name);
             if let (Holds::Pods, Some(uid)) = (holds, uid(name)) {
                 let path = format!("/{}", below.display());
-                let label = label(root, &path);
+                let label = sidelane_label::label(root, &path).map(|label| label.word);
                 found.insert(uid, Cgroup { path, label });
             } else if let Some(holds) = holds_what(name) {
                 pending.push((below, holds));
@@ -80,7 +78,8 @@ fn uid(name: &str) -> Option<String> {
 /// # Errors
 /// No right to write it, or no such attributes here.
 pub fn set_label(root: &Path, path: &str, label: Option<&str>) -> io::Result<()> {
-    match sidelane_label::set_label(root, path, label) {
+    let label = label.map(Label::new);
+    match sidelane_label::set_label(root, path, label.as_ref()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         written => written,
     }
@@ -177,7 +176,7 @@ mod tests {
         for _ in 0..2 {
             set_label(root.path(), &path, None).unwrap(); // also without one
         }
-        assert_eq!(label(root.path(), &path), None);
+        assert_eq!(sidelane_label::label(root.path(), &path), None);
         set_label(root.path(), "/kubepods/podgone", Some("batch")).unwrap();
     }
 }

@@ -355,10 +355,7 @@ mod tests {
             let comparison = Comparison::new("n", mode, &pods, &cgroups::of_pods(root.path()));
             assert_eq!(comparison.pods[0].action, action);
             comparison.pods[0].apply(root.path()).unwrap();
-            assert_eq!(
-                cgroups::label(root.path(), "/kubepods/pod1").as_deref(),
-                label
-            );
+            assert_eq!(cgroups::of_pods(root.path())["1"].label.as_deref(), label);
         }
     }
 

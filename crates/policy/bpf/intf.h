@@ -421,6 +421,7 @@ enum latency_buckets {
 
 /* A budget that follows the tail of the critical jobs (objective.bpf.h). */
 struct objective {
+	u64 cgroup; /* whose label it is, by id; 0: it is of a rule, or of the settings */
 	u64 budget_ns;
 	u64 tail_ns; /* in the window before; 0: there was none */
 	u64 windows; /* totals: windows, and those whose tail was beyond the objective */
@@ -474,6 +475,7 @@ struct fixed_settings {
 	u32 steal_min_queued[NR_DISTANCES]; /* barriers: length of the far vector */
 	u32 batch_lanes; /* lanes of a core that batch may use: the last ones; 0 with only_batch: all but the first */
 	u32 nr_rules;
+	u32 nr_budgets; /* of the settings, then one a rule, then those of labels */
 	u32 has_cgroup_rules;
 	u32 wakes_preempt; /* 1: what wakes takes the lane from work of its class that has come further (fair.bpf.h) */
 	u32 by_deadline; /* 1: marked jobs that have a deadline are ordered by that (jobs.bpf.h) */
@@ -578,7 +580,7 @@ struct cgroup_known {
 	u32 pool; /* innermost pool that it is in, + 1; 0: none */
 	u32 weight; /* cpu.weight; 0: it has none */
 	u32 rule; /* first cgroup rule that matches it or an ancestor, + 1; 0: none */
-	u32 pad;
+	u32 budget; /* of its label, of tasks for which that rule decides, + 1; 0: the rule's */
 };
 
 /* What wants to run in a cgroup that has a weight. */

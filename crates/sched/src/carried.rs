@@ -20,6 +20,8 @@ pub(crate) struct Carried {
     pub pools_ns: BTreeMap<String, u64>,
     /// By budget: the rule's number, 0 for `[scheduler]`.
     learnt_ns: Vec<(u32, u64)>,
+    /// By the ids of the cgroups whose labels have the objectives.
+    pub labelled_ns: BTreeMap<u64, u64>,
 }
 
 /// What is kept there.
@@ -65,6 +67,7 @@ impl Carried {
         }
         if before.rules != after.rules || before.scheduler.budget != after.scheduler.budget {
             self.learnt_ns.clear(); // they go by the rules' numbers
+            self.labelled_ns.clear();
         }
     }
 
@@ -74,12 +77,21 @@ impl Carried {
             // one that cannot be read is learnt anew
             let bytes = objectives.lookup(&index.to_ne_bytes(), MapFlags::ANY);
             let objective = from_bytes::<intf::objective>(&bytes.ok()??)?;
-            (objective.budget_ns > 0).then_some((index, objective.budget_ns))
+            (objective.budget_ns > 0).then_some((index, objective))
         };
-        self.learnt_ns = (0..objectives.max_entries()).filter_map(budget).collect();
+        self.learnt_ns.clear();
+        self.labelled_ns.clear();
+        for (index, objective) in (0..objectives.max_entries()).filter_map(budget) {
+            match objective.cgroup {
+                0 => self.learnt_ns.push((index, objective.budget_ns)),
+                cgroup => {
+                    self.labelled_ns.insert(cgroup, objective.budget_ns);
+                }
+            }
+        }
     }
 
-    /// Puts them back; windows begin afresh.
+    /// Puts those of rules back; windows begin afresh.
     pub fn teach(&self, objectives: &impl MapCore) -> Result<(), Error> {
         for &(index, budget_ns) in &self.learnt_ns {
             let objective = intf::objective {

@@ -2,23 +2,27 @@
 
 use crate::cgroup_path::up;
 use crate::rules::{ClassRule, Matcher, matches_cgroup};
-pub(crate) use sidelane_kernel::cgroups::{folder, labels, list, mount_point, quotas, topmost};
+pub(crate) use sidelane_kernel::cgroups::{
+    Label, folder, labels, list, mount_point, quotas, topmost,
+};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
 /// Labels of cgroups by their paths, of those that have one.
-pub(crate) type Labels = HashMap<String, String>;
+pub(crate) type Labels = HashMap<String, Label>;
 
-/// The label of the cgroup at `path`, or else of the nearest around it that has one.
-fn label<'a>(labels: &'a Labels, path: &str) -> Option<&'a String> {
-    up(path).find_map(|at| labels.get(at))
+/// Where the label of the cgroup at `path` stands: there, or at the nearest around it that has one.
+pub(crate) fn labelled_at<'a>(labels: &Labels, path: &'a str) -> Option<&'a str> {
+    up(path).find(|&at| labels.contains_key(at))
 }
 
 /// Does what a rule compares match the cgroup at `path`, which begins with `/`, or one of its ancestors?
 pub(crate) fn matches(matcher: &Matcher, path: &str, labels: &Labels) -> bool {
     match matcher {
-        Matcher::Label(wanted) => label(labels, path) == Some(wanted),
+        Matcher::Label(wanted) => {
+            labelled_at(labels, path).is_some_and(|at| labels[at].word == *wanted)
+        }
         matcher => matches_cgroup(matcher, path),
     }
 }
@@ -144,7 +148,7 @@ mod tests {
             ("/b", "critical"),
             ("/c", "batches"),
         ];
-        let labels = labels.map(|(path, label)| (path.to_owned(), label.to_owned()));
+        let labels = labels.map(|(path, label)| (path.to_owned(), Label::new(label)));
         let labels = Labels::from(labels);
         let first = |path| first_rule(&rules, path, &labels);
         assert_eq!(["/a", "/a/x/y", "/a/b", "/a/b/c"].map(first), [3, 3, 1, 1]);

@@ -5,6 +5,7 @@ mod hint;
 use crate::cgroups;
 use crate::counters::ticks_can_be_seen;
 use crate::doctor;
+use crate::labelled;
 use crate::pool::Pool;
 use crate::rules::{Class, ClassRule, Matcher};
 use crate::{Config, Error, resolve};
@@ -90,6 +91,12 @@ pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
         .as_deref()
         .map(|mount| cgroups::labels(mount, groups.iter()));
     let labels = labels.unwrap_or_default();
+    let with_objectives = groups.iter().filter(|_| labelled::counts(config));
+    let said = labelled::said(
+        &config.rules,
+        with_objectives.map(|path| (0, path)),
+        &labels,
+    );
     let rules = config.rules.iter().zip(&table).enumerate();
     let rules = rules.map(|(index, (entry, resolved))| {
         let finds = match &entry.rule.matcher {
@@ -125,6 +132,7 @@ pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
     };
     let mut doubts = doubts_of_rules(config, &rules);
     doubts.extend(doubts_of_pools(&pools));
+    doubts.extend(said.faults);
     doubts.extend(doubts_of_machine(config, root));
     let cannot_attach = doctor::examine(root).cannot_attach();
     doubts.extend(cannot_attach.clone());

@@ -15,6 +15,7 @@ mod counters;
 pub mod doctor;
 mod error;
 mod idle;
+mod labelled;
 mod layout;
 mod loader;
 mod pool;

@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::counters::{self, Counters, NoCounters};
 use crate::error::load_error;
 use crate::idle::IdleBound;
+use crate::labelled::LabelledTable;
 use crate::layout::Layout;
 use crate::pool::PoolTable;
 use crate::printed::Printed;
@@ -32,6 +33,7 @@ use sidelane_kernel::Urgent;
 use sidelane_kernel::cgroups::LabelChanges;
 use sidelane_topology::Topology;
 use size::Rooms;
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -153,6 +155,11 @@ struct Scheduler<'a> {
     link: Option<Link>,
     config: &'a Config,
     rules: Vec<intf::rule>,
+    labelled: LabelledTable,
+    /// Budgets that objectives of labels had learnt, by the ids of cgroups.
+    learnt_ns: BTreeMap<u64, u64>,
+    /// What was said of labels that are wrong.
+    label_faults: Vec<String>,
     pools: PoolTable,
     /// What was written of that: others may tune it since.
     limits: Vec<intf::pool_limit>,
@@ -191,6 +198,7 @@ impl<'a> Scheduler<'a> {
             topology,
             layout,
             rules,
+            labelled,
             mut pools,
             cgroup_room,
             weights,
@@ -207,6 +215,7 @@ impl<'a> Scheduler<'a> {
         let settings = config.scheduler.fixed(widest);
         let fixed = intf::fixed_settings {
             nr_rules: rules.len() as u32,
+            nr_budgets: (1 + rules.len() + labelled.room()) as u32,
             has_cgroup_rules: cgroups::needed(&config.rules).into(),
             nr_pools: pools.len() as u32,
             cgroup_weights: weights.into(),
@@ -225,6 +234,9 @@ impl<'a> Scheduler<'a> {
             link: None,
             config,
             rules,
+            labelled,
+            learnt_ns: carried.labelled_ns.clone(),
+            label_faults: Vec::new(),
             pools,
             limits: Vec::new(),
             paths: Vec::new(),
@@ -389,6 +401,7 @@ struct Found {
     topology: Topology,
     layout: Layout,
     rules: Vec<intf::rule>,
+    labelled: LabelledTable,
     pools: PoolTable,
     cgroup_room: usize,
     weights: bool,
@@ -404,6 +417,7 @@ impl Found {
         Ok(Found {
             topology,
             layout,
+            labelled: LabelledTable::new(rules.len(), rooms.objectives),
             rules,
             pools,
             cgroup_room: rooms.cgroups,

@@ -10,7 +10,7 @@ use std::path::Path;
 /// No file has this inode number: the rule matches nothing for now.
 const NO_INODE: u64 = 0;
 /// A rule without a budget of its own.
-const INHERIT: intf::budget = intf::budget {
+pub(crate) const INHERIT: intf::budget = intf::budget {
     policy: intf::budget_policy_BUDGET_INHERIT,
     beyond: 0,
     budget_ns: 0,

@@ -12,12 +12,15 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapInfo, ProgramType};
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use sidelane_kernel::pools::{PoolRates, PoolState, Pools};
-use sidelane_kernel::{Error, attached};
+use sidelane_kernel::{Error, attached, cgroups};
 use sidelane_policy::settings::Scope;
 use sidelane_policy::{Budget, Polarization};
+use sidelane_topology::printable;
+use std::collections::HashMap;
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -26,11 +29,22 @@ const MAP_NAME: &[u8] = b"sidelane_stats";
 /// The map of what became of objectives.
 const OBJECTIVES: &[u8] = b"sidelane_slo";
 
+/// What has an objective.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Whose {
+    /// The rule, from 1 in their order; 0: `[scheduler]`.
+    Rule(u32),
+    /// The label of the cgroup at this path.
+    Cgroup(String),
+}
+
 /// What became of an objective (`borrow = "slo"`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ObjectiveState {
-    /// The rule that has it, from 1 in their order; 0: `[scheduler]`.
-    pub rule: u32,
+    /// What has it.
+    #[serde(flatten)]
+    pub of: Whose,
     /// The budget now, ms.
     pub budget_ms: f64,
     /// Tail of the critical jobs in the last window, at the objective's percentile, ms.
@@ -164,21 +178,32 @@ impl Reader {
     /// As [`Reader::read`].
     pub fn objectives(&self) -> Result<Vec<ObjectiveState>, Error> {
         let mut states = Vec::new();
-        for rule in 0..self.objectives.max_entries() {
-            let state = attached::entry::<intf::objective>(&self.objectives, rule)?;
+        for index in 0..self.objectives.max_entries() {
+            let state = attached::entry::<intf::objective>(&self.objectives, index)?;
             states.extend(
                 state
                     .filter(|state| state.windows > 0)
-                    .map(|state| ObjectiveState {
-                        rule,
-                        budget_ms: state.budget_ns as f64 / 1e6,
-                        tail_ms: state.tail_ns as f64 / 1e6,
-                        windows: state.windows,
-                        missed: state.missed,
-                    }),
+                    .map(|it| (index, it)),
             );
         }
-        Ok(states)
+        let labelled = states.iter().any(|(_, state)| state.cgroup != 0);
+        let mount = labelled.then(|| cgroups::mount_point(Path::new("/")));
+        let mount = mount.and_then(|mount| mount.ok().flatten());
+        let paths = mount.map_or_else(HashMap::new, |mount| cgroups::list(&mount));
+        let told = |(index, state): (u32, intf::objective)| {
+            Some(ObjectiveState {
+                of: match state.cgroup {
+                    0 => Whose::Rule(index),
+                    // one that is gone is told no more
+                    cgroup => Whose::Cgroup(paths.get(&cgroup)?.clone()),
+                },
+                budget_ms: state.budget_ns as f64 / 1e6,
+                tail_ms: state.tail_ns as f64 / 1e6,
+                windows: state.windows,
+                missed: state.missed,
+            })
+        };
+        Ok(states.into_iter().filter_map(told).collect())
     }
 
     /// Reads the totals.
@@ -507,9 +532,10 @@ impl Rates {
 
 impl ObjectiveState {
     fn line(&self) -> String {
-        let of = match self.rule {
-            0 => "objective".to_owned(),
-            rule => format!("objective of rule {rule}"),
+        let of = match &self.of {
+            Whose::Rule(0) => "objective".to_owned(),
+            Whose::Rule(rule) => format!("objective of rule {rule}"),
+            Whose::Cgroup(path) => format!("objective of {}", printable(path.as_bytes())),
         };
         format!(
             "  {of}: tail {:.3} ms, budget {:.3} ms, missed in {} of {} windows\n",

@@ -1,6 +1,6 @@
 //! `sidelane mark`: labels of cgroups.
 
-use sidelane_control::service::mark;
+use sidelane_control::service::{Label, mark};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -8,17 +8,18 @@ const EXAMPLES: &str = "Examples:
   sidelane mark nginx.service critical
   sidelane mark /kubepods.slice/kubepods-besteffort.slice batch
   sidelane mark $PID critical           the cgroup of that task
+  sidelane mark web.service critical --objective 'p99 < 20 ms'
   sidelane mark nginx.service none      no label any more
 
 In a unit: ExecStartPost=sidelane mark %n critical
 
 A rule such as 'label:critical' in sidelane.toml says what a label means. The nearest label around a task \
-counts.";
+counts, with its objective.";
 
 /// Label cgroups, for rules 'label:WORD' of the scheduler.
 ///
-/// The label is the extended attribute user.sidelane.class of the cgroup's folder. It goes with the cgroup. A scheduler that runs
-/// sees it within a second, without a reload. Needs the right to write that folder: root, or the owner of a delegated cgroup.
+/// The label is the extended attribute user.sidelane.class of the cgroup's folder, its objective user.sidelane.objective. They go with
+/// the cgroup. A scheduler that runs sees them within a second, without a reload. Needs the right to write that folder: root, or the owner of a delegated cgroup.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -28,13 +29,21 @@ pub struct Args {
     /// The label, such as critical, normal or batch; none: take it away.
     #[arg(value_name = "WORD")]
     word: String,
+    /// The latency that few jobs of the critical tasks may exceed, such as "p99 < 20 ms": batch may run beside them as long as that
+    /// holds. Without it the rule's, or that of the configuration.
+    #[arg(long)]
+    objective: Option<String>,
 }
 
 /// Runs `sidelane mark`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let word = Some(args.word.as_str()).filter(|word| *word != "none");
-    for path in mark(&args.target, word, Path::new("/"))? {
-        super::write_out(&format!("{path} {}\n", args.word))?;
+    let label = Label {
+        word: args.word,
+        objective: args.objective,
+    };
+    let wanted = Some(&label).filter(|label| label.word != "none");
+    for path in mark(&args.target, wanted, Path::new("/"))? {
+        super::write_out(&format!("{path} {label}\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

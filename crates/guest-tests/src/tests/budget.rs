@@ -1,6 +1,7 @@
 //! Budgets: how much batch gets beside critical work.
 
 use super::support::*;
+use serde_json::Value;
 
 tests! {
     a_budget_gives_batch_more_than_none_and_less_than_no_limit_also_while_it_changes,
@@ -109,17 +110,31 @@ fn a_rule_has_a_budget_of_its_own_and_the_strictest_counts() {
     assert!(scheduler.stop().success(), "ejected");
 }
 
-/// Waits for windows after which the budget is above so much, ms for each.
-fn await_budget(above_ms: impl Fn(f64) -> f64) {
+/// Of a cgroup whose label has an objective.
+const LABELLED: &str = "/labelled";
+
+/// Waits for windows after which the budgets, that of the settings and that of a label, are above so much, ms for each.
+fn await_budgets(above_ms: impl Fn(f64) -> f64) {
     let _batch: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("batch")).collect();
     // jobs of about a millisecond, many a second
-    let _critical: Vec<_> = (0..2).map(|_| Load::critical_jobs(500, "0.001")).collect();
-    eventually("a budget", || {
+    let _critical = ["critical", &LABELLED[1..]].map(|cgroup| {
+        let traits = Traits {
+            cgroup: Some(cgroup),
+            ..Traits::default()
+        };
+        Load::jobs(500, "0.001", &traits)
+    });
+    eventually("budgets", || {
         let rates = rates("0.2");
-        let objective = &rates["objectives"][0];
-        println!("{objective}");
-        let [budget_ms, windows] = ["budget_ms", "windows"].map(|key| objective[key].as_f64());
-        windows.is_some_and(|windows| budget_ms.unwrap() > above_ms(windows))
+        let objectives = &rates["objectives"];
+        println!("{objectives}");
+        let grown = |key: &str, of: Value| {
+            let objectives = objectives.as_array().unwrap();
+            let objective = objectives.iter().find(|it| it[key] == of)?;
+            let [budget_ms, windows] = ["budget_ms", "windows"].map(|key| objective[key].as_f64());
+            Some(budget_ms? > above_ms(windows?))
+        };
+        grown("rule", 0.into()) == Some(true) && grown("cgroup", LABELLED.into()) == Some(true)
     });
 }
 
@@ -130,14 +145,18 @@ fn settings_in_force() -> String {
 }
 
 fn the_budget_grows_while_the_objective_is_far_and_survives_hotplug() {
-    let mut scheduler = Scheduler::attach(&RULES);
+    let by_label = ["--critical", "label:critical"];
+    let mut scheduler = Scheduler::attach(&[&RULES[..], &by_label].concat());
+    cgroup(&LABELLED[1..]);
+    let mark = sidelane(&["mark", LABELLED, "critical", "--objective", "p90 < 2 s"]);
+    assert!(mark.status.success(), "{mark:?}");
     let objective = ["--borrow", "slo", "--objective", "p90 < 2 s"];
     assert!(
         sidelane(&[&["tune"], &objective[..]].concat())
             .status
             .success()
     );
-    await_budget(|_| 63.0);
+    await_budgets(|_| 63.0);
     let tuned = settings_in_force();
     assert!(tuned.contains("p90 < 2"), "{tuned}");
     for state in ["0", "1"] {
@@ -147,7 +166,7 @@ fn the_budget_grows_while_the_objective_is_far_and_survives_hotplug() {
     }
     assert_eq!(settings_in_force(), tuned);
     // from nothing it grows by a 32th of the objective a window, at first
-    await_budget(|windows| 63.0 * windows);
+    await_budgets(|windows| 63.0 * windows);
     assert!(scheduler.stop().success(), "ejected");
 }
 

@@ -374,7 +374,7 @@ fn given_back(server: &Path) {
     set_mode("enforce");
     let pod = server.parent().unwrap();
     eventually("its label", || {
-        label(pod, "/").as_deref() == Some("critical")
+        label(pod, "/").is_some_and(|label| label.word == "critical")
     });
     set_mode("observe");
     assert_eq!(state(), "disabled");

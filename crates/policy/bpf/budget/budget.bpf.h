@@ -45,7 +45,7 @@
 
 #define BUDGET_UNLIMITED_NS (~0ULL)
 
-/* Budget @index: 0 of the settings, else of rule @index - 1. */
+/* Budget @index: 0 of the settings, else of rule @index - 1; those of labels stand behind the rules. */
 static __always_inline const struct budget *budget_of(u32 index)
 {
 	u32 key = index - 1;

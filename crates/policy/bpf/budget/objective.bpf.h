@@ -210,7 +210,7 @@ VERIFIED_ONCE bool objective_windows(u64 now_ns)
 	bool any = false;
 	u32 i;
 
-	bpf_for(i, 0, fixed.nr_rules + 1)
+	bpf_for(i, 0, fixed.nr_budgets)
 		any |= objective_window(i, now_ns);
 	return any;
 }

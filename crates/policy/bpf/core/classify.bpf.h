@@ -71,12 +71,12 @@ static __always_inline const struct cgroup_known *cgroup_known(struct task_struc
 	return NULL;
 }
 
-/* The first cgroup rule that matches @p, + 1; 0: none. */
-VERIFIED_ONCE u32 cgroup_rule(struct task_struct *p __arg_trusted)
+/* The first cgroup rule that matches @p, + 1; 0: none. Above it the budget that its label has, as known. */
+VERIFIED_ONCE u64 cgroup_rule(struct task_struct *p __arg_trusted)
 {
 	const struct cgroup_known *known = cgroup_known(p);
 
-	return known ? known->rule : 0;
+	return known ? (u64)known->budget << 32 | known->rule : 0;
 }
 
 /* The cgroup in which @p's weight counts; 0: none. */
@@ -201,7 +201,7 @@ static __always_inline u32 class_of_policy(const struct task_struct *p)
 	return p->policy == SCHED_IDLE ? CLASS_BATCH : CLASS_NORMAL;
 }
 
-/* What classify() finds: the class, and 1 + the rule that has a budget of its own, else 0. */
+/* What classify() finds: the class, and the budget of its rule or label, 0: that of the settings. */
 #define KIND(class, budget) ((budget) << 8 | (class))
 #define KIND_CLASS(kind) ((kind) & 0xff)
 #define KIND_BUDGET(kind) ((kind) >> 8)
@@ -209,20 +209,24 @@ static __always_inline u32 class_of_policy(const struct task_struct *p)
 /* What the rules say of @p: KIND. */
 VERIFIED_ONCE u32 class_by_rules(struct task_struct *p __arg_trusted)
 {
-	u32 i, by_cgroup;
+	u64 by_cgroup;
+	u32 i;
 
 	by_cgroup = fixed.has_cgroup_rules ? cgroup_rule(p) : 0;
 	bpf_for(i, 0, fixed.nr_rules) {
+		u32 key = i, budget = 0;
 		struct rule *r;
-		u32 key = i;
 
 		if (!rule_matches(p, i, by_cgroup))
 			continue;
 		r = bpf_map_lookup_elem(&rules, &key);
 		if (!r)
 			break;
-		return KIND(r->class < NR_CLASSES ? r->class : CLASS_NORMAL,
-			    r->budget.policy == BUDGET_INHERIT ? 0 : i + 1);
+		if (r->kind == RULE_CGROUP)
+			budget = by_cgroup >> 32;
+		if (!budget && r->budget.policy != BUDGET_INHERIT)
+			budget = i + 1;
+		return KIND(r->class < NR_CLASSES ? r->class : CLASS_NORMAL, budget);
 	}
 	return KIND(class_of_policy(p), 0);
 }

@@ -3,6 +3,7 @@
 use crate::bpf::{OpenBpfMaps, intf};
 use crate::cgroups;
 use crate::error::load_error;
+use crate::labelled;
 use crate::layout::Layout;
 use crate::{Config, Error};
 use std::path::Path;
@@ -10,6 +11,8 @@ use std::path::Path;
 /// Least room for cgroups, and for those with a `cpu.max`: so that a few new ones are no reason to load again.
 const CGROUPS_MIN: usize = 65536;
 const QUOTAS_MIN: usize = 256;
+/// Least room for objectives of labels, where labels say what is critical.
+const OBJECTIVES_MIN: usize = 16;
 
 /// For how much there is room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +21,8 @@ pub(super) struct Rooms {
     pub cgroups: usize,
     /// For cgroups with a `cpu.max`; 0: there are none, or they do not hold.
     pub quotas: usize,
+    /// For objectives of labels; 0: no label makes a cgroup critical.
+    pub objectives: usize,
     /// Whether weights of cgroups count: some are not the usual.
     pub weights: bool,
 }
@@ -26,10 +31,11 @@ impl Rooms {
     /// For the cgroups that there are now.
     pub fn now(config: &Config) -> Rooms {
         if !config.looks_at_cgroups() {
-            return Rooms::of(None, 0, false);
+            return Rooms::of(None, 0, None, false);
         }
+        let labelled = labelled::counts(config);
         let Ok(Some(mount)) = cgroups::mount_point(Path::new("/")) else {
-            return Rooms::of(Some(0), 0, false);
+            return Rooms::of(Some(0), 0, None, false);
         };
         let found = cgroups::list(&mount);
         let quotas = match config.holds_quotas() {
@@ -37,18 +43,39 @@ impl Rooms {
             false => 0,
         };
         let weights = config.holds_weights() && cgroups::weighed(&mount, found.values()) > 0;
-        Rooms::of(Some(found.len()), quotas, weights)
+        let objectives = || {
+            let labels = cgroups::labels(&mount, found.values());
+            let said = labelled::said(
+                &config.rules,
+                found.iter().map(|(&id, path)| (id, path)),
+                &labels,
+            );
+            said.objectives.len()
+        };
+        Rooms::of(
+            Some(found.len()),
+            quotas,
+            labelled.then(objectives),
+            weights,
+        )
     }
 
-    /// For so many cgroups (none: nobody looks at them) and limits, and as many more. Without a limit there is no room for any:
-    /// what nobody has costs nothing.
-    fn of(cgroups: Option<usize>, quotas: usize, weights: bool) -> Rooms {
+    /// For so many cgroups (none: nobody looks at them), limits and objectives of labels (none: these do not count), and as many
+    /// more. Without a limit there is no room for any: what nobody has costs nothing.
+    fn of(
+        cgroups: Option<usize>,
+        quotas: usize,
+        objectives: Option<usize>,
+        weights: bool,
+    ) -> Rooms {
         Rooms {
             cgroups: cgroups.map_or(1, |found| (2 * found).max(CGROUPS_MIN)),
             quotas: match quotas {
                 0 => 0,
                 found => (2 * found).max(QUOTAS_MIN),
             },
+            objectives: objectives
+                .map_or(0, |found| (2 * found).clamp(OBJECTIVES_MIN, labelled::MOST)),
             weights,
         }
     }
@@ -62,7 +89,6 @@ pub(super) fn tables(
     cgroup_room: usize,
 ) -> Result<(), Error> {
     let (lanes, cores) = (layout.lanes.len() as u32, layout.cores.len() as u32);
-    let budgets = fixed.nr_rules + 1; // that of the settings, then one a rule
     let pools = fixed.nr_pools.max(1);
     let weighed = match fixed.cgroup_weights {
         0 => 1,
@@ -75,9 +101,9 @@ pub(super) fn tables(
         (maps.core_lanes).set_max_entries(layout.core_lanes.len() as u32),
         maps.lane_signals.set_max_entries(lanes),
         maps.lane_counts.set_max_entries(lanes),
-        maps.rules.set_max_entries(fixed.nr_rules.max(1)),
-        maps.sidelane_slo.set_max_entries(budgets),
-        maps.sidelane_ipc.set_max_entries(budgets),
+        maps.rules.set_max_entries((fixed.nr_budgets - 1).max(1)),
+        maps.sidelane_slo.set_max_entries(fixed.nr_budgets),
+        maps.sidelane_ipc.set_max_entries(fixed.nr_budgets),
         maps.sidelane_limits.set_max_entries(pools),
         maps.sidelane_pools.set_max_entries(pools),
         maps.sidelane_paths.set_max_entries(pools),
@@ -95,12 +121,17 @@ mod tests {
     #[test]
     fn there_is_room_for_twice_as_many_as_there_are() {
         let of = |cgroups, quotas| {
-            let rooms = Rooms::of(Some(cgroups), quotas, false);
+            let rooms = Rooms::of(Some(cgroups), quotas, None, false);
             (rooms.cgroups, rooms.quotas)
         };
         assert_eq!(of(10, 5), (CGROUPS_MIN, QUOTAS_MIN));
         assert_eq!(of(100_000, 700), (200_000, 1400));
         assert_eq!(of(10, 0), (CGROUPS_MIN, 0));
+        let objectives = |found| Rooms::of(Some(10), 0, found, false).objectives;
+        assert_eq!(
+            [None, Some(0), Some(100), Some(5000)].map(objectives),
+            [0, OBJECTIVES_MIN, 200, labelled::MOST]
+        );
     }
 
     #[test]
@@ -110,6 +141,6 @@ mod tests {
             config.scheduler.cgroup_weights,
             config.scheduler.cgroup_quotas,
         ) = (false, false);
-        assert_eq!(Rooms::now(&config), Rooms::of(None, 0, false));
+        assert_eq!(Rooms::now(&config), Rooms::of(None, 0, None, false));
     }
 }

@@ -6,6 +6,7 @@ use crate::Error;
 use crate::bpf::{Plain, bytes_of, from_bytes, intf, zeroed};
 use crate::cgroups;
 use crate::error::load_error;
+use crate::labelled;
 use libbpf_rs::{MapCore, MapFlags, RingBufferBuilder};
 use sidelane_kernel::cgroups::LabelChanges;
 use std::collections::HashMap;
@@ -158,17 +159,20 @@ impl Scheduler<'_> {
             }
         }
         let labels = self.read_labels(mount, &cgroups, on_event);
+        self.read_objectives(&cgroups, &labels, on_event)?;
         let weighs = self.weights;
         let weight = |path: &str| weighs.then(|| cgroups::weight(mount, path)).flatten();
         for (id, facts) in cgroups::facts(&cgroups, weight) {
             let path = cgroups.get(&id).map_or("/", String::as_str);
+            let rule = cgroups::first_rule(&self.config.rules, path, &labels);
+            let rules = &self.config.rules;
             let known = intf::cgroup_known {
                 pool: self.pools.of_cgroup(path),
                 group: facts.group,
                 parent: facts.parent,
                 weight: facts.weight.unwrap_or(0),
-                rule: cgroups::first_rule(&self.config.rules, path, &labels),
-                ..zeroed()
+                rule,
+                budget: self.labelled.budget(rules, rule, path, &labels),
             };
             self.write_cgroup(id, &known)?;
         }
@@ -192,6 +196,52 @@ impl Scheduler<'_> {
             self.label_changes = None;
         }
         cgroups::labels(mount, cgroups.values())
+    }
+
+    /// Takes over the objectives that labels have.
+    fn read_objectives(
+        &mut self,
+        cgroups: &HashMap<u64, String>,
+        labels: &cgroups::Labels,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        if self.labelled.room() == 0 {
+            return Ok(());
+        }
+        let said = labelled::said(
+            &self.config.rules,
+            cgroups.iter().map(|(&id, path)| (id, path)),
+            labels,
+        );
+        let changed = self.labelled.set(&said.objectives);
+        for entry in changed.entries {
+            let (key, rule, cgroup) = self.labelled.entry(entry);
+            let objective = intf::objective {
+                cgroup,
+                budget_ns: self.learnt_ns.remove(&cgroup).unwrap_or(0),
+                ..zeroed()
+            };
+            // budget 0 is that of the settings
+            write(&self.skel.maps.sidelane_slo, key + 1, &objective)?;
+            write(&self.skel.maps.rules, key, &rule)?;
+        }
+        let mut faults = said.faults;
+        if changed.left_out > 0 {
+            let found = said.objectives.len();
+            match self.labelled.room() {
+                labelled::MOST => faults.push(format!(
+                    "{found} labels have an objective: of more than {} the last by their paths do not count",
+                    labelled::MOST
+                )),
+                room => self.outgrow("labels have an objective", found, room),
+            }
+        }
+        let told = std::mem::replace(&mut self.label_faults, faults);
+        let new = |fault: &&String| !told.contains(fault);
+        for fault in self.label_faults.iter().filter(new) {
+            on_event(Event::Degraded(fault.clone()));
+        }
+        Ok(())
     }
 
     /// Reads cgroups again if labels have changed.

@@ -122,6 +122,7 @@ impl Sidelane {
             counters: self.charges_by_counters().into(),
             retain_counts: self.retains_by_counters().into(),
             nr_rules: NR_CLASSES as u32,
+            nr_budgets: NR_CLASSES as u32 + 1,
             ..self.settings.fixed(widest)
         }
     }
