@@ -37,7 +37,7 @@ use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use watch::Told;
+use watch::{Reads, Told};
 
 /// How long the loader sleeps at most; where it watches cgroups, signals and new ones end that sooner. Each
 /// look takes a lane from batch for a moment.
@@ -176,6 +176,7 @@ struct Scheduler<'a> {
     live: intf::live_settings,
     events: Option<(RingBuffer<'a>, Told)>,
     looks: Looks,
+    reads: Reads,
     cgroup_mount: Option<PathBuf>,
     /// None unless rules look at labels.
     label_changes: Option<LabelChanges>,
@@ -247,6 +248,7 @@ impl<'a> Scheduler<'a> {
             live,
             events: None,
             looks: Looks::default(),
+            reads: Reads::default(),
             cgroup_mount: None,
             label_changes: None,
             signal: None,

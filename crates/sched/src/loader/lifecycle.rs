@@ -186,8 +186,7 @@ impl Scheduler<'_> {
             self.wait();
             storage.let_go();
             self.bound_idle(on_event);
-            self.take_cgroup_events(on_event)?;
-            self.take_label_changes(on_event)?;
+            self.follow_cgroups(on_event)?;
             self.adopt(adopter, on_event)?;
             if resolved.elapsed() >= RESOLVE_AGAIN {
                 resolved = Instant::now();

@@ -12,6 +12,7 @@ use sidelane_kernel::cgroups::LabelChanges;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 /// What the scheduler has told.
 pub(super) struct Told {
@@ -244,15 +245,17 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Reads cgroups again if labels have changed.
-    pub(super) fn take_label_changes(
-        &mut self,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
-        if self.label_changes.as_ref().is_some_and(LabelChanges::any) {
-            self.read_cgroups(on_event)?;
-            self.looks.again();
+    /// Reads cgroups again if some came or labels have changed, and it is time.
+    pub(super) fn follow_cgroups(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+        let came = self.take_cgroup_events();
+        let relabelled = self.label_changes.as_ref().is_some_and(LabelChanges::any);
+        self.reads.wanted |= came || relabelled;
+        if !self.reads.begin() {
+            return Ok(());
         }
+        self.read_cgroups(on_event)?;
+        self.reads.ended();
+        self.looks.again();
         Ok(())
     }
 
@@ -274,12 +277,10 @@ impl Scheduler<'_> {
             .map_err(load_error("write the cgroup rules of"))
     }
 
-    pub(super) fn take_cgroup_events(
-        &mut self,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
+    /// Forgets cgroups that are gone. True: others came.
+    fn take_cgroup_events(&self) -> bool {
         let Some((_, told)) = &self.events else {
-            return Ok(());
+            return false;
         };
         let mut created = false;
         for event in told.cgroups.try_iter() {
@@ -292,10 +293,61 @@ impl Scheduler<'_> {
                 let _ = self.skel.maps.cgroup_demands.delete(&id);
             }
         }
-        if created {
-            self.read_cgroups(on_event)?;
-            self.looks.again();
+        created
+    }
+}
+
+/// When cgroups are read: where they come and go all the time, a tenth of the time goes by with that.
+#[derive(Default)]
+pub(super) struct Reads {
+    wanted: bool,
+    began: Option<Instant>,
+    /// Not before.
+    next: Option<Instant>,
+}
+
+impl Reads {
+    /// What came has the class of the cgroup around it for so long at most, unless reading takes longer.
+    const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+    /// Whether it begins now.
+    fn begin(&mut self) -> bool {
+        let now = Instant::now();
+        if !self.wanted || self.next.is_some_and(|next| now < next) {
+            return false;
         }
-        Ok(())
+        self.wanted = false;
+        self.began = Some(now);
+        true
+    }
+
+    fn ended(&mut self) {
+        let took = self.began.map_or(Duration::ZERO, |began| began.elapsed());
+        self.next = Some(Instant::now() + Reads::pause(took));
+    }
+
+    /// Until the next one, after one that took so long.
+    fn pause(took: Duration) -> Duration {
+        (9 * took).min(Reads::PAUSE_MAX.max(took))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cgroups_are_read_at_once_and_then_for_a_tenth_of_the_time() {
+        let mut reads = Reads::default();
+        assert!(!reads.begin(), "nothing came");
+        reads.wanted = true;
+        assert!(reads.begin() && !reads.begin());
+        let pause = |ms| Reads::pause(Duration::from_millis(ms)).as_millis();
+        assert_eq!([0, 10, 55, 100, 900].map(pause), [0, 90, 495, 500, 900]);
+        reads.next = Some(Instant::now() + Duration::from_secs(60));
+        reads.wanted = true;
+        assert!(!reads.begin() && reads.wanted, "not lost");
+        reads.next = Some(Instant::now());
+        assert!(reads.begin());
     }
 }
