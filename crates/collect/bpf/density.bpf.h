@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Time at each density of a core, and its MT1 clock.
+ * Time at each density of a core, and its MT1 and prorated clocks.
  *
  * Problem: lanes change at any time and must not wait for each other, but each nanosecond of
  * a core has to count once, and all that is read of it has to belong together.
  *
  * Rule: a core's record holds since when so many lanes are busy, the time at each density
  * until then, and the MT1 clock: it goes at the speed of a lane at that density, at 1 where that is the
- * only one online (SMT is off). Both follow for any later moment from the record alone. So do the clocks
- * of critical work and of forced idleness (forced.bpf.h). A lane that falls idle or becomes busy, or that begins or ends critical
+ * only one online (SMT is off). The prorated clock goes at 1 over the lanes that are busy. All follow for
+ * any later moment from the record alone. So do the clocks of critical work and of forced idleness (forced.bpf.h). A lane that falls idle or becomes busy, or that begins or ends critical
  * work, writes the next record beside and makes it the current one by one compare-and-swap.
  * Each lane has two records and never writes the current one. So has the reader: no lane writes
  * a record that begins before what was told.
@@ -100,6 +100,7 @@ static __always_inline void clocks_at(struct core_clocks *clocks,
 	u64 passed_ns = counted_ns(record->at_ns, now_ns), idle_ns;
 
 	clocks->mt1 = record->clocks.mt1 + passed_ns * record->speed;
+	clocks->prorated = record->clocks.prorated + passed_ns * record->share;
 	clocks->critical_ns = record->clocks.critical_ns + (record->critical ? passed_ns : 0);
 	clocks->forced = record->clocks.forced;
 	if (record->kept && record->critical) {
@@ -155,6 +156,7 @@ static __always_inline void record_advance(struct density_record *to,
 			     forced_ns(from, passed_ns, waits_ns) * from->kept;
 	to->busy = busy;
 	to->speed = from->speed;
+	to->share = from->share;
 	bpf_for(i, 0, nr_lanes + 1) {
 		u32 k = BOUNDED(i, METRICS_LANES_MAX + 1);
 
@@ -180,6 +182,7 @@ VERIFIED_ONCE int record_next(u32 core_id, u32 current, u32 next, u64 now_ns)
 	to->speed = control.speeds[BOUNDED(busy, METRICS_LANES_MAX + 1)];
 	if (busy == 1 && online == 1)
 		to->speed = 1 << METRICS_SPEED_SHIFT;
+	to->share = busy ? (1 << METRICS_SPEED_SHIFT) / busy : 0;
 	to->critical = CRITICAL_OF(lanes);
 	to->kept = 0;
 	if (to->critical && online > busy && batch_kept_away(core->scheduler_core))

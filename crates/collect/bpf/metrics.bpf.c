@@ -28,6 +28,7 @@ static __always_inline bool is_critical(u32 class)
 static __always_inline void clocks_later(struct core_clocks *clocks, const struct core_clocks *now)
 {
 	clocks->mt1 += passed(clocks->mt1, now->mt1);
+	clocks->prorated += passed(clocks->prorated, now->prorated);
 	clocks->critical_ns += passed(clocks->critical_ns, now->critical_ns);
 	clocks->forced += passed(clocks->forced, now->forced);
 }

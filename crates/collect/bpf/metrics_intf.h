@@ -36,6 +36,7 @@ enum metrics_jobs {
 /* A core's clocks. What passes between two looks at them is of interest, so they may wrap. */
 struct core_clocks {
 	u64 mt1; /* sum of time x speed of a lane, in ns << METRICS_SPEED_SHIFT */
+	u64 prorated; /* sum of time / lanes busy, in ns << METRICS_SPEED_SHIFT */
 	u64 critical_ns; /* time during which critical work ran on any lane */
 	u64 forced; /* forced-idle time for each lane with critical work, in ns << METRICS_SPEED_SHIFT */
 };
@@ -52,6 +53,8 @@ struct density_record {
 	u32 kept; /* idle lanes from which batch is kept away */
 	u32 bound; /* 1: batch waits that is bound to a part of the machine with this core */
 	u32 reading; /* of a view: the number of the reading that it is for */
+	u32 share; /* of the core, of each busy lane, of 1 << METRICS_SPEED_SHIFT */
+	u32 pad;
 	u64 by_density_ns[METRICS_LANES_MAX + 1]; /* by lanes busy, from 0 */
 };
 
@@ -80,12 +83,13 @@ struct metrics_lane {
 	struct core_clocks start; /* the core's when that task began */
 	struct core_clocks now; /* the same at a switch */
 	u64 cgroup; /* of that task */
-	u64 pad[4];
+	u64 pad[2];
 } __attribute__((aligned(64)));
 
 struct metrics_times {
 	u64 raw_ns;
 	u64 mt1_ns;
+	u64 prorated_ns;
 	u64 waiting_ns;
 	u64 runs;
 	u64 borrowed_ns; /* of batch: beside critical work */

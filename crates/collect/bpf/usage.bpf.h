@@ -5,7 +5,7 @@
  * Problem: the time that a task spent on a lane says little about what it used of the core.
  *
  * Rule: a task's MT1-equivalent time is what the core's MT1 clock went on while it ran
- * (density.bpf.h). At each switch it is charged to the task, in its storage, and to its
+ * (density.bpf.h), and its prorated time what the prorated clock did. At each switch it is charged to the task, in its storage, and to its
  * cgroup. So is what batch borrowed, by the clock of critical work, and what critical work forced
  * its siblings to idle (forced.bpf.h); both need the classes of the scheduler. A job lasts
  * from a wake-up until the task sleeps. A task that ends is listed in a table that forgets the
@@ -301,6 +301,9 @@ static __always_inline u64 charge_for(struct metrics_times *charge, u32 class, u
 	if (mt1)
 		mt1 += mt1_rest;
 	charge->mt1_ns = mt1 >> METRICS_SPEED_SHIFT;
+	/* the nearest ns: what is too much or too little evens out */
+	charge->prorated_ns = (passed(from->prorated, to->prorated) +
+			       (1ULL << (METRICS_SPEED_SHIFT - 1))) >> METRICS_SPEED_SHIFT;
 	if (class == CLASS_BATCH + 1)
 		charge->borrowed_ns = passed(from->critical_ns, to->critical_ns);
 	else if (class == CLASS_CRITICAL + 1)
@@ -314,6 +317,7 @@ static __always_inline void add_times(struct metrics_times *times,
 {
 	times->raw_ns += charge->raw_ns;
 	times->mt1_ns += charge->mt1_ns;
+	times->prorated_ns += charge->prorated_ns;
 	times->waiting_ns += charge->waiting_ns;
 	times->runs += charge->runs;
 	times->borrowed_ns += charge->borrowed_ns;
@@ -328,6 +332,8 @@ VERIFIED_ONCE int add_times_shared(struct metrics_times *times __arg_nonnull,
 		__sync_fetch_and_add(&times->raw_ns, charge->raw_ns);
 	if (charge->mt1_ns)
 		__sync_fetch_and_add(&times->mt1_ns, charge->mt1_ns);
+	if (charge->prorated_ns)
+		__sync_fetch_and_add(&times->prorated_ns, charge->prorated_ns);
 	if (charge->waiting_ns)
 		__sync_fetch_and_add(&times->waiting_ns, charge->waiting_ns);
 	if (charge->runs)

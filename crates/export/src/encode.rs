@@ -18,11 +18,11 @@ pub(crate) struct Exported<'a> {
     /// What passed since an earlier one, from which the SMT metrics follow, if there was one.
     pub recent: Option<&'a Interval>,
     /// Of its cgroups.
-    pub series: &'a Series,
+    pub series: &'a Series<String>,
     /// How long jobs took, while Sidelane's scheduler gives tasks classes.
     pub jobs: Option<&'a Jobs>,
-    /// Of the scheduler.
-    pub scheduler: Vec<Family>,
+    /// Of the scheduler, and of pods.
+    pub families: Vec<Family>,
     /// Collectors that were started.
     pub starts: u64,
 }
@@ -60,13 +60,18 @@ pub(crate) fn text(exported: Exported<'_>) -> Result<String, fmt::Error> {
         now: exported.now.clone(),
         recent: exported.recent.and_then(|interval| interval.metrics().ok()),
         cgroups: cgroups
-            .map(|(path, used)| (path.to_owned(), used.clone()))
+            .map(|(path, used)| {
+                (
+                    path.map_or("(others)", String::as_str).to_owned(),
+                    used.clone(),
+                )
+            })
             .collect(),
         folded: series.folded(),
         ended: series.ended(),
         forgotten: series.forgotten(),
         jobs: (exported.jobs).map_or(Vec::new(), |jobs| jobs.latencies().collect()),
-        scheduler: exported.scheduler,
+        families: exported.families,
         starts: exported.starts,
     }));
     let mut text = String::new();
@@ -114,7 +119,7 @@ struct Reading {
     ended: u64,
     forgotten: u64,
     jobs: Vec<(&'static str, Latencies)>,
-    scheduler: Vec<Family>,
+    families: Vec<Family>,
     starts: u64,
 }
 
@@ -125,7 +130,7 @@ impl Collector for Reading {
         self.encode_smt(encoder)?;
         self.encode_cgroups(encoder)?;
         self.encode_jobs(encoder)?;
-        for family in &self.scheduler {
+        for family in &self.families {
             family.encode(encoder)?;
         }
         self.encode_notes(encoder)
@@ -324,7 +329,7 @@ impl Reading {
     }
 
     fn encode_cgroups(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let times: [(&str, &str, Time); 5] = [
+        let times: [(&str, &str, Time); 6] = [
             (
                 "cgroup_raw",
                 "Time that the cgroup's tasks ran on a lane",
@@ -334,6 +339,11 @@ impl Reading {
                 "cgroup_mt1",
                 "MT1-equivalent time of the cgroup's tasks",
                 |usage| Some(usage.mt1_ns),
+            ),
+            (
+                "cgroup_prorated",
+                "Prorated core time of the cgroup's tasks",
+                |usage| usage.prorated_ns,
             ),
             (
                 "cgroup_waiting",

@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::scheduler::tests::Machine;
+use crate::{Bill, SERIES_MAX, used_between};
+use sidelane_label::node::{NodeState, PodName};
 use sidelane_smt::histogram::LogHistogram;
 use sidelane_smt::snapshot::CgroupTotals;
 use sidelane_smt::snapshot::{Class, TaskTotals};
@@ -17,6 +19,7 @@ fn reading_with(at_s: u64, groups: u64, classes: bool) -> Snapshot {
     let usage = |share: u64| Usage {
         raw_ns: ns / share,
         mt1_ns: ns / share / 2,
+        prorated_ns: Some(ns / share * 3 / 4),
         borrowed_ns: classes.then_some(ns / share / 4),
         forced_idle_ns: classes.then_some(ns / share / 10),
         ..Usage::default()
@@ -68,6 +71,125 @@ fn a_job() -> Jobs {
     jobs
 }
 
+const UIDS: [&str; 3] = ["0b1c", "1b1c", "2b1c"];
+
+/// A pod of two containers, one that has ended, and one that nobody knows; beside them a service of the system. With what the
+/// agent's file says.
+fn a_bill() -> Bill {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.json");
+    let pod = |uid: &str, name: &str, class: Option<&str>| PodName {
+        uid: uid.to_owned(),
+        namespace: "shop".to_owned(),
+        name: name.to_owned(),
+        class: class.map(str::to_owned),
+    };
+    let pods = vec![
+        pod(UIDS[0], "web", Some("critical")),
+        pod(UIDS[1], "job", None),
+    ];
+    let mut bill = Bill::new(Some(file.clone()));
+    bill.count(&used_between(None, &pods_reading(&[])));
+    bill.tell_fault(&mut |fault| panic!("{fault}"));
+    NodeState::new(None, Some(1500), pods).write(&file).unwrap();
+    bill.count(&used_between(
+        None,
+        &pods_reading(&[
+            (format!("/kubepods/pod{}/a", UIDS[0]), 10),
+            (format!("/kubepods/pod{}/b", UIDS[0]), 6),
+            (format!("/kubepods/burstable/pod{}", UIDS[1]), 4),
+            (format!("/kubepods/besteffort/pod{}/c", UIDS[2]), 2),
+            ("/system.slice/a.service".to_owned(), 100),
+        ]),
+    ));
+    bill
+}
+
+/// Cgroups that ran for so many seconds.
+fn pods_reading(groups: &[(String, u64)]) -> Snapshot {
+    let group = |(id, (path, s)): (u64, &(String, u64))| CgroupTotals {
+        id,
+        path: Some(path.clone()),
+        usage: Usage {
+            raw_ns: s * 1_000_000_000,
+            mt1_ns: s * 600_000_000,
+            prorated_ns: Some(s * 500_000_000),
+            ..Usage::default()
+        },
+    };
+    Snapshot {
+        cgroups: (1..).zip(groups).map(group).collect(),
+        ..Snapshot::default()
+    }
+}
+
+#[test]
+fn pods_and_namespaces_are_billed_also_what_has_ended() {
+    let mut bill = a_bill();
+    let told = |bill: &Bill| told_with(&reading(20, 3), None, None, bill.families());
+    let text = told(&bill);
+    for line in [
+        "sidelane_pod_raw_seconds_total{namespace=\"shop\",pod=\"web\",class=\"critical\"} 16.0",
+        "sidelane_pod_mt1_seconds_total{namespace=\"shop\",pod=\"job\",class=\"none\"} 2.4",
+        "sidelane_pod_prorated_seconds_total{namespace=\"(others)\",pod=\"(others)\",class=\"(others)\"} 1.0",
+        "sidelane_namespace_raw_seconds_total{namespace=\"shop\"} 20.0",
+        "sidelane_namespace_mt1_seconds_total{namespace=\"(others)\"} 1.2",
+        "sidelane_namespace_prorated_seconds_total{namespace=\"shop\"} 10.0",
+        "sidelane_batch_cpu_cores 1.5",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    }
+    // its file is gone: what is offered is not known, the sums go on, and pods keep their names
+    let reading = pods_reading(&[(format!("/kubepods/burstable/pod{}", UIDS[1]), 1)]);
+    bill.count(&used_between(None, &reading));
+    let text = told(&bill);
+    assert!(text.contains("sidelane_namespace_raw_seconds_total{namespace=\"shop\"} 21.0"));
+    assert!(!text.contains("batch_cpu_cores"));
+}
+
+#[test]
+fn a_file_that_is_none_is_said_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.json");
+    std::fs::write(&file, "enforce").unwrap();
+    let (mut bill, mut told) = (Bill::new(Some(file)), Vec::new());
+    for _ in 0..3 {
+        bill.count(&used_between(None, &pods_reading(&[])));
+        bill.tell_fault(&mut |fault| told.push(fault.to_owned()));
+    }
+    assert!(told.len() == 1 && told[0].contains("node.json"), "{told:?}");
+}
+
+/// Pods that come and go, of more namespaces than have series.
+#[test]
+fn of_pods_that_come_and_go_nothing_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.json");
+    let mut bill = Bill::new(Some(file.clone()));
+    for life in 0..600 {
+        let pod = PodName {
+            uid: format!("a{life}"),
+            namespace: format!("team-{}", life % 150),
+            name: format!("job-{life}"),
+            class: Some("batch".to_owned()),
+        };
+        NodeState::new(None, None, vec![pod]).write(&file).unwrap();
+        let reading = pods_reading(&[(format!("/kubepods/poda{life}/c"), 1)]);
+        bill.count(&used_between(None, &reading));
+        assert!(bill.pods.totals().count() <= crate::PODS_MAX + 1);
+        assert!(bill.namespaces.totals().count() <= SERIES_MAX + 1);
+    }
+    let pods: u64 = bill.pods.totals().map(|(_, usage)| usage.raw_ns).sum();
+    let namespaces: u64 = bill
+        .namespaces
+        .totals()
+        .map(|(_, usage)| usage.raw_ns)
+        .sum();
+    // a pod's total is let go with its series; the next one of its name is another
+    assert_eq!(namespaces, 600_000_000_000);
+    assert!(pods <= namespaces, "{pods}");
+}
+
 /// The same with all that is told while the scheduler is attached.
 fn all_told() -> String {
     let machine = Machine::new();
@@ -81,6 +203,7 @@ fn all_told() -> String {
             .filter(|family| family.name == "other_scheduler_attached"),
     );
     let (before, now) = (reading(10, 3), reading(20, 3));
+    families.extend(a_bill().families());
     told_with(&now, Some(&before), scheduler.jobs(&a_job()), families)
 }
 
@@ -88,17 +211,22 @@ fn told_with(
     now: &Snapshot,
     before: Option<&Snapshot>,
     jobs: Option<&Jobs>,
-    scheduler: Vec<Family>,
+    families: Vec<Family>,
 ) -> String {
-    let mut series = Series::default();
-    series.count(None, now);
+    let mut series = Series::new(SERIES_MAX);
+    let used = used_between(None, now);
+    let by_path = used
+        .groups
+        .into_iter()
+        .map(|group| (group.path, group.usage));
+    series.count(used.passed_ns, by_path.collect());
     let recent = before.map(|before| delta(before, now).unwrap());
     let exported = Exported {
         now,
         recent: recent.as_ref(),
         series: &series,
         jobs,
-        scheduler,
+        families,
         starts: 1,
     };
     text(exported).unwrap()
@@ -117,6 +245,7 @@ fn a_reading_is_valid_text_with_units_and_labels() {
         "sidelane_capacity_factor 1.1",
         "sidelane_cgroup_raw_seconds_total{cgroup=\"/\\\"2\\\"\"} 10.0",
         "sidelane_cgroup_mt1_seconds_total{cgroup=\"(others)\"} 10.0",
+        "sidelane_cgroup_prorated_seconds_total{cgroup=\"/\\\"2\\\"\"} 7.5",
         "sidelane_cgroup_borrowed_seconds_total{cgroup=\"/\\\"2\\\"\"} 2.5",
         "sidelane_cgroup_forced_idle_seconds_total{cgroup=\"(others)\"} 2.0",
         "sidelane_core_forced_idle_seconds_total{core=\"3\"} 2.5",

@@ -1,5 +1,6 @@
-//! What is told of the scheduler, as metrics.
+//! What is told of the scheduler and of pods, as metrics.
 
+use super::Pod;
 use super::encode::{Family, Kind, Samples, escaped, seconds};
 use super::scheduler::{Exit, Now, PoolSums, Scheduler, Source, Sums};
 use super::series::{Jobs, SERIES_MAX};
@@ -7,6 +8,7 @@ use sidelane_kernel::attached;
 use sidelane_policy::Class;
 use sidelane_policy::intf::counters;
 use sidelane_sched::stats::{InForce, ObjectiveState, Whose};
+use sidelane_smt::snapshot::Usage;
 use std::time::SystemTime;
 
 impl<S: Source> Scheduler<S> {
@@ -445,4 +447,84 @@ fn plain_counts(counters: &counters) -> [(&'static str, &'static str, u64); 14] 
             counters.symbiotic,
         ),
     ]
+}
+
+/// One of the three ways to count time on lanes.
+type Counted = (&'static str, &'static str, fn(&Usage) -> Option<u64>);
+
+/// What a node offers to batch, in thousandths of a core, and what its pods and their namespaces used; without a name: all others.
+pub(crate) fn bill(
+    offered: Option<u64>,
+    pods: &[(Option<&Pod>, &Usage)],
+    namespaces: &[(Option<&String>, &Usage)],
+) -> Vec<Family> {
+    let name = |name: Option<&String>| name.map_or("(others)".to_owned(), |name| escaped(name));
+    let of_pods: [Counted; 3] = [
+        (
+            "pod_raw",
+            "Time that the pod's tasks ran on a lane",
+            |usage| Some(usage.raw_ns),
+        ),
+        (
+            "pod_mt1",
+            "MT1-equivalent time of the pod's tasks",
+            |usage| Some(usage.mt1_ns),
+        ),
+        (
+            "pod_prorated",
+            "Prorated core time of the pod's tasks",
+            |usage| usage.prorated_ns,
+        ),
+    ];
+    let of_namespaces: [Counted; 3] = [
+        (
+            "namespace_raw",
+            "Time that tasks of the namespace's pods ran on a lane",
+            |usage| Some(usage.raw_ns),
+        ),
+        (
+            "namespace_mt1",
+            "MT1-equivalent time of the namespace's pods",
+            |usage| Some(usage.mt1_ns),
+        ),
+        (
+            "namespace_prorated",
+            "Prorated core time of the namespace's pods",
+            |usage| usage.prorated_ns,
+        ),
+    ];
+    let pods = of_pods.map(|(of, help, time)| {
+        let sample = |(pod, usage): &(Option<&Pod>, &Usage)| {
+            let labels = vec![
+                ("namespace", name(pod.map(|pod| &pod.0))),
+                ("pod", name(pod.map(|pod| &pod.1))),
+                ("class", name(pod.map(|pod| &pod.2))),
+            ];
+            Some((labels, seconds(time(usage)?)))
+        };
+        family(
+            Kind::Time,
+            of,
+            help,
+            pods.iter().filter_map(sample).collect(),
+        )
+    });
+    let namespaces = of_namespaces.map(|(of, help, time)| {
+        let sample = |(namespace, usage): &(Option<&String>, &Usage)| {
+            Some((vec![("namespace", name(*namespace))], seconds(time(usage)?)))
+        };
+        family(
+            Kind::Time,
+            of,
+            help,
+            namespaces.iter().filter_map(sample).collect(),
+        )
+    });
+    let offered = gauge(
+        "batch_cpu_cores",
+        "What the node offers to batch, in MT1-equivalent cores",
+        offered.map_or(vec![], |milli| one(milli as f64 / 1e3)),
+    );
+    let all = pods.into_iter().chain(namespaces).chain([offered]);
+    all.filter(|family| !family.samples.is_empty()).collect()
 }

@@ -1,7 +1,8 @@
 //! What Prometheus is told: SMT metrics and the scheduler's state as OpenMetrics, and an HTTP server that hands them out.
 //!
 //! Cardinality is bounded: cores and lanes are as many as the machine has, cgroups at most
-//! [`SERIES_MAX`] (those that ran most of late; the others are summed), pools as many, and tasks are not exported.
+//! [`SERIES_MAX`] (those that ran most of late; the others are summed), pools and namespaces as many, pods [`PODS_MAX`], and
+//! tasks are not exported.
 
 mod encode;
 mod families;
@@ -13,14 +14,19 @@ pub use encode::plain;
 pub use series::SERIES_MAX;
 pub use serve::{ServeError, Server};
 
-use encode::{Exported, text};
+use encode::{Exported, Family, text};
 use scheduler::{Kernel, Scheduler};
 use series::{Jobs, Series};
 use sidelane_collect::Error;
 use sidelane_collect::collector::{Collector, Place, Settings};
 use sidelane_kernel::TaskStorage;
-use sidelane_smt::snapshot::{Interval, Snapshot, delta};
-use std::collections::BTreeSet;
+use sidelane_label::node::{NodeState, PodName, pod_of};
+use sidelane_smt::snapshot::{
+    CgroupTotals, Interval, Notes, Snapshot, Usage, by_path, cgroups_between, delta,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -30,20 +36,26 @@ const POLL: Duration = Duration::from_millis(50);
 /// Ratios are over at least so long: two scrapers at the same time do not make them jump.
 const RATIOS_MIN_NS: u64 = 1_000_000_000;
 
+/// Pods that have series of their own. The kubelet lets 110 run unless it is told otherwise.
+pub const PODS_MAX: usize = 256;
+
 /// Answers requests for metrics until `stop`. A collector that no longer sees the whole machine is
-/// replaced, `tell` hears why, and totals of cores and lanes begin at 0, as after a restart of this program.
+/// replaced, `tell` hears why, and totals of cores and lanes begin at 0, as after a restart of this program. `node_state` is the file
+/// that the agent of a Kubernetes node keeps, if there is one.
 ///
 /// # Errors
 /// The collector cannot be started, or no requests can be received.
 pub fn export(
     settings: &Settings,
+    node_state: Option<PathBuf>,
     server: &Server,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
     let mut storage = TaskStorage::default();
     let mut lasting = Lasting {
-        series: Series::default(),
+        series: Series::new(SERIES_MAX),
+        bill: Bill::new(node_state),
         jobs: Jobs::default(),
         scheduler: Scheduler::new(Kernel),
         told: BTreeSet::new(),
@@ -74,13 +86,126 @@ pub fn export(
 
 /// What outlives a collector.
 struct Lasting {
-    series: Series,
+    series: Series<String>,
+    bill: Bill,
     jobs: Jobs,
     scheduler: Scheduler<Kernel>,
     /// Messages of collectors: each is told once.
     told: BTreeSet<String>,
     /// Collectors that were started.
     starts: u64,
+}
+
+impl Lasting {
+    fn count(&mut self, used: Used) {
+        self.bill.count(&used);
+        let by_path = used
+            .groups
+            .into_iter()
+            .map(|group| (group.path, group.usage));
+        self.series.count(used.passed_ns, by_path.collect());
+    }
+}
+
+/// What cgroups used in a time; one entry a path.
+struct Used {
+    passed_ns: u64,
+    groups: Vec<CgroupTotals>,
+}
+
+/// From `before`, the reading that came directly before `now`, if there was one.
+fn used_between(before: Option<&Snapshot>, now: &Snapshot) -> Used {
+    let (known, from_ns) = match before {
+        Some(before) => (before.cgroups.as_slice(), before.taken_ns),
+        None => (Default::default(), now.begun_ns),
+    };
+    let used = cgroups_between(known, &now.cgroups, &mut Notes::default());
+    Used {
+        passed_ns: now.taken_ns.saturating_sub(from_ns),
+        groups: by_path(used),
+    }
+}
+
+/// Namespace, name and class of a pod.
+type Pod = (String, String, String);
+
+/// What the pods of a Kubernetes node used, and their namespaces: by the names that its agent keeps in a file.
+///
+/// Namespaces have sums of their own: of a pod that lives between two scrapes there is one sample, from which nothing can
+/// be told to grow.
+struct Bill {
+    file: Option<PathBuf>,
+    state: Option<NodeState>,
+    /// Why the file cannot be read, and whether that was told.
+    fault: Option<(String, bool)>,
+    pods: Series<Pod>,
+    namespaces: Series<String>,
+}
+
+impl Bill {
+    fn new(file: Option<PathBuf>) -> Bill {
+        Bill {
+            file,
+            state: None,
+            fault: None,
+            pods: Series::new(PODS_MAX),
+            namespaces: Series::new(SERIES_MAX),
+        }
+    }
+
+    /// Counts what pods used. Names are read after that: those of all pods that ran should be there.
+    fn count(&mut self, used: &Used) {
+        let Some(file) = &self.file else { return };
+        match NodeState::read(file) {
+            Ok(state) => (self.state, self.fault) = (Some(state), None),
+            // the agent has not begun; without one nothing is offered, and names stay as they were
+            Err(error) => {
+                if let Some(state) = &mut self.state {
+                    state.batch_cpu = None;
+                }
+                let text = format!("pods have no names: {}: {error}", file.display());
+                let told = self
+                    .fault
+                    .take()
+                    .is_some_and(|(before, told)| told && before == text);
+                let waits = error.kind() == io::ErrorKind::NotFound;
+                self.fault = (!waits).then_some((text, told));
+            }
+        }
+        self.add(used);
+    }
+
+    fn add(&mut self, used: &Used) {
+        let names = self.state.iter().flat_map(|state| &state.pods);
+        let names: BTreeMap<&str, &PodName> = names.map(|pod| (pod.uid.as_str(), pod)).collect();
+        let of_pods = used.groups.iter().filter_map(|group| {
+            let uid = pod_of(group.path.as_deref()?)?;
+            Some((names.get(uid.as_str()).copied(), &group.usage))
+        });
+        let (mut pods, mut namespaces) = (Vec::new(), Vec::new());
+        for (pod, usage) in of_pods {
+            let class = |pod: &PodName| pod.class.clone().unwrap_or_else(|| "none".to_owned());
+            let key = pod.map(|pod| (pod.namespace.clone(), pod.name.clone(), class(pod)));
+            pods.push((key, usage.clone()));
+            namespaces.push((pod.map(|pod| pod.namespace.clone()), usage.clone()));
+        }
+        self.pods.count(used.passed_ns, pods);
+        self.namespaces.count(used.passed_ns, namespaces);
+    }
+
+    fn tell_fault(&mut self, tell: &mut dyn FnMut(&str)) {
+        if let Some((text, told @ false)) = &mut self.fault {
+            tell(text);
+            *told = true;
+        }
+    }
+
+    fn families(&self) -> Vec<Family> {
+        let offered = self.state.as_ref().and_then(|state| state.batch_cpu);
+        let pods: Vec<(Option<&Pod>, &Usage)> = self.pods.totals().collect();
+        let namespaces: Vec<(Option<&String>, &Usage)> = self.namespaces.totals().collect();
+        families::bill(offered, &pods, &namespaces)
+    }
 }
 
 struct Readings<'a, 'l> {
@@ -98,7 +223,7 @@ impl<'a, 'l> Readings<'a, 'l> {
         lasting: &'l mut Lasting,
     ) -> Result<Readings<'a, 'l>, Error> {
         let first = collector.read()?;
-        lasting.series.count(None, &first);
+        lasting.count(used_between(None, &first));
         lasting.starts += 1;
         Ok(Readings {
             collector,
@@ -111,7 +236,7 @@ impl<'a, 'l> Readings<'a, 'l> {
 
     fn take(&mut self) -> Result<(), Error> {
         let now = self.collector.read()?;
-        self.lasting.series.count(Some(&self.last), &now);
+        self.lasting.count(used_between(Some(&self.last), &now));
         if let Ok(interval) = delta(&self.last, &now) {
             self.lasting.jobs.count(&interval.tasks);
         }
@@ -132,13 +257,16 @@ impl<'a, 'l> Readings<'a, 'l> {
                 tell(message);
             }
         }
+        lasting.bill.tell_fault(tell);
         lasting.scheduler.look(tell);
+        let mut families = lasting.scheduler.families();
+        families.extend(lasting.bill.families());
         let exported = Exported {
             now,
             recent: self.recent.as_ref(),
             series: &lasting.series,
             jobs: lasting.scheduler.jobs(&lasting.jobs),
-            scheduler: lasting.scheduler.families(),
+            families,
             starts: lasting.starts,
         };
         text(exported).map_err(|e| Error::Metrics(e.to_string()))

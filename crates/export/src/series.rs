@@ -1,33 +1,33 @@
-//! What is added up from reading to reading: series of cgroups, one a path, whatever ends and begins again there; latencies of
-//! jobs by class.
+//! What is added up from reading to reading: series of cgroups, one a path, whatever ends and begins again there, and likewise
+//! of pods; latencies of jobs by class.
 
 use sidelane_smt::histogram::LogHistogram;
-use sidelane_smt::snapshot::{
-    CgroupTotals, Notes, Snapshot, TaskTotals, Usage, by_path, cgroups_between,
-};
+use sidelane_smt::snapshot::{TaskTotals, Usage};
 use std::collections::BTreeMap;
 
 /// Cgroups that have a series of their own.
 pub const SERIES_MAX: usize = 100;
 
-/// Paths of which anything is remembered: the use of late, and totals of series that ended.
+/// Names of which anything is remembered: the use of late, and totals of series that ended.
 const REMEMBERED_MAX: usize = 4096;
 
 /// Use counts half after this time. It is how long a query of Prometheus looks back by default: what ran
 /// within it is what a graph shows.
 const HALF_LIFE_NS: f64 = 300e9;
 
-/// A series ends for a path that was used more than so many times as much of late, so that two which are
+/// A series ends for a name that was used more than so many times as much of late, so that two which are
 /// used alike do not take turns.
 const CLEARLY_MORE: f64 = 2.0;
 
-/// Totals by path, over any number of cgroups that had that path one after the other.
+/// Totals by name, such as the path of cgroups, over any number of them that had that name one after the other.
 ///
-/// Each use counts once: in the series of its path while there is one, else in that of the others. So no
+/// Each use counts once: in the series of its name while there is one, else in that of the others. So no
 /// total goes back, and a series that ended and begins again goes on where it was.
-#[derive(Debug, Default)]
-pub struct Series {
-    paths: BTreeMap<String, Path>,
+#[derive(Debug)]
+pub struct Series<K> {
+    /// Series at most, the others apart.
+    most: usize,
+    names: BTreeMap<K, Named>,
     others: Option<Usage>,
     folded: usize,
     ended: u64,
@@ -35,7 +35,7 @@ pub struct Series {
 }
 
 #[derive(Debug, Default)]
-struct Path {
+struct Named {
     /// What was used while it had a series.
     total: Option<Usage>,
     /// Time on lanes of late, ns.
@@ -43,28 +43,34 @@ struct Path {
     has_series: bool,
 }
 
-impl Series {
-    /// Counts what passed from `before`, the reading that came directly before `now`, if there was one.
-    pub fn count(&mut self, before: Option<&Snapshot>, now: &Snapshot) {
-        let (known, from_ns) = match before {
-            Some(before) => (before.cgroups.as_slice(), before.taken_ns),
-            None => (Default::default(), now.begun_ns),
-        };
-        let used = cgroups_between(known, &now.cgroups, &mut Notes::default());
-        let used = by_path(used);
-        self.fade(now.taken_ns.saturating_sub(from_ns));
-        for group in &used {
-            if let Some(path) = &group.path {
-                let known = self.paths.entry(path.clone()).or_default();
-                known.recent_ns += group.usage.raw_ns as f64;
+impl<K: Ord + Clone> Series<K> {
+    /// With no more series than these.
+    pub fn new(most: usize) -> Series<K> {
+        Series {
+            most,
+            names: BTreeMap::new(),
+            others: None,
+            folded: 0,
+            ended: 0,
+            forgotten: 0,
+        }
+    }
+
+    /// Counts what was used in the last so many nanoseconds, by name where it is known.
+    pub fn count(&mut self, passed_ns: u64, used: Vec<(Option<K>, Usage)>) {
+        self.fade(passed_ns);
+        for (name, usage) in &used {
+            if let Some(name) = name {
+                let known = self.names.entry(name.clone()).or_default();
+                known.recent_ns += usage.raw_ns as f64;
             }
         }
         self.give_series();
         self.folded = 0;
-        for CgroupTotals { path, usage, .. } in used {
-            let path = path.and_then(|path| self.paths.get_mut(&path));
-            match path.filter(|path| path.has_series) {
-                Some(path) => add(&mut path.total, usage),
+        for (name, usage) in used {
+            let known = name.and_then(|name| self.names.get_mut(&name));
+            match known.filter(|known| known.has_series) {
+                Some(known) => add(&mut known.total, usage),
                 None => {
                     self.folded += 1;
                     add(&mut self.others, usage);
@@ -74,15 +80,14 @@ impl Series {
         self.forget();
     }
 
-    /// The series by path, ascending, and the sum of all others, if there are any.
-    pub fn totals(&self) -> impl Iterator<Item = (&str, &Usage)> {
-        let own = self.paths.iter().filter(|(_, path)| path.has_series);
-        let own = own.filter_map(|(name, path)| Some((name.as_str(), path.total.as_ref()?)));
-        own.chain(self.others.as_ref().map(|others| ("(others)", others)))
+    /// The series by name, ascending, and the sum of all others, if there are any.
+    pub fn totals(&self) -> impl Iterator<Item = (Option<&K>, &Usage)> {
+        let own = self.names.iter().filter(|(_, known)| known.has_series);
+        let own = own.filter_map(|(name, known)| Some((Some(name), known.total.as_ref()?)));
+        own.chain(self.others.as_ref().map(|others| (None, others)))
     }
 
-    /// Paths that were used between the last two readings and count as others, and cgroups whose path is not
-    /// known.
+    /// Names that were used between the last two readings and count as others, and uses without a name.
     pub fn folded(&self) -> usize {
         self.folded
     }
@@ -99,17 +104,17 @@ impl Series {
 
     fn fade(&mut self, passed_ns: u64) {
         let left = libm::exp2(-(passed_ns as f64) / HALF_LIFE_NS);
-        self.paths
+        self.names
             .values_mut()
-            .for_each(|path| path.recent_ns *= left);
+            .for_each(|known| known.recent_ns *= left);
     }
 
     /// Gives series to those used most of late: what is free, then the places of those used clearly less.
     fn give_series(&mut self) {
         let least = self.by_use(true);
-        let mut free = SERIES_MAX.saturating_sub(least.len());
+        let mut free = self.most.saturating_sub(least.len());
         let mut least = least.into_iter();
-        for (wants_ns, path) in self.by_use(false).into_iter().rev() {
+        for (wants_ns, name) in self.by_use(false).into_iter().rev() {
             if free > 0 {
                 free -= 1;
             } else {
@@ -121,36 +126,36 @@ impl Series {
                     _ => break,
                 }
             }
-            self.set_series(&path, true);
+            self.set_series(&name, true);
         }
     }
 
-    /// Paths with a series or without, and their use of late; least first.
-    fn by_use(&self, has_series: bool) -> Vec<(f64, String)> {
-        let paths = self.paths.iter();
-        let mut paths: Vec<(f64, String)> = paths
-            .filter(|(_, path)| path.has_series == has_series)
-            .map(|(name, path)| (path.recent_ns, name.clone()))
+    /// Names with a series or without, and their use of late; least first.
+    fn by_use(&self, has_series: bool) -> Vec<(f64, K)> {
+        let names = self.names.iter();
+        let mut names: Vec<(f64, K)> = names
+            .filter(|(_, known)| known.has_series == has_series)
+            .map(|(name, known)| (known.recent_ns, name.clone()))
             .collect();
-        paths.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
-        paths
+        names.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
+        names
     }
 
-    fn set_series(&mut self, path: &str, has_series: bool) {
-        if let Some(path) = self.paths.get_mut(path) {
-            path.has_series = has_series;
+    fn set_series(&mut self, name: &K, has_series: bool) {
+        if let Some(known) = self.names.get_mut(name) {
+            known.has_series = has_series;
         }
     }
 
-    /// Keeps memory bounded, however many paths come and go: forgets those used least of late.
+    /// Keeps memory bounded, however many names come and go: forgets those used least of late.
     fn forget(&mut self) {
-        let surplus = self.paths.len().saturating_sub(REMEMBERED_MAX);
+        let surplus = self.names.len().saturating_sub(REMEMBERED_MAX);
         if surplus == 0 {
             return;
         }
-        for (_, path) in self.by_use(false).into_iter().take(surplus) {
-            let forgotten = self.paths.remove(&path);
-            self.forgotten += u64::from(forgotten.is_some_and(|path| path.total.is_some()));
+        for (_, name) in self.by_use(false).into_iter().take(surplus) {
+            let forgotten = self.names.remove(&name);
+            self.forgotten += u64::from(forgotten.is_some_and(|known| known.total.is_some()));
         }
     }
 }
@@ -228,14 +233,14 @@ fn latencies(jobs: &LogHistogram) -> Latencies {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::used_between;
     use proptest::prelude::*;
-    use sidelane_smt::snapshot::Class;
+    use sidelane_smt::snapshot::{CgroupTotals, Class, Snapshot};
     use std::collections::BTreeSet;
 
     const S: u64 = 1_000_000_000;
 
     /// Cgroups that come, run and go, as a collector reads them: once more after they are removed.
-    #[derive(Default)]
     struct Machine {
         now: Snapshot,
         next_id: u64,
@@ -243,7 +248,20 @@ mod tests {
         removed: Vec<CgroupTotals>,
         /// All that was used, by path.
         used_ns: BTreeMap<String, u64>,
-        series: Series,
+        series: Series<String>,
+    }
+
+    impl Default for Machine {
+        fn default() -> Machine {
+            Machine {
+                now: Snapshot::default(),
+                next_id: 0,
+                living: Vec::new(),
+                removed: Vec::new(),
+                used_ns: BTreeMap::new(),
+                series: Series::new(SERIES_MAX),
+            }
+        }
     }
 
     impl Machine {
@@ -278,13 +296,23 @@ mod tests {
                 ..Snapshot::default()
             };
             now.cgroups.append(&mut self.removed);
-            self.series.count(Some(&self.now), &now);
+            let used = used_between(Some(&self.now), &now);
+            let by_path = used
+                .groups
+                .into_iter()
+                .map(|group| (group.path, group.usage));
+            self.series.count(used.passed_ns, by_path.collect());
             self.now = now;
         }
 
         fn told(&self) -> BTreeMap<String, u64> {
             let told: Vec<(String, u64)> = (self.series.totals())
-                .map(|(path, usage)| (path.to_owned(), usage.raw_ns))
+                .map(|(path, usage)| {
+                    (
+                        path.map_or("(others)", |path| path).to_owned(),
+                        usage.raw_ns,
+                    )
+                })
                 .collect();
             let names: BTreeSet<&String> = told.iter().map(|(path, _)| path).collect();
             assert_eq!(names.len(), told.len(), "a label is told twice");
@@ -331,7 +359,7 @@ mod tests {
         for path in ["/early", "/late"] {
             assert_eq!(told[path], machine.used_ns[path], "{path}");
         }
-        assert!(machine.series.paths.len() <= REMEMBERED_MAX);
+        assert!(machine.series.names.len() <= REMEMBERED_MAX);
         assert!(machine.series.ended() > 0 && machine.series.forgotten() <= machine.series.ended());
         assert_eq!(
             machine.series.folded(),
@@ -450,7 +478,7 @@ mod tests {
                 "{path}: {found_ns}"
             );
         }
-        assert!(machine.series.paths.len() <= REMEMBERED_MAX);
+        assert!(machine.series.names.len() <= REMEMBERED_MAX);
         // each use counts once, also of what is forgotten
         let (all, used) = (told.values().sum::<u64>(), machine.used_ns.values().sum());
         assert!(all <= used && machine.series.ended() >= machine.series.forgotten());
@@ -482,7 +510,7 @@ mod tests {
                 }
             }
             machine.read();
-            let kept = machine.series.paths.values().filter_map(|path| path.total.as_ref());
+            let kept = machine.series.names.values().filter_map(|known| known.total.as_ref());
             let all = kept.chain(machine.series.others.as_ref()).map(|usage| usage.raw_ns);
             prop_assert_eq!(all.sum::<u64>(), machine.used_ns.values().sum::<u64>());
         }

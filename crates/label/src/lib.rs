@@ -1,5 +1,7 @@
 //! What a cgroup says of itself: its label, extended attributes of its folder. Rules `label:WORD` of the scheduler compare the
-//! word. They go with the cgroup.
+//! word. They go with the cgroup. And what the agent of a Kubernetes node tells of itself ([`node`]).
+
+pub mod node;
 
 use std::fmt;
 use std::fs;

@@ -1,11 +1,10 @@
 //! The cgroups of pods, by the names that the kubelet gives them, and their attribute.
 //!
 //! The kubelet makes a pod's cgroup; containerd and CRI-O make those of containers below it, and the attribute holds for
-//! them, too. With the driver cgroupfs it is `kubepods/burstable/pod<UID>`, with systemd
-//! `kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<UID>.slice`, where the UID has underscores for dashes. Guaranteed
-//! pods stand one folder higher. What the kubelet's own `--cgroup-root /kubelet` puts before is looked through as well.
+//! them, too.
 
 use sidelane_label::{ATTRIBUTE, Label};
+use sidelane_label::node::{Holds, Named};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -33,44 +32,18 @@ pub fn of_pods(root: &Path) -> BTreeMap<String, Cgroup> {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             let below = folder.join(name);
-            if let (Holds::Pods, Some(uid)) = (holds, uid(name)) {
-                let path = format!("/{}", below.display());
-                let label = sidelane_label::label(root, &path).map(|label| label.word);
-                found.insert(uid, Cgroup { path, label });
-            } else if let Some(holds) = holds_what(name) {
-                pending.push((below, holds));
+            match holds.below(name) {
+                Some(Named::Pod(uid)) => {
+                    let path = format!("/{}", below.display());
+                    let label = sidelane_label::label(root, &path).map(|label| label.word);
+                    found.insert(uid, Cgroup { path, label });
+                }
+                Some(Named::Folder(holds)) => pending.push((below, holds)),
+                None => {}
             }
         }
     }
     found
-}
-
-/// What may be below a cgroup.
-#[derive(Clone, Copy)]
-enum Holds {
-    /// Those that the kubelet makes for the classes of service.
-    Kubelet,
-    /// Those of pods, too.
-    Pods,
-}
-
-fn holds_what(name: &str) -> Option<Holds> {
-    let stem = name.strip_suffix(".slice").unwrap_or(name);
-    match stem.rsplit('-').next()? {
-        "kubelet" => Some(Holds::Kubelet),
-        "kubepods" | "burstable" | "besteffort" => Some(Holds::Pods),
-        _ => None,
-    }
-}
-
-/// The UID of the pod whose cgroup has this name, with dashes.
-fn uid(name: &str) -> Option<String> {
-    let uid = match name.strip_suffix(".slice") {
-        Some(stem) => stem.rsplit('-').next()?.strip_prefix("pod")?,
-        None => name.strip_prefix("pod")?,
-    };
-    let digits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    (!uid.is_empty() && uid.chars().all(digits)).then(|| uid.replace('_', "-"))
 }
 
 /// Writes the attribute of a cgroup, or takes it away. A cgroup that is gone is no error: so is its attribute.

@@ -113,6 +113,7 @@ impl Simulation {
             usage: Usage {
                 raw_ns: totals.lane_ns,
                 mt1_ns: libm::round(collected.mt1_ns) as u64,
+                prorated_ns: Some(libm::round(totals.prorated_ns) as u64),
                 waiting_ns: totals.wait_ns + self.waiting_ns(id),
                 runs: collected.runs,
                 jobs: collected.jobs.clone(),

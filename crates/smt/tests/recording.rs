@@ -18,6 +18,7 @@ fn usage(raw_ns: u64) -> Usage {
     Usage {
         raw_ns,
         mt1_ns: raw_ns / 2,
+        prorated_ns: None, // a recording does not keep it
         waiting_ns: 7,
         runs: 3,
         jobs: LogHistogram::of([1500, 90_000]),

@@ -34,6 +34,7 @@ fn sample(cores: u32, tasks: u32) -> Sample {
         usage: Usage {
             raw_ns: S / u64::from(pid),
             mt1_ns: S / 2 / u64::from(pid),
+            prorated_ns: Some(S / 2 / u64::from(pid)),
             waiting_ns: u64::from(pid),
             runs: 1,
             jobs: LogHistogram::of([u64::from(pid) * 1_000_000]),

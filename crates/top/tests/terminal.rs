@@ -52,6 +52,7 @@ fn sample() -> Sample {
         usage: Usage {
             raw_ns: S - u64::from(pid) * S / 1000,
             mt1_ns: S * 6 / 10,
+            prorated_ns: Some(S / 2),
             waiting_ns: S / 50 * u64::from(pid % 5),
             runs: 100,
             jobs: LogHistogram::of([u64::from(pid) * 400_000]),

@@ -3,11 +3,13 @@
 use super::record::RateArgs;
 use crate::exit;
 use sidelane_export::Server;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const ABOUT: &str = "\
 Answers GET /metrics in the OpenMetrics text format. With any scheduler: times by density, thread \
-density, capacity factor, productivity, the raw and MT1-equivalent time of cgroups. Of Sidelane's \
+density, capacity factor, productivity, the raw, MT1-equivalent and prorated time of cgroups, and of \
+pods where an agent names them. Of Sidelane's \
 scheduler: whether it is attached, why it ended last, its counters, settings, objectives, pools, and \
 how long jobs took. docs/metrics.md lists them; packaging/prometheus has alerts, \
 packaging/grafana a dashboard.";
@@ -27,6 +29,9 @@ pub struct Args {
     /// Where to listen.
     #[arg(long, value_name = "HOST:PORT", default_value = "localhost:9754")]
     listen: String,
+    /// Names pods, and what the node offers to batch: the file that 'sidelane node' keeps.
+    #[arg(long, value_name = "FILE")]
+    node_state: Option<PathBuf>,
     #[command(flatten)]
     rates: RateArgs,
 }
@@ -37,7 +42,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = exit::interrupted()?;
     let server = Server::listen(&args.listen)?;
     eprintln!("sidelane: metrics at http://{}/metrics", server.address());
-    sidelane_export::export(&settings, &server, stop, &mut |text| {
+    sidelane_export::export(&settings, args.node_state, &server, stop, &mut |text| {
         eprintln!("sidelane: {text}");
     })?;
     Ok(ExitCode::SUCCESS)

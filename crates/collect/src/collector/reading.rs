@@ -106,6 +106,7 @@ fn minus(times: &intf::metrics_times, part: &intf::metrics_times) -> intf::metri
     intf::metrics_times {
         raw_ns: times.raw_ns.saturating_sub(part.raw_ns),
         mt1_ns: times.mt1_ns.saturating_sub(part.mt1_ns),
+        prorated_ns: times.prorated_ns.saturating_sub(part.prorated_ns),
         waiting_ns: times.waiting_ns.saturating_sub(part.waiting_ns),
         runs: times.runs.saturating_sub(part.runs),
         borrowed_ns: times.borrowed_ns.saturating_sub(part.borrowed_ns),
@@ -118,6 +119,7 @@ fn usage(times: &intf::metrics_times, jobs: impl Iterator<Item = u64>, classes: 
     Usage {
         raw_ns: times.raw_ns,
         mt1_ns: times.mt1_ns,
+        prorated_ns: Some(times.prorated_ns),
         waiting_ns: times.waiting_ns,
         runs: times.runs,
         jobs: latencies(jobs),
@@ -268,6 +270,7 @@ impl TaskTable {
 pub(super) fn not_back(usage: &mut Usage, before: &Usage) {
     usage.raw_ns = usage.raw_ns.max(before.raw_ns);
     usage.mt1_ns = usage.mt1_ns.max(before.mt1_ns);
+    usage.prorated_ns = usage.prorated_ns.max(before.prorated_ns);
     usage.waiting_ns = usage.waiting_ns.max(before.waiting_ns);
     usage.borrowed_ns = usage.borrowed_ns.max(before.borrowed_ns);
     usage.forced_idle_ns = usage.forced_idle_ns.max(before.forced_idle_ns);

@@ -311,6 +311,7 @@ impl Usage {
         self.runs = self.runs.saturating_add(other.runs);
         self.jobs.merge(&other.jobs);
         let sum = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a.saturating_add(b));
+        self.prorated_ns = sum(self.prorated_ns, other.prorated_ns);
         self.borrowed_ns = sum(self.borrowed_ns, other.borrowed_ns);
         self.forced_idle_ns = sum(self.forced_idle_ns, other.forced_idle_ns);
     }
@@ -318,9 +319,9 @@ impl Usage {
     /// Whether all that is known is zero.
     pub fn is_empty(&self) -> bool {
         let times = [self.raw_ns, self.mt1_ns, self.waiting_ns, self.runs];
-        let company = [self.borrowed_ns, self.forced_idle_ns];
+        let optional = [self.prorated_ns, self.borrowed_ns, self.forced_idle_ns];
         times.iter().all(|time| *time == 0)
-            && company.iter().flatten().all(|time| *time == 0)
+            && optional.iter().flatten().all(|time| *time == 0)
             && self.jobs.count() == 0
     }
 
@@ -333,6 +334,7 @@ impl Usage {
         Some(Usage {
             raw_ns: self.raw_ns.checked_sub(before.raw_ns)?,
             mt1_ns: self.mt1_ns.checked_sub(before.mt1_ns)?,
+            prorated_ns: known(self.prorated_ns, before.prorated_ns)?,
             waiting_ns: self.waiting_ns.checked_sub(before.waiting_ns)?,
             runs: self.runs.checked_sub(before.runs)?,
             jobs: self.jobs.since(&before.jobs)?,

@@ -152,6 +152,10 @@ pub struct Usage {
     pub raw_ns: u64,
     /// MT1-equivalent time: what it would have taken alone on its core, by [`Rates`].
     pub mt1_ns: u64,
+    /// Prorated core time: time on lanes ÷ lanes of the core that were busy meanwhile. None in a recording, which does not
+    /// keep it.
+    #[serde(skip)]
+    pub prorated_ns: Option<u64>,
     /// Time it could have run and did not.
     pub waiting_ns: u64,
     /// Times it began to run.
