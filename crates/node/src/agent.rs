@@ -11,12 +11,13 @@ use kube::runtime::utils::{Backoff, ResetTimerBackoff};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use serde_json::Value;
+use sidelane_label::node::{Names, NodeState};
+use sidelane_node::batch_cpu::{self, BatchCpu, Reading};
 use sidelane_node::class::Rules;
-use sidelane_node::scheduler::{Attached, Scheduler, attached};
+use sidelane_node::scheduler::{Attached, Scheduler, attached, lanes_per_core};
 use sidelane_node::{Action, Comparison, Mode, Pod, Row, cgroups};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -47,6 +48,8 @@ pub struct Settings {
     pub config: PathBuf,
     pub state: PathBuf,
     pub every: Duration,
+    /// None: batch is offered nothing.
+    pub batch_cpu: Option<batch_cpu::Settings>,
 }
 
 /// Selects the pods of a node.
@@ -106,12 +109,19 @@ pub struct Agent {
     pods: BTreeMap<String, Pod>,
     /// Those of a list that is not complete yet.
     listed: BTreeMap<String, Pod>,
+    /// Names of pods, for the file.
+    names: Names,
+    /// What the file says.
+    state: Option<NodeState>,
     /// The last that `sidelane status` said.
     attached: Option<Attached>,
+    batch_cpu: Option<BatchCpu>,
     compare_at: Instant,
     look_again: Duration,
     tell_at: Instant,
     bad_mode: Said,
+    bad_state: Said,
+    bad_batch_cpu: Said,
     bad_write: Said,
     bad_patch: Said,
 }
@@ -119,19 +129,27 @@ pub struct Agent {
 impl Agent {
     pub fn new(settings: Settings, client: Client) -> Agent {
         let now = Instant::now();
-        let kept = fs::read_to_string(&settings.state);
+        let kept = NodeState::read(&settings.state).ok();
+        let mode = kept
+            .as_ref()
+            .and_then(|kept| kept.mode.as_ref()?.parse().ok());
         Agent {
             client,
             scheduler: Scheduler::new(settings.sidelane.clone(), settings.config.clone()),
-            mode: kept.ok().and_then(|word| word.trim().parse().ok()),
+            mode,
             node: None,
             pods: BTreeMap::new(),
             listed: BTreeMap::new(),
+            names: Names::kept(kept.map_or(Vec::new(), |kept| kept.pods)),
+            state: None,
             attached: None,
+            batch_cpu: settings.batch_cpu.map(BatchCpu::new),
             compare_at: now,
             look_again: FIRST_LOOK,
             tell_at: now,
             bad_mode: Said::default(),
+            bad_state: Said::default(),
+            bad_batch_cpu: Said::default(),
             bad_write: Said::default(),
             bad_patch: Said::default(),
             settings,
@@ -252,27 +270,37 @@ impl Agent {
         if self.mode != Some(mode) {
             eprintln!("sidelane: mode {mode}");
             self.mode = Some(mode);
-            self.keep_mode(mode);
+            self.keep_state();
             self.compare_within(Duration::ZERO);
         }
         let differs = |attached: &Attached| node.with_condition(attached).is_some();
         if self.attached.as_ref().is_none_or(differs)
             || node.relabelled(&self.settings.machine).is_some()
+            || node.with_batch_cpu(self.offered()).is_some()
         {
             self.tell_within(Duration::ZERO);
         }
         self.node = Some(node);
     }
 
-    fn keep_mode(&self, mode: Mode) {
-        let file = &self.settings.state;
-        let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
-        if let Err(error) = folder.and_then(|()| fs::write(file, format!("{mode}\n"))) {
-            eprintln!(
-                "sidelane: warning: the mode is not kept: {}: {error}",
-                file.display()
-            );
+    /// What batch is offered.
+    fn offered(&self) -> Option<u64> {
+        self.batch_cpu.as_ref().and_then(BatchCpu::told)
+    }
+
+    /// Writes the file if it says something else.
+    fn keep_state(&mut self) {
+        let pods = self.names.all();
+        let mode = self.mode.map(|mode| mode.to_string());
+        let state = NodeState::new(mode, self.offered(), pods);
+        if self.state.as_ref() == Some(&state) {
+            return;
         }
+        let file = &self.settings.state;
+        let fault = |error| format!("warning: {} is not kept: {error}", file.display());
+        let fault = state.write(file).err().map(fault);
+        self.state = fault.is_none().then_some(state);
+        self.bad_state.say(fault);
     }
 
     fn compare_within(&mut self, time: Duration) {
@@ -286,6 +314,9 @@ impl Agent {
     /// Compares all, and mends what differs.
     fn compare(&mut self, now: Instant) {
         self.compare_at = now + self.settings.every;
+        let pods = self.pods.iter().map(|(uid, pod)| pod.named(uid));
+        self.names.update(pods, now);
+        self.keep_state();
         let Some(mode) = self.mode else { return };
         let found = cgroups::of_pods(&self.settings.cgroup_root);
         let comparison = Comparison::new(&self.settings.node, mode, &self.pods, &found);
@@ -339,23 +370,55 @@ impl Agent {
         if self.scheduler.runs() && attached.status != "True" {
             self.tell_within(ATTACHING);
         }
+        self.measure(&attached);
+        self.keep_state();
         self.patch(&attached, PATCHING).await;
         self.attached = Some(attached);
     }
 
+    /// Measures what is there for batch, once in each comparison's time.
+    fn measure(&mut self, attached: &Attached) {
+        let Some(batch_cpu) = &mut self.batch_cpu else {
+            return;
+        };
+        if self.mode != Some(Mode::Enforce) || attached.status != "True" {
+            batch_cpu.withdraw();
+            return;
+        }
+        // what is told because of news comes between
+        let shortest = self.settings.every * 3 / 4;
+        if (batch_cpu.last_at()).is_some_and(|last| last.elapsed() < shortest) {
+            return;
+        }
+        let program = &self.settings.sidelane;
+        let read = lanes_per_core(program).and_then(|lanes| {
+            let machine = batch_cpu::Machine::new(lanes, self.settings.machine.thread_perf);
+            let machine = machine.ok_or("how fast lanes are is not known; give --calibration")?;
+            Ok((machine, Reading::take(program)?))
+        });
+        match read {
+            Ok((machine, reading)) => batch_cpu.count(machine, reading),
+            Err(_) => batch_cpu.withdraw(),
+        }
+        let fault = read.err();
+        let fault = fault.map(|fault| format!("batch is offered nothing: {fault}"));
+        self.bad_batch_cpu.say(fault);
+    }
+
     async fn patch(&mut self, attached: &Attached, patience: Duration) {
         let Some(node) = &self.node else { return };
-        let (labels, status) = (
-            node.relabelled(&self.settings.machine),
+        let labels = node.relabelled(&self.settings.machine);
+        let statuses = [
             node.with_condition(attached),
-        );
+            node.with_batch_cpu(self.offered()),
+        ];
         let nodes = Api::<NodeObject>::all(self.client.clone());
         let (name, none) = (&self.settings.node, PatchParams::default());
         let patches = async {
             if let Some(labels) = labels {
                 nodes.patch(name, &none, &Patch::Merge(labels)).await?;
             }
-            if let Some(status) = status {
+            for status in statuses.into_iter().flatten() {
                 let patch: Patch<Value> = Patch::Strategic(status);
                 nodes.patch_status(name, &none, &patch).await?;
             }
@@ -379,6 +442,10 @@ impl Agent {
             reason: "AgentStopped",
             message: "'sidelane node' was stopped".to_owned(),
         };
+        if let Some(batch_cpu) = &mut self.batch_cpu {
+            batch_cpu.withdraw();
+        }
+        self.keep_state();
         self.patch(&stopped, PATCHING / 2).await;
     }
 }

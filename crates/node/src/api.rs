@@ -6,6 +6,7 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sidelane_node::batch_cpu::{RESOURCE, whole};
 use sidelane_node::class::{Facts, Rules};
 use sidelane_node::scheduler::Attached;
 use sidelane_node::{Mode, Pod};
@@ -84,6 +85,8 @@ pub struct NodeObject {
 struct NodeStatus {
     #[serde(default)]
     conditions: Vec<Condition>,
+    #[serde(default)]
+    capacity: BTreeMap<String, String>,
 }
 
 /// A condition of a node.
@@ -138,6 +141,18 @@ impl NodeObject {
         let differs = |(name, word): &(&str, Option<String>)| found(name) != word.as_ref();
         let labels: BTreeMap<_, _> = wanted.into_iter().filter(differs).collect();
         (!labels.is_empty()).then(|| json!({"metadata": {"labels": labels}}))
+    }
+
+    /// What has to change for its capacity to offer batch so much; none: nothing. The kubelet takes what may be
+    /// allocated from the capacity.
+    pub fn with_batch_cpu(&self, wanted: Option<u64>) -> Option<Value> {
+        let found = self.status.capacity.get(RESOURCE);
+        let same = match (found, wanted) {
+            (Some(found), Some(wanted)) => whole(found) == Some(wanted),
+            (found, wanted) => found.is_none() && wanted.is_none(),
+        };
+        let quantity = wanted.map(|milli| milli.to_string());
+        (!same).then(|| json!({"status": {"capacity": {RESOURCE: quantity}}}))
     }
 
     /// What has to change for the condition to say this. Conditions are merged by type.
@@ -265,6 +280,24 @@ mod tests {
         machine.thread_perf = None;
         let patch = json!({"metadata": {"labels": {"sidelane.dev/thread-perf": null}}});
         assert_eq!(found.relabelled(&machine), Some(patch));
+    }
+
+    #[test]
+    fn what_batch_may_count_on_is_patched_where_it_differs() {
+        let of = |capacity: Value| node(json!({"metadata": {}, "status": {"capacity": capacity}}));
+        let patch = |quantity: Value| {
+            let patch = json!({"status": {"capacity": {"sidelane.dev/batch-cpu": quantity}}});
+            Some(patch)
+        };
+        let none = of(json!({"cpu": "4"}));
+        assert_eq!(none.with_batch_cpu(None), None);
+        assert_eq!(none.with_batch_cpu(Some(1500)), patch(json!("1500")));
+        // as the API server writes 2000
+        let some = of(json!({"cpu": "4", "sidelane.dev/batch-cpu": "2k"}));
+        assert_eq!(some.with_batch_cpu(Some(2000)), None);
+        assert_eq!(some.with_batch_cpu(Some(0)), patch(json!("0")));
+        assert_eq!(some.with_batch_cpu(None), patch(json!(null)));
+        assert_eq!(node(json!({"metadata": {}})).with_batch_cpu(None), None);
     }
 
     #[test]

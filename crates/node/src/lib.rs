@@ -1,6 +1,8 @@
 //! What the agent on a Kubernetes node decides: the class of each pod, which cgroup is the pod's, and what is to be written
-//! there, by comparing what is wanted with what is found. Of the API server it knows nothing; the program `sidelane-node` does.
+//! there, by comparing what is wanted with what is found; and what batch may count on. Of the API server it knows nothing; the
+//! program `sidelane-node` does.
 
+pub mod batch_cpu;
 pub mod cgroups;
 pub mod class;
 pub mod scheduler;
@@ -8,6 +10,7 @@ pub mod scheduler;
 pub use cgroups::Cgroup;
 pub use class::{Class, Verdict};
 use serde::Serialize;
+use sidelane_label::node::PodName;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -61,6 +64,19 @@ pub struct Pod {
     pub verdict: Verdict,
     /// Whether it has ended: then it has no cgroup any more.
     pub ended: bool,
+}
+
+impl Pod {
+    /// It, as other programs of the node are told.
+    pub fn named(&self, uid: &str) -> PodName {
+        let (namespace, name) = self.name.split_once('/').unwrap_or(("", &self.name));
+        PodName {
+            uid: uid.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            class: self.verdict.class.map(|class| class.word().to_owned()),
+        }
+    }
 }
 
 /// What is to be done about a pod's cgroup.

@@ -12,7 +12,7 @@ use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use sidelane_node::class::{Class, Rules, priority_class};
-use sidelane_node::{Comparison, Mode, cgroups, scheduler};
+use sidelane_node::{Comparison, Mode, batch_cpu, cgroups, scheduler};
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
@@ -35,6 +35,11 @@ Where nothing gives a class no attribute is written: rules for paths and what ta
 The node's label sidelane.dev/mode says what is done. enforce: cgroups are labelled, 'sidelane run --config FILE' runs. \
 observe, or no such label: neither, and attributes of pods' cgroups are taken away. The node's condition SidelaneAttached says what \
 'sidelane status' knows; its labels sidelane.dev/lanes-per-core and sidelane.dev/thread-perf what is known of the machine.
+
+With --batch-cpu the node offers batch an extended resource, sidelane.dev/batch-cpu, in thousandths of a core with SMT off: \
+threadPerf x (lanes - lanes of a core x lanes with critical work - other busy lanes), a low quantile of the last intervals. Pods \
+request it; the cluster's scheduler places them by it. It needs --calibration where cores have several lanes, and is taken away \
+when the scheduler is not attached.
 
 While the API server is away, what holds is kept. SIGTERM detaches the scheduler.
 
@@ -76,9 +81,18 @@ struct Args {
     /// The program that has the scheduler.
     #[arg(long, value_name = "PROGRAM", default_value = "sidelane")]
     sidelane: OsString,
-    /// Keeps the node's mode for a start while the API server is away.
-    #[arg(long, value_name = "FILE", default_value = "/run/sidelane/node-mode")]
+    /// Keeps the node's mode for a start while the API server is away; names pods for 'sidelane export'.
+    #[arg(long, value_name = "FILE", default_value = "/run/sidelane/node.json")]
     state: PathBuf,
+    /// Offer batch what critical and other work leaves: the extended resource sidelane.dev/batch-cpu of the node.
+    #[arg(long)]
+    batch_cpu: bool,
+    /// Seconds over which that is measured.
+    #[arg(long, value_name = "S", default_value = "600", requires = "batch_cpu", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    batch_cpu_window: u64,
+    /// Of the intervals within them, the quantile that is offered: 0.1 was there in nine of ten.
+    #[arg(long, value_name = "Q", default_value = "0.1", requires = "batch_cpu", value_parser = quantile)]
+    batch_cpu_quantile: f64,
     /// Compare once, write attributes, print, and end; leave the scheduler and the node as they are.
     #[arg(long)]
     once: bool,
@@ -178,6 +192,10 @@ async fn run(args: Args) -> Result<(), Failure> {
             .ok(),
         thread_perf,
     };
+    let batch_cpu = batch_cpu::Settings {
+        window: Duration::from_secs(args.batch_cpu_window),
+        quantile: args.batch_cpu_quantile,
+    };
     let settings = agent::Settings {
         node: args.node,
         cgroup_root,
@@ -187,8 +205,14 @@ async fn run(args: Args) -> Result<(), Failure> {
         config: args.config,
         state: args.state,
         every: Duration::from_secs(args.every),
+        batch_cpu: args.batch_cpu.then_some(batch_cpu),
     };
     Ok(Agent::new(settings, client).run().await?)
+}
+
+fn quantile(text: &str) -> Result<f64, String> {
+    let quantile = text.parse().ok().filter(|q| *q > 0.0 && *q <= 1.0);
+    quantile.ok_or_else(|| "give a number above 0, at most 1".to_owned())
 }
 
 /// threadPerf of a core whose lanes all run, from a file of `sidelane calibrate`.

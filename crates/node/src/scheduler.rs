@@ -51,7 +51,7 @@ pub struct Attached {
 
 /// What `sidelane status` says, while this is what the node wants.
 pub fn attached(program: &OsStr, mode: Mode) -> Attached {
-    let (status, reason, message) = match ask::<Status>(program, "status") {
+    let (status, reason, message) = match ask::<Status>(program, &["status"]) {
         Ok(said) => said.condition(mode),
         Err(fault) => ("Unknown", "NoAnswer", fault),
     };
@@ -71,15 +71,16 @@ pub fn lanes_per_core(program: &OsStr) -> Result<u64, String> {
     struct Topology {
         lanes_per_core_max: u64,
     }
-    ask::<Topology>(program, "topology").map(|said| said.lanes_per_core_max)
+    ask::<Topology>(program, &["topology"]).map(|said| said.lanes_per_core_max)
 }
 
 /// The document that a subcommand prints.
-fn ask<T: DeserializeOwned>(program: &OsStr, what: &str) -> Result<T, String> {
-    let told = |fault: &dyn fmt::Display| format!("sidelane {what}: {fault}");
+pub(crate) fn ask<T: DeserializeOwned>(program: &OsStr, what: &[&str]) -> Result<T, String> {
+    let told = |fault: &dyn fmt::Display| format!("sidelane {}: {fault}", what[0]);
     let mut command = Command::new(program);
     command
-        .args([what, "--format", "json"])
+        .args(what)
+        .args(["--format", "json"])
         .stdin(Stdio::null())
         .stderr(Stdio::null());
     let output = command.output().map_err(|error| told(&error))?;

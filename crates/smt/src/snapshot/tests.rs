@@ -250,6 +250,8 @@ fn a_snapshot_travels() {
     let tasks = expected.tasks.iter_mut().map(|task| &mut task.usage);
     let groups = expected.cgroups.iter_mut().map(|group| &mut group.usage);
     // it is told where it is collected, and not kept
-    tasks.chain(groups).for_each(|usage| usage.prorated_ns = None);
+    tasks
+        .chain(groups)
+        .for_each(|usage| usage.prorated_ns = None);
     assert_eq!(serde_json::from_str::<Snapshot>(&text).unwrap(), expected);
 }
