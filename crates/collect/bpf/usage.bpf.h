@@ -303,7 +303,8 @@ static __always_inline u64 charge_for(struct metrics_times *charge, u32 class, u
 	charge->mt1_ns = mt1 >> METRICS_SPEED_SHIFT;
 	/* the nearest ns: what is too much or too little evens out */
 	charge->prorated_ns = (passed(from->prorated, to->prorated) +
-			       (1ULL << (METRICS_SPEED_SHIFT - 1))) >> METRICS_SPEED_SHIFT;
+			       (1ULL << (METRICS_SPEED_SHIFT - 1))) >>
+			      METRICS_SPEED_SHIFT;
 	if (class == CLASS_BATCH + 1)
 		charge->borrowed_ns = passed(from->critical_ns, to->critical_ns);
 	else if (class == CLASS_CRITICAL + 1)

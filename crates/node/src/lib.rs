@@ -261,6 +261,7 @@ impl fmt::Display for Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sidelane_label::node::NodeState;
 
     fn pod(name: &str, class: Option<Class>) -> Pod {
         Pod {
@@ -389,5 +390,15 @@ mod tests {
         );
         let document = serde_json::from_str(&comparison.json().unwrap()).unwrap();
         sidelane_interface::check::document(&document).unwrap();
+        let pods = vec![
+            pod("a/b", Some(Class::Batch)).named("1"),
+            pod("a/c", None).named("2"),
+        ];
+        assert_eq!(
+            (pods[0].namespace.as_str(), pods[0].name.as_str()),
+            ("a", "b")
+        );
+        let state = NodeState::new(Some(Mode::Enforce.to_string()), Some(1500), pods);
+        sidelane_interface::check::document(&serde_json::to_value(&state).unwrap()).unwrap();
     }
 }

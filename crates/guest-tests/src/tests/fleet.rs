@@ -10,6 +10,7 @@ use sidelane_demo::experiment::Requests;
 use sidelane_demo::machine::Machine;
 use sidelane_demo::reference;
 use sidelane_label::label;
+use sidelane_label::node::NodeState;
 use sidelane_smt::latency::{Quantile, quantile};
 use sidelane_topology::Topology;
 use std::env;
@@ -159,6 +160,7 @@ struct Agent(Child);
 impl Agent {
     fn start() -> Agent {
         fs::write("/run/rules.toml", CONFIG).unwrap();
+        fs::write("/run/calibration.json", r#"{"thread_perf": [1, 0.63]}"#).unwrap();
         let kept = capabilities_of_the_chart();
         assert_eq!(kept.len(), 6);
         let procs = cgroup("agent").join("cgroup.procs");
@@ -189,7 +191,9 @@ impl Agent {
                 "5",
             ])
             .args(["--kubeconfig", &format!("{FOLDER}/kubeconfig")])
-            .args(["--sidelane", SIDELANE]);
+            .args(["--sidelane", SIDELANE])
+            .args(["--batch-cpu", "--batch-cpu-window", "20"])
+            .args(["--calibration", "/run/calibration.json"]);
         // SAFETY: as above
         unsafe { command.pre_exec(prepare) };
         Agent(command.spawn().unwrap())
@@ -272,6 +276,7 @@ fn a_labelled_pod_is_protected_and_a_label_of_the_node_gives_it_back() {
     let mut agent = Agent::start();
     set_mode("enforce");
     let [server, batch] = both_drivers();
+    offered(&cluster, &server);
     given_back(&server);
     protected(&cluster, &server, &batch);
     set_mode("enforce");
@@ -367,6 +372,42 @@ fn protected(cluster: &Cluster, server: &Path, batch: &Path) {
         "p99 over alone, medians of {ROUNDS} rounds: default {default:.3}, enforce {enforce:.3}"
     );
     assert!(enforce <= 1.15 && enforce < default);
+}
+
+/// What the agent offers to batch, thousandths of a core. By its file: each question to the API server takes a lane.
+fn offer() -> Option<u64> {
+    NodeState::read(Path::new("/run/sidelane/node.json"))
+        .ok()?
+        .batch_cpu
+}
+
+/// Batch is offered what is idle, less once a critical task closes a core, and nothing where the node observes. While it is
+/// measured the API server stands still.
+fn offered(cluster: &Cluster, server: &Path) {
+    let capacity = || {
+        let path = "jsonpath={.status.capacity.sidelane\\.dev/batch-cpu}";
+        kubectl(&["get", "node", NODE, "-o", path], None)
+    };
+    let most = |lanes: f64| (lanes * 630.0) as u64;
+    cluster.signal("STOP");
+    eventually("more than a core", || offer() > Some(most(2.0)));
+    let idle = offer().unwrap();
+    assert!(idle <= most(4.0), "{idle}");
+    cluster.signal("CONT");
+    eventually("the API server knows", || !capacity().is_empty());
+    cluster.signal("STOP");
+    let load = spin_in(server);
+    eventually("a core less", || {
+        offer().is_some_and(|now| now <= idle - most(1.5))
+    });
+    println!(
+        "offered: {idle}, beside a critical task {:?}",
+        offer().unwrap()
+    );
+    drop(load);
+    cluster.signal("CONT");
+    set_mode("observe");
+    eventually("nothing", || offer().is_none() && capacity().is_empty());
 }
 
 /// Observing leaves nothing on the machine, and is told.

@@ -83,6 +83,13 @@ fn sample(text: &str, name: &str) -> Option<f64> {
     text.lines().find_map(named)
 }
 
+/// Of all samples whose lines begin so.
+fn sum(text: &str, begins: &str) -> f64 {
+    let lines = text.lines().filter(|line| line.starts_with(begins));
+    let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    values.sum()
+}
+
 /// Seconds that lane `cpu` was busy, as exported.
 fn busy_s(text: &str, cpu: usize) -> Option<f64> {
     sample(
@@ -104,6 +111,11 @@ fn what_is_exported_follows_the_load() {
     let text = scrape();
     assert!(text.contains("sidelane_thread_density "), "{text}");
     assert!(text.contains("sidelane_thread_perf{lanes=\"2\",source=\"given\"} 0.6"));
+    // cgroups are charged for all that cores were busy, and no more
+    let prorated_s = sum(&text, "sidelane_cgroup_prorated_seconds_total{");
+    let busy_s = sum(&text, "sidelane_core_busy_seconds_total{");
+    println!("prorated {prorated_s} s of {busy_s} s");
+    assert!((prorated_s / busy_s - 1.0).abs() < 0.01);
     drop(load);
     signal(exporter.0.id(), "INT");
     assert!(exporter.0.wait().unwrap().success());
