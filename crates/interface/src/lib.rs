@@ -74,6 +74,8 @@ kinds! {
     ModelSweep = "model-sweep" / 1,
     /// Of `sidelane node --once`.
     Node = "node" / 1,
+    /// The file that `sidelane node` keeps.
+    NodeState = "node-state" / 1,
     /// Of `sidelane report`.
     Report = "report" / 1,
     /// Of `sidelane report` with two recordings.
