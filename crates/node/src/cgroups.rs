@@ -3,8 +3,8 @@
 //! The kubelet makes a pod's cgroup; containerd and CRI-O make those of containers below it, and the attribute holds for
 //! them, too.
 
-use sidelane_label::{ATTRIBUTE, Label};
 use sidelane_label::node::{Holds, Named};
+use sidelane_label::{ATTRIBUTE, Label};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 pub struct Cgroup {
     /// Its path, which begins with `/`.
     pub path: String,
-    /// Its attribute.
-    pub label: Option<String>,
+    /// Its label.
+    pub label: Option<Label>,
 }
 
 /// The cgroups of pods below the cgroup root, by the UIDs of pods.
@@ -35,7 +35,7 @@ pub fn of_pods(root: &Path) -> BTreeMap<String, Cgroup> {
             match holds.below(name) {
                 Some(Named::Pod(uid)) => {
                     let path = format!("/{}", below.display());
-                    let label = sidelane_label::label(root, &path).map(|label| label.word);
+                    let label = sidelane_label::label(root, &path);
                     found.insert(uid, Cgroup { path, label });
                 }
                 Some(Named::Folder(holds)) => pending.push((below, holds)),
@@ -46,13 +46,12 @@ pub fn of_pods(root: &Path) -> BTreeMap<String, Cgroup> {
     found
 }
 
-/// Writes the attribute of a cgroup, or takes it away. A cgroup that is gone is no error: so is its attribute.
+/// Writes the label of a cgroup, or takes it away. A cgroup that is gone is no error: so is its attribute.
 ///
 /// # Errors
 /// No right to write it, or no such attributes here.
-pub fn set_label(root: &Path, path: &str, label: Option<&str>) -> io::Result<()> {
-    let label = label.map(Label::new);
-    match sidelane_label::set_label(root, path, label.as_ref()) {
+pub fn set_label(root: &Path, path: &str, label: Option<&Label>) -> io::Result<()> {
+    match sidelane_label::set_label(root, path, label) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         written => written,
     }
@@ -144,12 +143,13 @@ mod tests {
             eprintln!("no extended attributes where temporary files are: nothing tested");
             return;
         }
-        set_label(root.path(), &path, Some("batch")).unwrap();
-        assert_eq!(of_pods(root.path())[UID].label.as_deref(), Some("batch"));
+        let batch = Label::new("batch");
+        set_label(root.path(), &path, Some(&batch)).unwrap();
+        assert_eq!(of_pods(root.path())[UID].label.as_ref(), Some(&batch));
         for _ in 0..2 {
             set_label(root.path(), &path, None).unwrap(); // also without one
         }
         assert_eq!(sidelane_label::label(root.path(), &path), None);
-        set_label(root.path(), "/kubepods/podgone", Some("batch")).unwrap();
+        set_label(root.path(), "/kubepods/podgone", Some(&batch)).unwrap();
     }
 }

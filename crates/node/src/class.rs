@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 /// Annotation or label of a pod: its class.
 pub const CLASS: &str = "sidelane.dev/class";
+/// Annotation of a pod: the latency that few jobs of its critical tasks may exceed.
+pub const OBJECTIVE: &str = "sidelane.dev/objective";
 /// Label of a pod: the class of service that koordinator gives it.
 const KOORDINATOR: &str = "koordinator.sh/qosClass";
 
@@ -78,6 +80,8 @@ pub struct Verdict {
     /// None: nobody says anything. Then no attribute is written, and tasks are normal unless a rule for their path, or
     /// their scheduling policy, says otherwise.
     pub class: Option<Class>,
+    /// Of a critical pod, as the pod says it; the scheduler tells if it is none.
+    pub objective: Option<String>,
     /// Who says so.
     pub why: String,
     /// What is wrong with what the pod says.
@@ -86,8 +90,22 @@ pub struct Verdict {
 
 impl Rules {
     /// The class of a pod. What it says of Sidelane comes first, then what it says to koordinator, then the table of
-    /// PriorityClasses, then its QoS class.
+    /// PriorityClasses, then its QoS class. An objective is for critical pods.
     pub fn class_of(&self, pod: Facts<'_>) -> Verdict {
+        let mut verdict = self.class_alone(pod);
+        match (pod.annotations.get(OBJECTIVE), verdict.class) {
+            (None, _) => {}
+            (Some(text), Some(Class::Critical)) => verdict.objective = Some(text.trim().to_owned()),
+            (Some(_), _) => {
+                let fault =
+                    format!("annotation {OBJECTIVE}: the pod is not critical; it does not count");
+                verdict.fault.get_or_insert(fault);
+            }
+        }
+        verdict
+    }
+
+    fn class_alone(&self, pod: Facts<'_>) -> Verdict {
         let said = [("annotation", pod.annotations), ("label", pod.labels)];
         for (kind, words) in said {
             if let Some(word) = words.get(CLASS) {
@@ -111,6 +129,7 @@ impl Rules {
         }
         Verdict {
             class: None,
+            objective: None,
             why: "nothing says more".to_owned(),
             fault: None,
         }
@@ -120,6 +139,7 @@ impl Rules {
 fn found(class: Class, why: String) -> Verdict {
     Verdict {
         class: Some(class),
+        objective: None,
         why,
         fault: None,
     }
@@ -257,6 +277,30 @@ mod tests {
         assert_eq!(verdict.class, Some(Class::Normal));
         let fault = verdict.fault.unwrap();
         assert!(fault.contains("\"Critical\" is no class"), "{fault}");
+    }
+
+    #[test]
+    fn critical_pods_may_have_an_objective() {
+        let of = |class: &str| {
+            let annotations = words(&[(CLASS, class), (OBJECTIVE, "p99 < 20 ms ")]);
+            let none = BTreeMap::new();
+            rules().class_of(Facts {
+                annotations: &annotations,
+                labels: &none,
+                priority_class: None,
+                qos_class: None,
+            })
+        };
+        let verdict = of("critical");
+        assert_eq!(verdict.objective.as_deref(), Some("p99 < 20 ms"));
+        assert_eq!(verdict.fault, None);
+        let verdict = of("batch");
+        assert_eq!(verdict.objective, None);
+        let fault = verdict.fault.unwrap();
+        assert!(
+            fault.contains("sidelane.dev/objective: the pod is not critical"),
+            "{fault}"
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod scheduler;
 pub use cgroups::Cgroup;
 pub use class::{Class, Verdict};
 use serde::Serialize;
+use sidelane_label::Label;
 use sidelane_label::node::PodName;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -106,12 +107,22 @@ pub struct Row {
     pub fault: Option<String>,
     /// Its cgroup.
     pub cgroup: Option<String>,
-    /// The attribute that the cgroup has.
+    /// The label that the cgroup has, with its objective.
     pub found: Option<String>,
-    /// The attribute that it should have.
+    /// The class that its label should have.
     pub wanted: Option<Class>,
+    /// And the objective.
+    pub objective: Option<String>,
     /// What is to be done.
     pub action: Action,
+}
+
+/// The label that a cgroup should have.
+fn label(class: Option<Class>, objective: &Option<String>) -> Option<Label> {
+    class.map(|class| Label {
+        objective: objective.clone(),
+        ..Label::new(class.word())
+    })
 }
 
 impl Row {
@@ -120,14 +131,17 @@ impl Row {
         let verdict = pod.map(|pod| &pod.verdict);
         let said = verdict.and_then(|verdict| verdict.class);
         let wanted = said.filter(|_| mode == Mode::Enforce);
-        let found = cgroup.and_then(|cgroup| cgroup.label.clone());
+        let objective = verdict.and_then(|verdict| verdict.objective.clone());
+        let objective = objective.filter(|_| wanted.is_some());
+        let label = label(wanted, &objective);
+        let found = cgroup.and_then(|cgroup| cgroup.label.as_ref());
         let action = match (cgroup, wanted) {
             (None, _) => Action::Wait,
             // without a pod nothing is known of what it should have
             (Some(_), None) if found.is_some() && (pod.is_some() || mode == Mode::Observe) => {
                 Action::Remove
             }
-            (Some(_), Some(class)) if found.as_deref() != Some(class.word()) => Action::Write,
+            (Some(_), Some(_)) if found != label.as_ref() => Action::Write,
             _ => Action::Keep,
         };
         Row {
@@ -136,8 +150,9 @@ impl Row {
             why: verdict.map_or("no such pod".to_owned(), |verdict| verdict.why.clone()),
             fault: verdict.and_then(|verdict| verdict.fault.clone()),
             cgroup: cgroup.map(|cgroup| cgroup.path.clone()),
-            found,
+            found: found.map(Label::to_string),
             wanted,
+            objective,
             action,
         }
     }
@@ -149,7 +164,8 @@ impl Row {
     pub fn apply(&self, root: &Path) -> io::Result<()> {
         match (&self.cgroup, self.action) {
             (Some(path), Action::Write | Action::Remove) => {
-                cgroups::set_label(root, path, self.wanted.map(Class::word))
+                let label = label(self.wanted, &self.objective);
+                cgroups::set_label(root, path, label.as_ref())
             }
             _ => Ok(()),
         }
@@ -268,6 +284,7 @@ mod tests {
             name: name.to_owned(),
             verdict: Verdict {
                 class,
+                objective: None,
                 why: "a test".to_owned(),
                 fault: None,
             },
@@ -278,7 +295,7 @@ mod tests {
     fn cgroup(path: &str, label: Option<&str>) -> Cgroup {
         Cgroup {
             path: path.to_owned(),
-            label: label.map(str::to_owned),
+            label: label.map(Label::new),
         }
     }
 
@@ -372,7 +389,23 @@ mod tests {
             let comparison = Comparison::new("n", mode, &pods, &cgroups::of_pods(root.path()));
             assert_eq!(comparison.pods[0].action, action);
             comparison.pods[0].apply(root.path()).unwrap();
-            assert_eq!(cgroups::of_pods(root.path())["1"].label.as_deref(), label);
+            assert_eq!(
+                cgroups::of_pods(root.path())["1"].label,
+                label.map(Label::new)
+            );
+        }
+        let mut critical = pod("a/b", Some(Class::Critical));
+        for objective in [Some("p99 < 20 ms"), Some("p99 < 10 ms"), None] {
+            critical.verdict.objective = objective.map(str::to_owned);
+            let pods = by_uid(vec![("1", critical.clone())]);
+            for action in [Action::Write, Action::Keep] {
+                let found = cgroups::of_pods(root.path());
+                let comparison = Comparison::new("n", Mode::Enforce, &pods, &found);
+                assert_eq!(comparison.pods[0].action, action);
+                comparison.pods[0].apply(root.path()).unwrap();
+            }
+            let label = cgroups::of_pods(root.path())["1"].label.clone().unwrap();
+            assert_eq!(label.objective.as_deref(), objective);
         }
     }
 
