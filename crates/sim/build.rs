@@ -33,7 +33,9 @@ fn build() -> Result<(), String> {
         // The source is the kernel's dialect: callbacks may leave arguments unused.
         .flag("-Wno-unused-parameter")
         .flag("-Wno-unused-function")
-        .opt_level(2)
+        .opt_level(3)
+        .flag("-fomit-frame-pointer")
+        .flag("-ftls-model=initial-exec")
         .try_compile("sidelane_native")
         .map_err(|error| error.to_string())?;
     bindgen::Builder::default()
