@@ -43,24 +43,40 @@ pub struct Traced {
 /// # Errors
 /// The first error, in the order of configurations and replications.
 pub fn run(scenario: &Scenario, progress: &(dyn Fn() + Sync)) -> Result<Vec<Outcome>> {
-    let replications = scenario.run.replications.max(1);
-    let jobs: Vec<(&Configuration, u32)> = scenario
-        .configurations
-        .iter()
-        .flat_map(|configuration| (0..replications).map(move |n| (configuration, n)))
-        .collect();
-    let results: Vec<Result<Replication>> = jobs
-        .par_iter()
-        .map(|&(configuration, n)| {
-            let result = replicate(scenario, configuration, n, false);
-            progress();
-            result.map(|traced| traced.replication)
+    outcomes(scenario, &mut replicate_all(&[scenario], progress))
+}
+
+/// The replications of each of the scenarios, by configuration, in order. All of them wait in one queue, so that
+/// all threads have something to do until the last one.
+pub(crate) fn replicate_all<'a>(
+    scenarios: &[&'a Scenario],
+    progress: &(dyn Fn() + Sync),
+) -> impl Iterator<Item = Result<Replication>> + use<> {
+    let jobs = |scenario: &'a Scenario| {
+        let configurations = scenario.configurations.iter();
+        configurations.flat_map(move |configuration| {
+            (0..replications(scenario)).map(move |n| (scenario, configuration, n))
         })
-        .collect();
-    let mut results = results.into_iter();
+    };
+    let jobs: Vec<(&Scenario, &Configuration, u32)> =
+        scenarios.iter().copied().flat_map(jobs).collect();
+    let results = jobs.par_iter().with_max_len(1);
+    let results = results.map(|&(scenario, configuration, n)| {
+        let result = replicate(scenario, configuration, n, false);
+        progress();
+        result.map(|traced| traced.replication)
+    });
+    results.collect::<Vec<_>>().into_iter()
+}
+
+/// What came out of a scenario, whose replications are the next of `results`.
+pub(crate) fn outcomes(
+    scenario: &Scenario,
+    results: &mut impl Iterator<Item = Result<Replication>>,
+) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     for configuration in &scenario.configurations {
-        let own = results.by_ref().take(replications as usize);
+        let own = results.by_ref().take(replications(scenario) as usize);
         outcomes.push(Outcome {
             configuration: configuration.name.clone(),
             machine: scenario.machine_of(configuration),
@@ -68,6 +84,10 @@ pub fn run(scenario: &Scenario, progress: &(dyn Fn() + Sync)) -> Result<Vec<Outc
         });
     }
     Ok(outcomes)
+}
+
+fn replications(scenario: &Scenario) -> u32 {
+    scenario.run.replications.max(1)
 }
 
 /// Runs the first replication of a configuration and keeps all its steps.

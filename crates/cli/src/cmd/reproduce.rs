@@ -78,10 +78,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let saved = args.compare.as_deref().map(read_saved).transpose()?;
     let bar = progress_bar(chosen.iter().map(|experiment| experiment.runs()).sum());
-    let mut reports = Vec::new();
-    for experiment in &chosen {
-        reports.push(experiment.run(&|| bar.inc(1)).map_err(explained)?);
-    }
+    let reports = Experiment::run_all(&chosen, &|| bar.inc(1)).map_err(explained)?;
     bar.finish_and_clear();
     let page = args
         .html

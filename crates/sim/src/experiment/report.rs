@@ -6,8 +6,10 @@ use super::histogram::Histogram;
 use super::judge::{Finding, Verdict, judge};
 use super::model::ModelCase;
 use super::{Experiment, ExperimentError, NS_PER_S, Point, Subject, place};
-use crate::run::run;
-use crate::sweep::{self, Swept};
+use crate::Scenario;
+use crate::results::Replication;
+use crate::run::{outcomes, replicate_all};
+use crate::sweep::{self, At};
 use serde::Serialize;
 use sidelane_smt::report::digits;
 use std::collections::BTreeMap;
@@ -54,8 +56,51 @@ impl Experiment {
     /// # Errors
     /// If a value of a sweep makes no scenario, or a simulation ends in an error.
     pub fn run(&self, progress: &(dyn Fn() + Sync)) -> Result<Report, ExperimentError> {
+        let scenarios = self.scenarios()?;
+        let simulated: Vec<&Scenario> = scenarios.iter().map(|(_, scenario)| scenario).collect();
+        self.report(&scenarios, &mut replicate_all(&simulated, progress))
+    }
+
+    /// Runs several, all simulations in one queue.
+    ///
+    /// # Errors
+    /// As [`Experiment::run`].
+    pub fn run_all(
+        experiments: &[Experiment],
+        progress: &(dyn Fn() + Sync),
+    ) -> Result<Vec<Report>, ExperimentError> {
+        let scenarios = experiments.iter().map(Experiment::scenarios);
+        let scenarios = scenarios.collect::<Result<Vec<_>, _>>()?;
+        let simulated = scenarios.iter().flatten().map(|(_, scenario)| scenario);
+        let mut results = replicate_all(&simulated.collect::<Vec<_>>(), progress);
+        let mut each = experiments.iter().zip(&scenarios);
+        each.try_fold(Vec::new(), |mut reports, (experiment, scenarios)| {
+            reports.push(experiment.report(scenarios, &mut results)?);
+            Ok(reports)
+        })
+    }
+
+    /// The points of the sweeps, and what is simulated there; none where the model is asked.
+    fn scenarios(&self) -> Result<Vec<(At, Scenario)>, ExperimentError> {
+        let Subject::Simulated(simulated) = &self.subject else {
+            return Ok(Vec::new());
+        };
+        let scenario = |point| {
+            let at = simulated.at(point);
+            let scenario = simulated.scenario_at(&at, &sweep::alone)?;
+            Ok((at, scenario))
+        };
+        (0..simulated.points()).map(scenario).collect()
+    }
+
+    /// What came out, where the next of `results` are those of `scenarios`.
+    fn report(
+        &self,
+        scenarios: &[(At, Scenario)],
+        results: &mut impl Iterator<Item = crate::Result<Replication>>,
+    ) -> Result<Report, ExperimentError> {
         let points = match &self.subject {
-            Subject::Simulated(simulated) => self.simulate(simulated, progress)?,
+            Subject::Simulated(_) => self.points(scenarios, results)?,
             Subject::Modelled(cases) => vec![self.predict(cases)?],
         };
         let (run, sweeps) = match &self.subject {
@@ -86,28 +131,24 @@ impl Experiment {
         })
     }
 
-    fn simulate(
+    fn points(
         &self,
-        simulated: &Swept,
-        progress: &(dyn Fn() + Sync),
+        scenarios: &[(At, Scenario)],
+        results: &mut impl Iterator<Item = crate::Result<Replication>>,
     ) -> Result<Vec<Point>, ExperimentError> {
-        let file = format!("{}.toml", self.name);
-        let mut points = Vec::new();
-        for point in 0..simulated.points() {
-            let at = simulated.at(point);
-            let scenario = simulated.scenario_at(&at, &sweep::alone)?;
-            let outcomes =
-                run(&scenario, progress).map_err(|error| ExperimentError::Simulation {
-                    file: file.clone(),
-                    error,
-                })?;
-            points.push(Point {
-                at,
+        let point = |(at, scenario): &(At, Scenario)| {
+            let outcomes = outcomes(scenario, results);
+            let outcomes = outcomes.map_err(|error| ExperimentError::Simulation {
+                file: format!("{}.toml", self.name),
+                error,
+            })?;
+            Ok(Point {
+                at: at.clone(),
                 outcomes,
                 predictions: Vec::new(),
-            });
-        }
-        Ok(points)
+            })
+        };
+        scenarios.iter().map(point).collect()
     }
 
     fn predict(&self, cases: &[ModelCase]) -> Result<Point, ExperimentError> {
