@@ -113,7 +113,9 @@ mod tests {
     fn events_leave_as_if_they_were_sorted() {
         let mut random: u64 = 1;
         let mut below = |bits: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             random >> 33 & ((1 << bits) - 1)
         };
         let (mut events, mut sorted) = (Events::default(), Vec::new());

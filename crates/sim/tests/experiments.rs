@@ -263,7 +263,7 @@ fn the_model_is_asked_like_a_simulation() {
     let verdicts: Vec<Verdict> = report.findings.iter().map(|f| f.verdict).collect();
     use Verdict::{Agrees, NoValue, TrendHolds};
     assert_eq!(verdicts, [Agrees, Agrees, TrendHolds, TrendHolds, NoValue]);
-    assert!(report.text().contains("from the queueing model: one core"));
+    assert!(report.text().contains("From the queueing model: one core"));
     assert_eq!(report.figures().len(), 2);
 }
 

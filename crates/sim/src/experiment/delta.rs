@@ -1,6 +1,7 @@
 //! Tables as the z/VM source prints them: each metric in one configuration, in another, and by how many
 //! percent they differ, as published and as it came out.
 
+use super::html::table;
 use super::{Point, place};
 use crate::statistics::Estimate;
 use crate::summary::CONFIDENCE;
@@ -167,16 +168,18 @@ impl Delta {
     }
 
     pub(super) fn write_html(&self, out: &mut String) {
-        let _ = write!(
-            out,
-            "<table>\n<caption>{}</caption>\n<tr><th><th>published<th><th>delta<th>ours<th><th>delta</tr>\n",
-            escaped(&self.title)
+        let number = |head: &str| format!("<th class=\"number\">{head}");
+        let heads = ["published", "", "delta", "ours", "", "delta"].map(number);
+        let head = format!(
+            "<caption>{}</caption>\n<tr><th>{}</tr>",
+            escaped(&self.title),
+            heads.concat()
         );
-        for row in &self.rows {
+        let row = |row: &DeltaRow| {
             let cell = |cell: &String| format!("<td class=\"number\">{}", escaped(cell));
             let cells: String = row.cells().iter().map(cell).collect();
-            let _ = writeln!(out, "<tr><td>{}{cells}</tr>", escaped(&self.label(row)));
-        }
-        out.push_str("</table>\n");
+            format!("<tr><td>{}{cells}</tr>\n", escaped(&self.label(row)))
+        };
+        table(out, &head, &self.rows.iter().map(row).collect::<String>());
     }
 }

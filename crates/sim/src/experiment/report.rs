@@ -311,9 +311,9 @@ impl Report {
         let about = &self.about;
         match (self.replications, self.seed) {
             (Some(replications), Some(seed)) => format!(
-                "simulated: {about}; {replications} replications, seed {seed}, ± half of the 95 % interval"
+                "Simulated: {about}; {replications} replications, seed {seed}, ± half of the 95 % interval"
             ),
-            _ => format!("from the queueing model: {about}"),
+            _ => format!("From the queueing model: {about}"),
         }
     }
 }
