@@ -101,8 +101,9 @@ test-fleet:
 swarm: build
 	$(SIDELANE) sim --swarm $(or $(SEEDS),10000)
 
+# The simulator is compiled for speed: it runs for minutes here, and for seconds in the other tests.
 reproduce:
-	cargo test --locked --workspace --test sim -- --ignored experiments::all_verdicts
+	cargo test --locked --workspace --config 'profile.dev.package.sidelane-sim.opt-level=3' --test sim -- --ignored experiments::all_verdicts
 
 bench-simulator:
 	@scripts/setup bench
