@@ -20,8 +20,8 @@ pub const VERMILION: &str = "#d55e00";
 pub const GREEN: &str = "#009e73";
 
 /// Of series, in their order; begins anew after the last.
-const SERIES: [&str; 7] = [
-    BLUE, VERMILION, GREEN, "#cc79a7", "#e69f00", "#56b4e9", "#444444",
+const SERIES: [&str; 9] = [
+    BLUE, VERMILION, GREEN, "#cc79a7", "#e69f00", "#56b4e9", "#444444", "#8c510a", "#9a9a9a",
 ];
 
 /// What a series looks like.

@@ -311,6 +311,25 @@ fn histograms_are_drawn_where_they_are_wanted() {
     assert!(mistake("bin_ms = 0.5", "bin_ms = 0").contains("bins"));
 }
 
+#[test]
+fn published_values_of_a_configuration_are_one_series() {
+    let other = CLAIM
+        .replace("load = 0.5", "load = 0.2")
+        .replace("2.0", "1.25");
+    let figure = |values: &str| {
+        let text = format!("{QUEUE}{CLAIM}{other}").replace("[0.2, 0.5]", values);
+        let report = Experiment::parse(&text, "queue").unwrap().run(&|| ());
+        report.unwrap().figures().remove(0)
+    };
+    let curves = figure("[0.2, 0.5]");
+    assert_eq!(curves.matches(">one (published)<").count(), 1);
+    // values in no order are cases: a bar for each, of both configurations and of what was published
+    let bars = figure("[0.5, 0.2]");
+    assert_eq!(bars.matches(">one (published)<").count(), 1);
+    let rectangles = |figure: &str| figure.matches("<rect").count();
+    assert!(rectangles(&bars) >= rectangles(&curves) + 6);
+}
+
 const DELTA: &str = r#"
 [[delta]]
 title = "Table 1"

@@ -78,7 +78,13 @@ impl Report {
         }
         self.add_published(&mut chart, sweep, what, workload);
         chart.y = value_axis(what, &chart.series, self.draw_to.get(what).copied());
-        chart.draw()
+        let along: Vec<f64> = (self.points.iter())
+            .filter_map(|point| number(point.at.get(sweep)?))
+            .collect();
+        match along.is_sorted() {
+            true => chart.draw(),
+            false => in_groups(chart, &along).draw(),
+        }
     }
 
     /// Published values of that metric itself; relative ones have no place on its axis.
@@ -94,9 +100,21 @@ impl Report {
                     let Some(x) = finding.at.get(sweep).and_then(number) else {
                         continue;
                     };
+                    let point = draw::Point::new(x, value);
                     let name = format!("{} (published)", claim.configuration);
-                    let series = Series::new(name, vec![draw::Point::new(x, value)]);
-                    chart.series.push(series.published(None));
+                    let mut series = chart.series.iter_mut();
+                    match series.find(|series| series.name == name) {
+                        Some(series) => series.points.push(point),
+                        None => {
+                            let own = |series: &Series| series.name == claim.configuration;
+                            let colour = chart.series.iter().position(own);
+                            let series = Series {
+                                style: draw::Style::Points, // nothing was published in between
+                                ..Series::new(name, vec![point])
+                            };
+                            chart.series.push(series.published(colour));
+                        }
+                    }
                 }
                 Expectation::Trend(Limit::Above(y) | Limit::Below(y)) => {
                     let rule = Rule {
@@ -148,6 +166,37 @@ impl Report {
             }
             .draw()
         })
+    }
+}
+
+/// The same as bars, for a sweep whose numbers stand for cases and are in no order: nothing is between them.
+fn in_groups(chart: Chart, along: &[f64]) -> BarChart {
+    let series = chart.series.into_iter().enumerate();
+    let series = series.map(|(index, series)| {
+        let bar = |x: &f64| {
+            let point = series.points.iter().find(|point| point.x == *x);
+            point.map_or(Bar::new(f64::NAN), |point| Bar {
+                value: point.y,
+                half_width: point.half_width,
+            })
+        };
+        BarSeries {
+            bars: along.iter().map(bar).collect(),
+            colour: Some(series.colour.unwrap_or(index)),
+            published: series.published,
+            name: series.name,
+        }
+    });
+    let mut series: Vec<BarSeries> = series.collect();
+    series.sort_by_key(|series| series.colour); // what was published beside ours
+    BarChart {
+        title: chart.title,
+        groups_label: chart.x.label,
+        groups: along.iter().map(f64::to_string).collect(),
+        y: chart.y,
+        series,
+        rules: chart.rules,
+        ..BarChart::default()
     }
 }
 
