@@ -71,9 +71,10 @@ impl Report {
             });
             let points: Vec<draw::Point> = points.collect();
             if !points.is_empty() {
-                chart
-                    .series
-                    .push(Series::new(&outcome.configuration, points));
+                chart.series.push(Series {
+                    colour: Some(index), // the same in all figures
+                    ..Series::new(&outcome.configuration, points)
+                });
             }
         }
         self.add_published(&mut chart, sweep, what, workload);
@@ -106,8 +107,8 @@ impl Report {
                     match series.find(|series| series.name == name) {
                         Some(series) => series.points.push(point),
                         None => {
-                            let own = |series: &Series| series.name == claim.configuration;
-                            let colour = chart.series.iter().position(own);
+                            let own = |series: &&Series| series.name == claim.configuration;
+                            let colour = chart.series.iter().find(own).and_then(|it| it.colour);
                             let series = Series {
                                 style: draw::Style::Points, // nothing was published in between
                                 ..Series::new(name, vec![point])
@@ -171,8 +172,7 @@ impl Report {
 
 /// The same as bars, for a sweep whose numbers stand for cases and are in no order: nothing is between them.
 fn in_groups(chart: Chart, along: &[f64]) -> BarChart {
-    let series = chart.series.into_iter().enumerate();
-    let series = series.map(|(index, series)| {
+    let series = chart.series.into_iter().map(|series| {
         let bar = |x: &f64| {
             let point = series.points.iter().find(|point| point.x == *x);
             point.map_or(Bar::new(f64::NAN), |point| Bar {
@@ -182,7 +182,7 @@ fn in_groups(chart: Chart, along: &[f64]) -> BarChart {
         };
         BarSeries {
             bars: along.iter().map(bar).collect(),
-            colour: Some(series.colour.unwrap_or(index)),
+            colour: series.colour,
             published: series.published,
             name: series.name,
         }
