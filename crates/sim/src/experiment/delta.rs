@@ -1,7 +1,6 @@
 //! Tables as the z/VM source prints them: each metric in one configuration, in another, and by how many
 //! percent they differ, as published and as it came out.
 
-use super::html::table;
 use super::{Point, place};
 use crate::statistics::Estimate;
 use crate::summary::CONFIDENCE;
@@ -167,7 +166,8 @@ impl Delta {
         let _ = writeln!(out);
     }
 
-    pub(super) fn write_html(&self, out: &mut String) {
+    /// Head and rows of a table of HTML.
+    pub(super) fn html(&self) -> (String, String) {
         let number = |head: &str| format!("<th class=\"number\">{head}");
         let heads = ["published", "", "delta", "ours", "", "delta"].map(number);
         let head = format!(
@@ -180,6 +180,6 @@ impl Delta {
             let cells: String = row.cells().iter().map(cell).collect();
             format!("<tr><td>{}{cells}</tr>\n", escaped(&self.label(row)))
         };
-        table(out, &head, &self.rows.iter().map(row).collect::<String>());
+        (head, self.rows.iter().map(row).collect())
     }
 }

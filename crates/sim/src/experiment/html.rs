@@ -20,7 +20,7 @@ td.what { min-width: 13rem; } td.source { min-width: 16rem; } td.name, td.verdic
 ";
 
 /// Puts a table into a frame that scrolls by itself where it is too wide for the page.
-pub(super) fn table(out: &mut String, head: &str, rows: &str) {
+fn table(out: &mut String, head: &str, rows: &str) {
     let _ = write!(
         out,
         "<div class=\"wide\"><table>\n{head}\n{rows}</table></div>\n"
@@ -120,7 +120,8 @@ fn write_report(out: &mut String, report: &Report) {
         let _ = writeln!(out, "<figure>{figure}</figure>");
     }
     for delta in &report.deltas {
-        delta.write_html(out);
+        let (head, rows) = delta.html();
+        table(out, &head, &rows);
     }
     let mut rows = String::new();
     for (row, finding) in (1..).zip(&report.findings) {
