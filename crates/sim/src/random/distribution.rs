@@ -1,7 +1,7 @@
 //! Distributions, by inversion.
 
 use super::Stream;
-use super::normal::normal_quantile;
+use super::normal_quantile;
 
 /// A distribution of non-negative numbers.
 ///

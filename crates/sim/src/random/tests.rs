@@ -1,6 +1,6 @@
 //! Streams: apart, even, and as published. Distributions: what they return, against what they say.
 
-use super::{Distribution, GOLDEN, Stream, mix};
+use super::{Distribution, GOLDEN, Stream, mix, normal_quantile};
 use Distribution::{
     BoundedPareto, Constant, Empirical, Erlang, Exponential, Hyperexponential, Lognormal, Mixture,
     Uniform,
@@ -481,4 +481,34 @@ fn below_is_even_for_numbers_that_do_not_divide_2_to_the_64() {
         "{thirds:?}"
     );
     assert_eq!((stream.below(0), stream.below(1)), (0, 0));
+}
+
+#[test]
+fn published_quantiles_of_the_normal_distribution_come_out() {
+    for (probability, quantile) in [
+        (0.25, -0.674_489_750_196_081_7),
+        (0.001, -3.090_232_306_167_813_5),
+        (1e-20, -9.262_340_089_798_408),
+    ] {
+        let error: f64 = normal_quantile(probability) / quantile - 1.0;
+        assert!(error.abs() < 1e-15, "{probability}: {error}");
+    }
+}
+
+#[test]
+fn the_normal_quantile_is_symmetric_and_joins_at_the_seams() {
+    for i in 1..500 {
+        let p = f64::from(i) / 1024.0;
+        assert_eq!(normal_quantile(p), -normal_quantile(1.0 - p));
+    }
+    for seam in [0.075, (-25.0f64).exp()] {
+        let (below, above) = (seam * (1.0 - 1e-9), seam * (1.0 + 1e-9));
+        let step = normal_quantile(above) - normal_quantile(below);
+        assert!(step > 0.0 && step < 1e-8, "{seam}: {step}");
+    }
+    assert!(
+        [0.0, 1.0, -1.0, f64::NAN]
+            .iter()
+            .all(|&p| normal_quantile(p).is_nan())
+    );
 }
