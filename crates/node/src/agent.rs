@@ -14,7 +14,7 @@ use serde_json::Value;
 use sidelane_label::node::{Names, NodeState};
 use sidelane_node::batch_cpu::{self, BatchCpu, Reading};
 use sidelane_node::class::Rules;
-use sidelane_node::scheduler::{Attached, Scheduler, attached, lanes_per_core};
+use sidelane_node::scheduler::{Attached, Scheduler, attached};
 use sidelane_node::{Action, Comparison, Mode, Pod, Row, cgroups};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -390,12 +390,15 @@ impl Agent {
         if (batch_cpu.last_at()).is_some_and(|last| last.elapsed() < shortest) {
             return;
         }
-        let program = &self.settings.sidelane;
-        let read = lanes_per_core(program).and_then(|lanes| {
-            let machine = batch_cpu::Machine::new(lanes, self.settings.machine.thread_perf);
-            let machine = machine.ok_or("how fast lanes are is not known; give --calibration")?;
-            Ok((machine, Reading::take(program)?))
-        });
+        let Machine {
+            lanes_per_core,
+            thread_perf,
+        } = self.settings.machine;
+        let machine = lanes_per_core.and_then(|lanes| batch_cpu::Machine::new(lanes, thread_perf));
+        let machine =
+            machine.ok_or("how fast lanes are is not known; give --calibration".to_owned());
+        let read =
+            machine.and_then(|machine| Ok((machine, Reading::take(&self.settings.sidelane)?)));
         match read {
             Ok((machine, reading)) => batch_cpu.count(machine, reading),
             Err(_) => batch_cpu.withdraw(),

@@ -158,7 +158,8 @@ fn capabilities_of_the_chart() -> Vec<u32> {
 struct Agent(Child);
 
 impl Agent {
-    fn start() -> Agent {
+    /// With these settings beside its defaults.
+    fn start(settings: &[&str]) -> Agent {
         fs::write("/run/rules.toml", CONFIG).unwrap();
         fs::write("/run/calibration.json", r#"{"thread_perf": [1, 0.63]}"#).unwrap();
         let kept = capabilities_of_the_chart();
@@ -182,18 +183,11 @@ impl Agent {
         };
         let mut command = Command::new(env::var(AGENT).unwrap());
         command
-            .args([
-                "--node",
-                NODE,
-                "--config",
-                "/run/rules.toml",
-                "--every",
-                "5",
-            ])
+            .args(["--node", NODE, "--config", "/run/rules.toml"])
             .args(["--kubeconfig", &format!("{FOLDER}/kubeconfig")])
             .args(["--sidelane", SIDELANE])
-            .args(["--batch-cpu", "--batch-cpu-window", "20"])
-            .args(["--calibration", "/run/calibration.json"]);
+            .args(["--batch-cpu", "--calibration", "/run/calibration.json"])
+            .args(settings);
         // SAFETY: as above
         unsafe { command.pre_exec(prepare) };
         Agent(command.spawn().unwrap())
@@ -273,11 +267,14 @@ fn a_labelled_pod_is_protected_and_a_label_of_the_node_gives_it_back() {
         &["create", "-f", "-"],
         Some(&json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": NODE } })),
     );
-    let mut agent = Agent::start();
+    // it looks often, so that the test need not wait
+    let mut agent = Agent::start(&["--every", "5", "--batch-cpu-window", "20"]);
     set_mode("enforce");
     let [server, batch] = both_drivers();
     offered(&cluster, &server);
     given_back(&server);
+    drop(agent);
+    agent = Agent::start(&[]);
     protected(&cluster, &server, &batch);
     set_mode("enforce");
     signal(agent.0.id(), "TERM");
