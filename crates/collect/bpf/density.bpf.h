@@ -8,8 +8,9 @@
  * Rule: a core's record holds since when so many lanes are busy, the time at each density
  * until then, and the MT1 clock: it goes at the speed of a lane at that density, at 1 where that is the
  * only one online (SMT is off). The prorated clock goes at 1 over the lanes that are busy. All follow for
- * any later moment from the record alone. So do the clocks of critical work and of forced idleness (forced.bpf.h). A lane that falls idle or becomes busy, or that begins or ends critical
- * work, writes the next record beside and makes it the current one by one compare-and-swap.
+ * any later moment from the record alone. So do the clocks of critical work and of forced idleness
+ * (forced.bpf.h). A lane that falls idle or becomes busy, or that begins or ends critical work, writes the
+ * next record beside and makes it the current one by one compare-and-swap.
  * Each lane has two records and never writes the current one. So has the reader: no lane writes
  * a record that begins before what was told.
  *

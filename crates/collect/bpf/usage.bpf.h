@@ -5,8 +5,8 @@
  * Problem: the time that a task spent on a lane says little about what it used of the core.
  *
  * Rule: a task's MT1-equivalent time is what the core's MT1 clock went on while it ran
- * (density.bpf.h), and its prorated time what the prorated clock did. At each switch it is charged to the task, in its storage, and to its
- * cgroup. So is what batch borrowed, by the clock of critical work, and what critical work forced
+ * (density.bpf.h), and its prorated time what the prorated clock did. At each switch it is charged to
+ * the task, in its storage, and to its cgroup. So is what batch borrowed, by the clock of critical work, and what critical work forced
  * its siblings to idle (forced.bpf.h); both need the classes of the scheduler. A job lasts
  * from a wake-up until the task sleeps. A task that ends is listed in a table that forgets the
  * oldest; its time stays in its cgroup. A cgroup that is removed stays in the table until the next
