@@ -5,7 +5,7 @@ use crate::rules::{ClassRule, Matcher, matches_cgroup};
 pub(crate) use sidelane_kernel::cgroups::{
     Label, folder, labels, list, mount_point, quotas, topmost,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
@@ -49,6 +49,46 @@ pub(crate) fn needed(rules: &[ClassRule]) -> bool {
 pub(crate) fn labelled(rules: &[ClassRule]) -> bool {
     let by_label = |entry: &ClassRule| matches!(entry.rule.matcher, Matcher::Label(_));
     rules.iter().any(by_label)
+}
+
+/// What [`allot`] changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Allotted {
+    /// Slots that are of other cgroups now.
+    pub begun: Vec<usize>,
+    /// How many found no slot.
+    pub left_out: usize,
+}
+
+/// Puts what was found, in its order, into the slots of a table for cgroups that come and go: each cgroup, by `path`, keeps
+/// the slot that it has, and new ones take the first that are free.
+pub(crate) fn allot<T>(
+    slots: &mut [Option<T>],
+    found: Vec<T>,
+    path: impl Fn(&T) -> &String,
+) -> Allotted {
+    let there: HashSet<&String> = found.iter().map(&path).collect();
+    let mut taken = HashMap::new();
+    for (slot, entry) in slots.iter_mut().enumerate() {
+        entry.take_if(|old| !there.contains(path(old)));
+        taken.extend(entry.as_ref().map(|old| (path(old).clone(), slot)));
+    }
+    let free = |slot: &usize| slots[*slot].is_none();
+    let free: Vec<usize> = (0..slots.len()).filter(free).collect();
+    let mut free = free.into_iter();
+    let (mut begun, mut left_out) = (Vec::new(), 0);
+    for new in found {
+        let slot = taken.get(path(&new)).copied().or_else(|| {
+            let slot = free.next()?;
+            begun.push(slot);
+            Some(slot)
+        });
+        match slot {
+            Some(slot) => slots[slot] = Some(new),
+            None => left_out += 1,
+        }
+    }
+    Allotted { begun, left_out }
 }
 
 /// What the scheduler is to know of a cgroup.

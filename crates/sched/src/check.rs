@@ -91,12 +91,10 @@ pub fn check(config: &Config, root: &Path) -> Result<Check, Error> {
         .as_deref()
         .map(|mount| cgroups::labels(mount, groups.iter()));
     let labels = labels.unwrap_or_default();
-    let with_objectives = groups.iter().filter(|_| labelled::counts(config));
-    let said = labelled::said(
-        &config.rules,
-        with_objectives.map(|path| (0, path)),
-        &labels,
-    );
+    let said = match labelled::counts(config) {
+        true => labelled::said(&config.rules, groups.iter().map(|path| (0, path)), &labels),
+        false => labelled::Said::default(),
+    };
     let rules = config.rules.iter().zip(&table).enumerate();
     let rules = rules.map(|(index, (entry, resolved))| {
         let finds = match &entry.rule.matcher {

@@ -3,18 +3,20 @@
 
 use crate::Config;
 use crate::bpf::{intf, zeroed};
-use crate::cgroups::{Labels, first_rule, labelled_at};
+use crate::cgroups::{Labels, allot, first_rule, labelled_at};
 use crate::rules::{Class, ClassRule, Matcher};
 use sidelane_policy::{Budget, Objective};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 /// Most of them.
 pub(crate) const MOST: usize = 1024;
 
 /// An objective, and of which cgroup it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Labelled {
     pub objective: Objective,
+    /// The cgroup's path.
+    pub path: String,
     /// The cgroup's id.
     pub cgroup: u64,
 }
@@ -22,8 +24,8 @@ pub(crate) struct Labelled {
 /// What labels say of objectives.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
-    /// By the paths of the cgroups.
-    pub objectives: BTreeMap<String, Labelled>,
+    /// Ascending by the paths of the cgroups.
+    pub objectives: Vec<Labelled>,
     /// What is wrong with others, a sentence each, ascending.
     pub faults: Vec<String>,
 }
@@ -59,8 +61,11 @@ pub(crate) fn said<'a>(
                 .faults
                 .push(format!("the label of the cgroup {path:?}: {fault}")),
             Ok(objective) if is_by_label(rules, first_rule(rules, path, labels)) => {
-                let labelled = Labelled { objective, cgroup };
-                said.objectives.insert(path.clone(), labelled);
+                said.objectives.push(Labelled {
+                    objective,
+                    path: path.clone(),
+                    cgroup,
+                });
             }
             Ok(_) => said.faults.push(format!(
                 "the label of the cgroup {path:?}: its objective does not count: no rule such as 'label:critical' \
@@ -68,6 +73,7 @@ pub(crate) fn said<'a>(
             )),
         }
     }
+    said.objectives.sort_by(|a, b| a.path.cmp(&b.path));
     said.faults.sort();
     said
 }
@@ -78,7 +84,7 @@ pub(crate) struct LabelledTable {
     rules: usize,
     entries: Vec<Option<Labelled>>,
     /// Their numbers by the paths of cgroups.
-    by_path: BTreeMap<String, usize>,
+    by_path: HashMap<String, usize>,
 }
 
 /// What [`LabelledTable::set`] changed.
@@ -96,7 +102,7 @@ impl LabelledTable {
         LabelledTable {
             rules,
             entries: vec![None; room],
-            by_path: BTreeMap::new(),
+            by_path: HashMap::new(),
         }
     }
 
@@ -106,41 +112,23 @@ impl LabelledTable {
     }
 
     /// Takes over what labels say now. What stays keeps its entry.
-    pub fn set(&mut self, found: &BTreeMap<String, Labelled>) -> Changed {
+    pub fn set(&mut self, found: Vec<Labelled>) -> Changed {
         let before = self.entries.clone();
-        let stays = |path: &String, entry: &usize| {
-            found.get(path).map(|found| found.cgroup) == before[*entry].map(|it| it.cgroup)
-        };
-        self.by_path.retain(|path, entry| stays(path, entry));
-        self.entries.fill(None);
-        for (path, &entry) in &self.by_path {
-            self.entries[entry] = found.get(path).copied();
-        }
-        let free = (0..self.room()).filter(|&entry| self.entries[entry].is_none());
-        let mut free = free.collect::<Vec<_>>().into_iter();
-        let mut left_out = 0;
-        for (path, &new) in found {
-            if self.by_path.contains_key(path) {
-                continue;
-            }
-            match free.next() {
-                Some(entry) => {
-                    self.entries[entry] = Some(new);
-                    self.by_path.insert(path.clone(), entry);
-                }
-                None => left_out += 1,
-            }
-        }
+        let allotted = allot(&mut self.entries, found, |labelled| &labelled.path);
+        let numbered = self.entries.iter().enumerate();
+        let of_path =
+            |(entry, of): (usize, &Option<Labelled>)| Some((of.as_ref()?.path.clone(), entry));
+        self.by_path = numbered.filter_map(of_path).collect();
         let differs = |&entry: &usize| self.entries[entry] != before[entry];
         Changed {
             entries: (0..self.room()).filter(differs).collect(),
-            left_out,
+            left_out: allotted.left_out,
         }
     }
 
     /// The key of an entry among the scheduler's rules, what stands there, and whose it is: the cgroup's id, 0: nobody's.
     pub fn entry(&self, entry: usize) -> (usize, intf::rule, u64) {
-        let labelled = self.entries[entry];
+        let labelled = self.entries[entry].as_ref();
         let budget = labelled.map(|it| Budget::slo(it.objective).native());
         let rule = intf::rule {
             kind: intf::rule_kind_RULE_CGROUP,
@@ -154,8 +142,10 @@ impl LabelledTable {
     /// The budget of tasks in the cgroup at `path`, for which this rule decides, as the scheduler counts: 1 for that of the first
     /// rule; 0: none by a label.
     pub fn budget(&self, rules: &[ClassRule], decides: u32, path: &str, labels: &Labels) -> u32 {
-        let at = labelled_at(labels, path).filter(|_| is_by_label(rules, decides));
-        let entry = at.and_then(|at| self.by_path.get(at));
+        if !is_by_label(rules, decides) {
+            return 0;
+        }
+        let entry = labelled_at(labels, path).and_then(|at| self.by_path.get(at));
         entry.map_or(0, |entry| (self.rules + entry) as u32 + 1)
     }
 }
@@ -205,7 +195,8 @@ mod tests {
             ("/a/batch", "critical", "p99 < 20 ms"),
         ]);
         let said = said(&["/a", "/b", "/c", "/d", "/a/batch"], &labels);
-        assert_eq!(said.objectives.keys().collect::<Vec<_>>(), ["/a"]);
+        let paths: Vec<&String> = said.objectives.iter().map(|of| &of.path).collect();
+        assert_eq!(paths, ["/a"]);
         let [batch, other, wrong] = &said.faults[..] else {
             panic!("{:?}", said.faults)
         };
@@ -223,7 +214,7 @@ mod tests {
         ]);
         let (rules, mut table) = (rules(), LabelledTable::new(3, 4));
         let said = said(&["/a", "/b", "/a/c"], &labels);
-        assert_eq!(table.set(&said.objectives).entries, [0, 1]);
+        assert_eq!(table.set(said.objectives).entries, [0, 1]);
         let budget = |path| table.budget(&rules, first_rule(&rules, path, &labels), path, &labels);
         assert_eq!(["/a", "/a/x/y", "/b"].map(budget), [4, 4, 5]);
         // another rule decides, another label is nearer, no label
@@ -236,18 +227,14 @@ mod tests {
 
     #[test]
     fn what_stays_keeps_its_entry() {
-        let labelled = |objective: &str, cgroup| Labelled {
+        let labelled = |&(path, objective, cgroup): &(&str, &str, u64)| Labelled {
             objective: objective.parse().unwrap(),
+            path: path.to_owned(),
             cgroup,
-        };
-        let of = |of: &[(&str, &str, u64)]| -> BTreeMap<String, Labelled> {
-            of.iter()
-                .map(|&(path, objective, id)| (path.to_owned(), labelled(objective, id)))
-                .collect()
         };
         let mut table = LabelledTable::new(1, 2);
         let mut set = |found: &[(&str, &str, u64)]| {
-            let Changed { entries, left_out } = table.set(&of(found));
+            let Changed { entries, left_out } = table.set(found.iter().map(labelled).collect());
             (entries, left_out)
         };
         let (x, y) = ("p99 < 1 ms", "p99 < 2 ms");

@@ -168,9 +168,9 @@ struct Scheduler<'a> {
     told_depth: bool,
     /// For so many cgroups there is room.
     cgroup_room: usize,
-    /// It has to be loaded again, with more room.
     /// Whether weights of cgroups count.
     weights: bool,
+    /// It has to be loaded again, with more room.
     outgrown: Option<Outgrown>,
     /// As they were when it was attached.
     live: intf::live_settings,

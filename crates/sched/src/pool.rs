@@ -2,11 +2,12 @@
 
 use crate::bpf::{intf, zeroed};
 use crate::cgroup_path::{self, up};
+use crate::cgroups::{Allotted, allot};
 use sidelane_kernel::cgroups::Quota;
 use sidelane_policy::Charge;
 use sidelane_policy::file::{Result, Section, Shape, with_keys};
 use sidelane_policy::pool::{self, Limit};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 /// Longest path of a cgroup, bytes.
 pub(crate) const PATH_MAX: usize = intf::limits_POOL_PATH_LEN as usize - 1;
@@ -117,15 +118,6 @@ pub(crate) struct PoolTable {
     tuned_ns: BTreeMap<String, u64>,
 }
 
-/// What [`PoolTable::set_quotas`] changed.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Changed {
-    /// Entries that are of other cgroups now.
-    pub begun: Vec<usize>,
-    /// Limits that the table has no room for.
-    pub left_out: usize,
-}
-
 impl PoolTable {
     /// With room for so many cgroups that have a `cpu.max`.
     pub fn new(pools: &[Pool], capacity: Capacity, quotas: usize) -> PoolTable {
@@ -184,35 +176,13 @@ impl PoolTable {
         self.quotas.len()
     }
 
-    /// Takes over what `cpu.max` says now.
-    pub fn set_quotas(&mut self, found: Vec<Quota>) -> Changed {
-        let mut begun = Vec::new();
+    /// Takes over what `cpu.max` says now. The slots are told as entries of the whole table.
+    pub fn set_quotas(&mut self, found: Vec<Quota>) -> Allotted {
+        let mut allotted = allot(&mut self.quotas, found, |quota| &quota.cgroup);
         let first = self.configured.len();
-        let there: HashSet<&str> = found.iter().map(|new| new.cgroup.as_str()).collect();
-        let mut slots = HashMap::new();
-        for (slot, quota) in self.quotas.iter_mut().enumerate() {
-            quota.take_if(|old| !there.contains(old.cgroup.as_str()));
-            if let Some(old) = quota {
-                slots.insert(old.cgroup.clone(), slot);
-            }
-        }
-        let free = |slot: &usize| self.quotas[*slot].is_none();
-        let free: Vec<usize> = (0..self.quotas.len()).filter(free).collect();
-        let mut free = free.into_iter();
-        let mut left_out = 0;
-        for new in found {
-            let slot = slots.get(&new.cgroup).copied().or_else(|| {
-                let slot = free.next()?;
-                begun.push(first + slot);
-                Some(slot)
-            });
-            match slot {
-                Some(slot) => self.quotas[slot] = Some(new),
-                None => left_out += 1,
-            }
-        }
+        allotted.begun.iter_mut().for_each(|slot| *slot += first);
         self.index();
-        Changed { begun, left_out }
+        allotted
     }
 
     /// Of the pools that the cgroup at `path` is in, the innermost; of those on itself only ones before `before`.
@@ -325,9 +295,9 @@ mod tests {
         PoolTable::new(pools, CAPACITY, quotas)
     }
 
-    fn changed(begun: &[usize], left_out: usize) -> Changed {
+    fn changed(begun: &[usize], left_out: usize) -> Allotted {
         let begun = begun.to_vec();
-        Changed { begun, left_out }
+        Allotted { begun, left_out }
     }
 
     fn quota(cgroup: &str, text: &str) -> Quota {

@@ -214,7 +214,8 @@ impl Scheduler<'_> {
             cgroups.iter().map(|(&id, path)| (id, path)),
             labels,
         );
-        let changed = self.labelled.set(&said.objectives);
+        let found = said.objectives.len();
+        let changed = self.labelled.set(said.objectives);
         for entry in changed.entries {
             let (key, rule, cgroup) = self.labelled.entry(entry);
             let objective = intf::objective {
@@ -228,7 +229,6 @@ impl Scheduler<'_> {
         }
         let mut faults = said.faults;
         if changed.left_out > 0 {
-            let found = said.objectives.len();
             match self.labelled.room() {
                 labelled::MOST => faults.push(format!(
                     "{found} labels have an objective: of more than {} the last by their paths do not count",
