@@ -1,6 +1,6 @@
 //! The text of a reading.
 
-use super::series::{Jobs, Latencies, Series};
+use super::series::{Jobs, Latencies, OTHERS, Series};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -60,12 +60,7 @@ pub(crate) fn text(exported: Exported<'_>) -> Result<String, fmt::Error> {
         now: exported.now.clone(),
         recent: exported.recent.and_then(|interval| interval.metrics().ok()),
         cgroups: cgroups
-            .map(|(path, used)| {
-                (
-                    path.map_or("(others)", String::as_str).to_owned(),
-                    used.clone(),
-                )
-            })
+            .map(|(path, used)| (path.map_or(OTHERS, |path| path).to_owned(), used.clone()))
             .collect(),
         folded: series.folded(),
         ended: series.ended(),

@@ -3,7 +3,7 @@
 use super::Pod;
 use super::encode::{Family, Kind, Samples, escaped, seconds};
 use super::scheduler::{Exit, Now, PoolSums, Scheduler, Source, Sums};
-use super::series::{Jobs, SERIES_MAX};
+use super::series::{Jobs, OTHERS, SERIES_MAX, Series};
 use sidelane_kernel::attached;
 use sidelane_policy::Class;
 use sidelane_policy::intf::counters;
@@ -449,82 +449,77 @@ fn plain_counts(counters: &counters) -> [(&'static str, &'static str, u64); 14] 
     ]
 }
 
-/// One of the three ways to count time on lanes.
-type Counted = (&'static str, &'static str, fn(&Usage) -> Option<u64>);
+/// Name and description of a family for each way to count time on lanes: raw, MT1-equivalent, prorated.
+type Times = [(&'static str, &'static str); 3];
+
+const OF_PODS: Times = [
+    ("pod_raw", "Time that the pod's tasks ran on a lane"),
+    ("pod_mt1", "MT1-equivalent time of the pod's tasks"),
+    ("pod_prorated", "Prorated core time of the pod's tasks"),
+];
+
+const OF_NAMESPACES: Times = [
+    (
+        "namespace_raw",
+        "Time that tasks of the namespace's pods ran on a lane",
+    ),
+    (
+        "namespace_mt1",
+        "MT1-equivalent time of the namespace's pods",
+    ),
+    (
+        "namespace_prorated",
+        "Prorated core time of the namespace's pods",
+    ),
+];
+
+/// These families of what was used.
+fn times<'a, K>(
+    families: Times,
+    totals: impl Iterator<Item = (Option<K>, &'a Usage)> + Clone,
+    labels: impl Fn(Option<K>) -> Vec<(&'static str, String)>,
+) -> Vec<Family> {
+    type Time = fn(&Usage) -> Option<u64>;
+    let ways: [Time; 3] = [
+        |usage| Some(usage.raw_ns),
+        |usage| Some(usage.mt1_ns),
+        |usage| usage.prorated_ns,
+    ];
+    let each = families.into_iter().zip(ways);
+    let each = each.map(|((name, help), time)| {
+        let sample = |(of, usage)| Some((labels(of), seconds(time(usage)?)));
+        family(
+            Kind::Time,
+            name,
+            help,
+            totals.clone().filter_map(sample).collect(),
+        )
+    });
+    each.collect()
+}
 
 /// What a node offers to batch, in thousandths of a core, and what its pods and their namespaces used; without a name: all others.
 pub(crate) fn bill(
     offered: Option<u64>,
-    pods: &[(Option<&Pod>, &Usage)],
-    namespaces: &[(Option<&String>, &Usage)],
+    pods: &Series<Pod>,
+    namespaces: &Series<String>,
 ) -> Vec<Family> {
-    let name = |name: Option<&String>| name.map_or("(others)".to_owned(), |name| escaped(name));
-    let of_pods: [Counted; 3] = [
-        (
-            "pod_raw",
-            "Time that the pod's tasks ran on a lane",
-            |usage| Some(usage.raw_ns),
-        ),
-        (
-            "pod_mt1",
-            "MT1-equivalent time of the pod's tasks",
-            |usage| Some(usage.mt1_ns),
-        ),
-        (
-            "pod_prorated",
-            "Prorated core time of the pod's tasks",
-            |usage| usage.prorated_ns,
-        ),
-    ];
-    let of_namespaces: [Counted; 3] = [
-        (
-            "namespace_raw",
-            "Time that tasks of the namespace's pods ran on a lane",
-            |usage| Some(usage.raw_ns),
-        ),
-        (
-            "namespace_mt1",
-            "MT1-equivalent time of the namespace's pods",
-            |usage| Some(usage.mt1_ns),
-        ),
-        (
-            "namespace_prorated",
-            "Prorated core time of the namespace's pods",
-            |usage| usage.prorated_ns,
-        ),
-    ];
-    let pods = of_pods.map(|(of, help, time)| {
-        let sample = |(pod, usage): &(Option<&Pod>, &Usage)| {
-            let labels = vec![
-                ("namespace", name(pod.map(|pod| &pod.0))),
-                ("pod", name(pod.map(|pod| &pod.1))),
-                ("class", name(pod.map(|pod| &pod.2))),
-            ];
-            Some((labels, seconds(time(usage)?)))
-        };
-        family(
-            Kind::Time,
-            of,
-            help,
-            pods.iter().filter_map(sample).collect(),
-        )
+    let name = |name: Option<&String>| name.map_or(OTHERS.to_owned(), |name| escaped(name));
+    let mut all = times(OF_PODS, pods.totals(), |pod| {
+        vec![
+            ("namespace", name(pod.map(|pod| &pod.0))),
+            ("pod", name(pod.map(|pod| &pod.1))),
+            ("class", name(pod.map(|pod| &pod.2))),
+        ]
     });
-    let namespaces = of_namespaces.map(|(of, help, time)| {
-        let sample = |(namespace, usage): &(Option<&String>, &Usage)| {
-            Some((vec![("namespace", name(*namespace))], seconds(time(usage)?)))
-        };
-        family(
-            Kind::Time,
-            of,
-            help,
-            namespaces.iter().filter_map(sample).collect(),
-        )
-    });
-    let offered = gauge(
+    all.extend(times(OF_NAMESPACES, namespaces.totals(), |namespace| {
+        vec![("namespace", name(namespace))]
+    }));
+    all.push(gauge(
         "batch_cpu_cores",
         "What the node offers to batch, in MT1-equivalent cores",
         offered.map_or(vec![], |milli| one(milli as f64 / 1e3)),
-    );
-    let all = pods.into_iter().chain(namespaces).chain([offered]);
-    all.filter(|family| !family.samples.is_empty()).collect()
+    ));
+    all.retain(|family| !family.samples.is_empty());
+    all
 }

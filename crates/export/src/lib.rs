@@ -99,11 +99,7 @@ struct Lasting {
 impl Lasting {
     fn count(&mut self, used: Used) {
         self.bill.count(&used);
-        let by_path = used
-            .groups
-            .into_iter()
-            .map(|group| (group.path, group.usage));
-        self.series.count(used.passed_ns, by_path.collect());
+        self.series.count(used.passed_ns, used.by_path());
     }
 }
 
@@ -111,6 +107,14 @@ impl Lasting {
 struct Used {
     passed_ns: u64,
     groups: Vec<CgroupTotals>,
+}
+
+impl Used {
+    /// By path, where it is known.
+    fn by_path(self) -> Vec<(Option<String>, Usage)> {
+        let groups = self.groups.into_iter();
+        groups.map(|group| (group.path, group.usage)).collect()
+    }
 }
 
 /// From `before`, the reading that came directly before `now`, if there was one.
@@ -202,9 +206,7 @@ impl Bill {
 
     fn families(&self) -> Vec<Family> {
         let offered = self.state.as_ref().and_then(|state| state.batch_cpu);
-        let pods: Vec<(Option<&Pod>, &Usage)> = self.pods.totals().collect();
-        let namespaces: Vec<(Option<&String>, &Usage)> = self.namespaces.totals().collect();
-        families::bill(offered, &pods, &namespaces)
+        families::bill(offered, &self.pods, &self.namespaces)
     }
 }
 

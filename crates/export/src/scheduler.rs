@@ -219,13 +219,16 @@ impl Sums {
             self.counters = self.counters.plus(&gained);
         }
         self.last = now.counters;
+        // labels of cgroups come and go: one that is gone is forgotten, a rule is not
+        let mut before = std::mem::take(&mut self.objectives);
         for objective in &now.objectives {
-            let sums = self.objectives.entry(objective.of.clone()).or_default();
+            let mut sums = before.remove(&objective.of).unwrap_or_default();
             sums.windows.take(objective.windows, from_now);
             sums.missed.take(objective.missed, from_now);
+            self.objectives.insert(objective.of.clone(), sums);
         }
-        let there = |of: &Whose| now.objectives.iter().any(|objective| objective.of == *of);
-        (self.objectives).retain(|of, _| matches!(of, Whose::Rule(_)) || there(of));
+        before.retain(|of, _| matches!(of, Whose::Rule(_)));
+        self.objectives.append(&mut before);
         // pools of containers come and go: one that is gone is forgotten
         let mut before = std::mem::take(&mut self.pools);
         for pool in &now.pools {

@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 /// Cgroups that have a series of their own.
 pub const SERIES_MAX: usize = 100;
 
+/// What the sum of all others is called.
+pub const OTHERS: &str = "(others)";
+
 /// Names of which anything is remembered: the use of late, and totals of series that ended.
 const REMEMBERED_MAX: usize = 4096;
 
@@ -81,7 +84,7 @@ impl<K: Ord + Clone> Series<K> {
     }
 
     /// The series by name, ascending, and the sum of all others, if there are any.
-    pub fn totals(&self) -> impl Iterator<Item = (Option<&K>, &Usage)> {
+    pub fn totals(&self) -> impl Iterator<Item = (Option<&K>, &Usage)> + Clone {
         let own = self.names.iter().filter(|(_, known)| known.has_series);
         let own = own.filter_map(|(name, known)| Some((Some(name), known.total.as_ref()?)));
         own.chain(self.others.as_ref().map(|others| (None, others)))
@@ -297,22 +300,13 @@ mod tests {
             };
             now.cgroups.append(&mut self.removed);
             let used = used_between(Some(&self.now), &now);
-            let by_path = used
-                .groups
-                .into_iter()
-                .map(|group| (group.path, group.usage));
-            self.series.count(used.passed_ns, by_path.collect());
+            self.series.count(used.passed_ns, used.by_path());
             self.now = now;
         }
 
         fn told(&self) -> BTreeMap<String, u64> {
             let told: Vec<(String, u64)> = (self.series.totals())
-                .map(|(path, usage)| {
-                    (
-                        path.map_or("(others)", |path| path).to_owned(),
-                        usage.raw_ns,
-                    )
-                })
+                .map(|(path, usage)| (path.map_or(OTHERS, |path| path).to_owned(), usage.raw_ns))
                 .collect();
             let names: BTreeSet<&String> = told.iter().map(|(path, _)| path).collect();
             assert_eq!(names.len(), told.len(), "a label is told twice");
