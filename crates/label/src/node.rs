@@ -2,16 +2,11 @@
 //! of pods, whose cgroups have UIDs for names.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 const SCHEMA: &str = "sidelane.node-state/1";
-
-/// A pod that has ended keeps its name for so long: what its cgroups used is read at the next scrape.
-const KEPT: Duration = Duration::from_secs(600);
 
 /// What the file holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,39 +70,6 @@ impl NodeState {
         let beside = file.with_extension("new");
         fs::write(&beside, serde_json::to_vec(self)?)?;
         fs::rename(&beside, file)
-    }
-}
-
-/// Names of pods, those that have ended for a while longer.
-#[derive(Debug, Default)]
-pub struct Names(BTreeMap<String, (PodName, Option<Instant>)>);
-
-impl Names {
-    /// Those that an agent before kept.
-    pub fn kept(pods: Vec<PodName>) -> Names {
-        Names(
-            pods.into_iter()
-                .map(|pod| (pod.uid.clone(), (pod, None)))
-                .collect(),
-        )
-    }
-
-    /// Takes the pods that there are now.
-    pub fn update(&mut self, pods: impl Iterator<Item = PodName>, now: Instant) {
-        for (_, ended) in self.0.values_mut() {
-            ended.get_or_insert(now);
-        }
-        for pod in pods {
-            self.0.insert(pod.uid.clone(), (pod, None));
-        }
-        let lasts = |ended: &Instant| now.saturating_duration_since(*ended) < KEPT;
-        self.0
-            .retain(|_, (_, ended)| ended.as_ref().is_none_or(lasts));
-    }
-
-    /// All of them, by UID.
-    pub fn all(&self) -> Vec<PodName> {
-        self.0.values().map(|(pod, _)| pod.clone()).collect()
     }
 }
 
@@ -234,27 +196,5 @@ mod tests {
         assert!(said.contains("node-state/2 is not"), "{said}");
         fs::write(&file, "enforce\n").unwrap();
         assert!(NodeState::read(&file).is_err());
-    }
-
-    #[test]
-    fn an_ended_pod_keeps_its_name_for_a_while() {
-        let (begin, mut names) = (Instant::now(), Names::kept(vec![pod("0", None)]));
-        let uids = |names: &Names| {
-            names
-                .all()
-                .into_iter()
-                .map(|pod| pod.uid)
-                .collect::<Vec<_>>()
-        };
-        names.update([pod("1", None)].into_iter(), begin);
-        assert_eq!(uids(&names), ["0", "1"], "0 was known to an agent before");
-        names.update([pod("2", None)].into_iter(), begin + KEPT / 2);
-        assert_eq!(uids(&names), ["0", "1", "2"]);
-        // what a pod says now counts
-        names.update([pod("2", Some("batch"))].into_iter(), begin + KEPT);
-        assert_eq!(uids(&names), ["1", "2"]);
-        assert_eq!(names.all()[1].class.as_deref(), Some("batch"));
-        names.update([].into_iter(), begin + KEPT + KEPT / 2);
-        assert_eq!(uids(&names), ["2"]);
     }
 }

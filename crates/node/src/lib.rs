@@ -17,6 +17,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 /// What the agent does on its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -77,6 +78,42 @@ impl Pod {
             name: name.to_owned(),
             class: self.verdict.class.map(|class| class.word().to_owned()),
         }
+    }
+}
+
+/// A pod that has ended keeps its name for so long: what its cgroups used is read at the next scrape.
+const KEPT: Duration = Duration::from_secs(600);
+
+/// Names of pods, those that have ended for a while longer.
+#[derive(Debug, Default)]
+pub struct Names(BTreeMap<String, (PodName, Option<Instant>)>);
+
+impl Names {
+    /// Those that an agent before kept.
+    pub fn kept(pods: Vec<PodName>) -> Names {
+        Names(
+            pods.into_iter()
+                .map(|pod| (pod.uid.clone(), (pod, None)))
+                .collect(),
+        )
+    }
+
+    /// Takes the pods that there are now.
+    pub fn update(&mut self, pods: impl Iterator<Item = PodName>, now: Instant) {
+        for (_, ended) in self.0.values_mut() {
+            ended.get_or_insert(now);
+        }
+        for pod in pods {
+            self.0.insert(pod.uid.clone(), (pod, None));
+        }
+        let lasts = |ended: &Instant| now.saturating_duration_since(*ended) < KEPT;
+        self.0
+            .retain(|_, (_, ended)| ended.as_ref().is_none_or(lasts));
+    }
+
+    /// All of them, by UID.
+    pub fn all(&self) -> Vec<PodName> {
+        self.0.values().map(|(pod, _)| pod.clone()).collect()
     }
 }
 
@@ -433,5 +470,31 @@ mod tests {
         );
         let state = NodeState::new(Some(Mode::Enforce.to_string()), Some(1500), pods);
         sidelane_interface::check::document(&serde_json::to_value(&state).unwrap()).unwrap();
+    }
+
+    fn named(uid: &str, class: Option<Class>) -> PodName {
+        pod(&format!("shop/web-{uid}"), class).named(uid)
+    }
+
+    #[test]
+    fn an_ended_pod_keeps_its_name_for_a_while() {
+        let (begin, mut names) = (Instant::now(), Names::kept(vec![named("0", None)]));
+        let uids = |names: &Names| {
+            names
+                .all()
+                .into_iter()
+                .map(|pod| pod.uid)
+                .collect::<Vec<_>>()
+        };
+        names.update([named("1", None)].into_iter(), begin);
+        assert_eq!(uids(&names), ["0", "1"], "0 was known to an agent before");
+        names.update([named("2", None)].into_iter(), begin + KEPT / 2);
+        assert_eq!(uids(&names), ["0", "1", "2"]);
+        // what a pod says now counts
+        names.update([named("2", Some(Class::Batch))].into_iter(), begin + KEPT);
+        assert_eq!(uids(&names), ["1", "2"]);
+        assert_eq!(names.all()[1].class.as_deref(), Some("batch"));
+        names.update([].into_iter(), begin + KEPT + KEPT / 2);
+        assert_eq!(uids(&names), ["2"]);
     }
 }
