@@ -107,6 +107,7 @@ enum next {
 	NEXT_NONE = 0, /* none does */
 	NEXT_BOUND = 1, /* it may run nowhere else */
 	NEXT_FOLLOWS = 2, /* it follows its waker, which is about to sleep */
+	NEXT_AT_ONCE = 3, /* it took the lane over, which may have to wake first */
 };
 
 /* One lane. The loader fills the first block, the scheduler keeps the rest. */

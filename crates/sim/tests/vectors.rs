@@ -1,5 +1,5 @@
-//! Slices that a task keeps, steal barriers that change with load, and ticks that see to work that waits while lanes idle,
-//! and wake no lane in vain.
+//! Slices that a task keeps, steal barriers that change with load, ticks that see to work that waits while lanes idle,
+//! and wake no lane in vain, and critical work that comes while a lane wakes.
 
 use sidelane_sim::*;
 use sidelane_topology::{Regular, Topology};
@@ -201,4 +201,38 @@ fn a_lane_takes_what_ran_there_last_within_a_slice() {
         "{usual} of runs on another lane, {kept}"
     );
     assert!(apart <= 2.0, "{apart} slices apart");
+}
+
+/// One lane, which takes 100 us to wake: it does so for normal work when critical work comes, 50 us later.
+#[test]
+fn critical_work_that_comes_while_a_lane_wakes_waits_for_no_tick() {
+    const US: u64 = 1_000;
+    let topology = Topology::regular(&Regular::one_package(1, 1)).unwrap();
+    let costs = Costs {
+        idle_exit_ns: 100 * US,
+        ..Costs::default()
+    };
+    let machine = Machine::new(&topology, Interference::ThreadPerf(vec![1.0]), costs).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::from(Settings::default())).unwrap();
+    sim.keep_records();
+    let normal = sim.create(&normal("normal")).unwrap();
+    let critical = sim
+        .create(&TaskSpec::new("critical", Class::Critical))
+        .unwrap();
+    let comes_ns = MS / 2 + 50 * US;
+    sim.set_timer(MS / 2, 0);
+    sim.set_timer(comes_ns, 1);
+    while let Some(occurrence) = sim.next(20 * MS).unwrap() {
+        match occurrence {
+            Occurrence::Timer(0) => sim.give(normal, f64::INFINITY).unwrap(),
+            Occurrence::Timer(_) => sim.give(critical, (10 * US) as f64).unwrap(),
+            Occurrence::Done(_) => {}
+        }
+    }
+    let records = sim.take_records();
+    let mut begins = records
+        .iter()
+        .filter(|record| matches!(record.step, Step::Run { task, .. } if task == critical));
+    let waited_ns = begins.next().unwrap().at_ns - comes_ns;
+    assert!(waited_ns < 200 * US, "{waited_ns} ns");
 }

@@ -483,6 +483,7 @@ static __always_inline bool place_send(struct task_struct *p, struct task_ctx *t
 {
 	if (at_once) {
 		lane_insert(p, tctx, lane, core, true, false, enq_flags, now_ns);
+		lane->next = NEXT_AT_ONCE;
 		return false;
 	}
 	if (waking)
