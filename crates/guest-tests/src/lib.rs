@@ -16,7 +16,7 @@ mod tests;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use machine::Machines;
-use shape::When;
+use shape::{Shape, When};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -48,6 +48,18 @@ impl Test {
     }
 }
 
+/// Each test on each shape: those that run alone come first, of all shapes, for two of the others fill the host until the end.
+fn in_order() -> Vec<(&'static Shape, Test)> {
+    let tests = tests::all();
+    let on = |shape| tests.iter().map(move |test| (shape, *test));
+    let mut all: Vec<_> = shape::ALL.iter().flat_map(on).collect();
+    all.sort_by_key(|(_, test)| test.runs);
+    // one of the last kind comes first: so machines for both kinds boot at once
+    let first = all.partition_point(|(_, test)| test.runs < Runs::BesideOthers);
+    all[..=first].rotate_right(1);
+    all
+}
+
 /// Runs what the arguments ask for; `sidelane` is the program's path.
 pub fn main(sidelane: &str) -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -61,18 +73,15 @@ pub fn main(sidelane: &str) -> ExitCode {
     // what two tests print at once nobody could tell apart
     arguments.test_threads = Some(if arguments.nocapture { 1 } else { 2 });
     let machines = Arc::new(Machines::new(sidelane, arguments.nocapture));
-    let trials = shape::ALL.iter().flat_map(|shape| {
-        let machines = machines.clone();
-        tests::all().into_iter().filter_map(move |test| {
-            let (name, machines) = (test.name(), machines.clone());
-            let ignored = match shape.runs(name) {
-                When::Always => false,
-                When::IfAsked => true,
-                When::Never => return None,
-            };
-            let run = move || machines.run(shape, test).map_err(Failed::from);
-            Some(Trial::test(format!("{}::{name}", shape.name), run).with_ignored_flag(ignored))
-        })
+    let trials = in_order().into_iter().filter_map(|(shape, test)| {
+        let (name, machines) = (test.name(), machines.clone());
+        let ignored = match shape.runs(name) {
+            When::Always => false,
+            When::IfAsked => true,
+            When::Never => return None,
+        };
+        let run = move || machines.run(shape, test).map_err(Failed::from);
+        Some(Trial::test(format!("{}::{name}", shape.name), run).with_ignored_flag(ignored))
     });
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
     if let Err(what) = machines.shut() {

@@ -72,6 +72,14 @@ pub const ALL: &[Shape] = &[
         ],
     },
     Shape {
+        // its clock counts executed instructions
+        name: "2x2-counted",
+        kernel: "newest",
+        machine: &["--cores", "2", "--lanes", "2", "--counted-time"],
+        here: Vec::new,
+        tests: &[always("cost::")],
+    },
+    Shape {
         // what the verifiers of older kernels refuse shows at once; `make test-kernels` runs all. On the
         // test bed that kernel, 6.16, finds no SMT to switch off
         name: "2x2-oldest",
@@ -83,14 +91,6 @@ pub const ALL: &[Shape] = &[
             always("metrics::a_command_is_recorded"),
             always("metrics::looking_now_and_then"),
         ],
-    },
-    Shape {
-        // its clock counts executed instructions
-        name: "2x2-counted",
-        kernel: "newest",
-        machine: &["--cores", "2", "--lanes", "2", "--counted-time"],
-        here: Vec::new,
-        tests: &[always("cost::")],
     },
     Shape {
         name: "2x2-kvm",

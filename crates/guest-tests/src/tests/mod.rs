@@ -43,7 +43,7 @@ pub mod support;
 mod terminal;
 mod vms;
 
-/// All of them in the order of their names, those first that share a scheduler.
+/// All of them in the order of their names.
 pub fn all() -> Vec<Test> {
     let files = [
         agree::TESTS,
@@ -69,9 +69,5 @@ pub fn all() -> Vec<Test> {
         terminal::TESTS,
         vms::TESTS,
     ];
-    let mut all = files.concat();
-    all.sort_by_key(|test| test.runs);
-    // one of the last kind comes first: so machines for both kinds boot at once
-    all.rotate_right(1);
-    all
+    files.concat()
 }
