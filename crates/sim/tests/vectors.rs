@@ -203,36 +203,83 @@ fn a_lane_takes_what_ran_there_last_within_a_slice() {
     assert!(apart <= 2.0, "{apart} slices apart");
 }
 
-/// One lane, which takes 100 us to wake: it does so for normal work when critical work comes, 50 us later.
-#[test]
-fn critical_work_that_comes_while_a_lane_wakes_waits_for_no_tick() {
-    const US: u64 = 1_000;
-    let topology = Topology::regular(&Regular::one_package(1, 1)).unwrap();
+const US: u64 = 1_000;
+/// When critical work comes.
+const COMES_NS: u64 = MS / 2;
+
+/// How long each of so many critical tasks waits that come to a core at once, ns. Normal ones without an end have come so long
+/// before, us. The critical ones may use the lanes from the `first` on. A lane takes 100 us to wake.
+fn waits_ns(
+    (first, lanes): (u32, u32),
+    smt_level: u32,
+    normal_us: &[u64],
+    critical: usize,
+) -> Vec<u64> {
+    let topology = Topology::regular(&Regular::one_package(1, lanes)).unwrap();
     let costs = Costs {
         idle_exit_ns: 100 * US,
         ..Costs::default()
     };
-    let machine = Machine::new(&topology, Interference::ThreadPerf(vec![1.0]), costs).unwrap();
-    let mut sim = Simulation::new(machine, &Kind::from(Settings::default())).unwrap();
+    let interference = Interference::ThreadPerf(vec![1.0; lanes as usize]);
+    let settings = Settings {
+        smt_level,
+        ..Settings::default()
+    };
+    let machine = Machine::new(&topology, interference, costs).unwrap();
+    let mut sim = Simulation::new(machine, &Kind::from(settings)).unwrap();
     sim.keep_records();
-    let normal = sim.create(&normal("normal")).unwrap();
-    let critical = sim
-        .create(&TaskSpec::new("critical", Class::Critical))
-        .unwrap();
-    let comes_ns = MS / 2 + 50 * US;
-    sim.set_timer(MS / 2, 0);
-    sim.set_timer(comes_ns, 1);
+    let mut create = |class, cpus: std::ops::Range<u32>, count: usize| -> Vec<TaskId> {
+        let spec = TaskSpec {
+            cpus: Some(cpus.collect()),
+            ..TaskSpec::new("task", class)
+        };
+        (0..count).map(|_| sim.create(&spec).unwrap()).collect()
+    };
+    let normal = create(Class::Normal, 0..lanes, normal_us.len());
+    let critical = create(Class::Critical, first..lanes, critical);
+    for (index, before_us) in (0..).zip(normal_us) {
+        sim.set_timer(COMES_NS - before_us * US, index);
+    }
+    sim.set_timer(COMES_NS, u64::MAX);
     while let Some(occurrence) = sim.next(20 * MS).unwrap() {
         match occurrence {
-            Occurrence::Timer(0) => sim.give(normal, f64::INFINITY).unwrap(),
-            Occurrence::Timer(_) => sim.give(critical, (10 * US) as f64).unwrap(),
+            Occurrence::Timer(u64::MAX) => {
+                for id in &critical {
+                    sim.give(*id, MS as f64).unwrap();
+                }
+            }
+            Occurrence::Timer(index) => sim.give(normal[index as usize], f64::INFINITY).unwrap(),
             Occurrence::Done(_) => {}
         }
     }
     let records = sim.take_records();
-    let mut begins = records
-        .iter()
-        .filter(|record| matches!(record.step, Step::Run { task, .. } if task == critical));
-    let waited_ns = begins.next().unwrap().at_ns - comes_ns;
-    assert!(waited_ns < 200 * US, "{waited_ns} ns");
+    let begins_ns = |id: &TaskId| {
+        let begins = |step: &Step| matches!(step, Step::Run { task, .. } if task == id);
+        let record = records.iter().find(|record| begins(&record.step));
+        record.unwrap().at_ns - COMES_NS
+    };
+    critical.iter().map(begins_ns).collect()
+}
+
+#[test]
+fn critical_work_that_comes_while_a_lane_wakes_waits_for_no_tick() {
+    assert!(waits_ns((0, 1), 0, &[50], 1)[0] < 200 * US);
+}
+
+#[test]
+fn critical_work_takes_the_lane_of_normal_work_where_the_smt_level_allows_no_other() {
+    assert!(waits_ns((0, 2), 1, &[300], 1)[0] < 200 * US);
+}
+
+/// Normal work leaves the core at the end of its slice.
+#[test]
+fn critical_work_that_may_use_one_lane_has_it_where_normal_work_uses_up_the_smt_level() {
+    assert!(waits_ns((1, 2), 1, &[300], 1)[0] < 200 * US);
+}
+
+/// They all find the same lane best.
+#[test]
+fn critical_tasks_that_come_at_once_have_a_lane_each() {
+    let waits_ns = waits_ns((0, 4), 0, &[300; 4], 4);
+    assert!(waits_ns.iter().all(|wait| *wait < 200 * US), "{waits_ns:?}");
 }

@@ -203,8 +203,8 @@ static __always_inline void core_follow(const struct core_ctx *core, u32 core_id
 		core_changed(core_id, now_ns);
 }
 
-/* Do fewer lanes of @core_id than the SMT level run critical or normal work, but for the lane @cpu? */
-VERIFIED_ONCE bool level_leaves(u32 core_id, s32 cpu)
+/* Do fewer lanes of @core_id than the SMT level run critical or normal work, or critical work @alone, but for the lane @cpu? */
+VERIFIED_ONCE bool level_leaves(u32 core_id, s32 cpu, bool alone)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	struct lane_ctx *lane = lane_ctx(cpu);
@@ -217,8 +217,9 @@ VERIFIED_ONCE bool level_leaves(u32 core_id, s32 cpu)
 	if (lane && lane->core == core_id)
 		states -= STATE_ONE(lane->state);
 	/* also those that are about to run something */
-	busy = STATE_COUNT(states, LANE_CRITICAL) + STATE_COUNT(states, LANE_NORMAL) +
-	       STATE_COUNT(states, LANE_OTHER);
+	busy = STATE_COUNT(states, LANE_CRITICAL) + STATE_COUNT(states, LANE_OTHER);
+	if (!alone)
+		busy += STATE_COUNT(states, LANE_NORMAL);
 	return busy < live.smt_level;
 }
 
@@ -228,7 +229,7 @@ VERIFIED_ONCE bool level_leaves(u32 core_id, s32 cpu)
  */
 static __always_inline bool level_allows(const struct core_ctx *core, u32 core_id, s32 cpu)
 {
-	return core->nr_lanes <= live.smt_level || level_leaves(core_id, cpu);
+	return core->nr_lanes <= live.smt_level || level_leaves(core_id, cpu, false);
 }
 
 /* Puts the lane of this CPU, of @core, into @state; the core's sets follow later. */

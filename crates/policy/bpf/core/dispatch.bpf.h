@@ -6,7 +6,7 @@
  *
  * Rule: what is due by the starvation bound (overdue.bpf.h) comes first; then class by class, critical work first: the
  * oldest that waits (old.bpf.h), other work by vectors, that of the lane's core first (vector.bpf.h), then the task that runs. That one stays only
- * if nothing moves it elsewhere. A lane that is held takes critical work, and what may share the hold.
+ * if nothing moves it elsewhere. For critical work only such work counts for the SMT level. A lane that is held takes critical work, and what may share the hold.
  *
  * Cost: a look at the sets of cores with waiting work; where there is none, nothing else.
  *
@@ -54,10 +54,15 @@ static __always_inline u32 class_of_prev(struct task_struct *prev, struct task_c
 	return class;
 }
 
-/* May @lane, which may run critical and normal work by the SMT @level, serve @class by itself? */
-static __always_inline bool lane_serves(const struct lane_ctx *lane, u32 class, bool level)
+/*
+ * May @lane, the CPU @cpu, which may run critical and normal work by the SMT @level, serve @class by itself? Critical work has
+ * precedence over normal work, which leaves the core at the end of its slice.
+ */
+static __always_inline bool lane_serves(const struct lane_ctx *lane, s32 cpu, u32 class, bool level)
 {
-	return class == CLASS_BATCH ? lane_bears_batch(lane) : level;
+	if (class == CLASS_BATCH)
+		return lane_bears_batch(lane);
+	return level || (class == CLASS_CRITICAL && level_leaves(lane->core, cpu, true));
 }
 
 /* Takes what waits too long behind the class that @lane serves next by itself. */
@@ -73,7 +78,7 @@ static __always_inline bool take_overdue(const struct lane_ctx *lane, s32 cpu, u
 		if (own == NR_CLASSES && (!held || class == CLASS_CRITICAL) &&
 		    (class == prev_class || vector_waiting(lane->core, class) ||
 		     vector_waits(class)) &&
-		    lane_serves(lane, class, level))
+		    lane_serves(lane, cpu, class, level))
 			own = class;
 	}
 	return overdue_take(cpu, own, now_ns);
@@ -121,7 +126,7 @@ static __always_inline bool find_work(struct lane_ctx *lane, struct core_ctx *co
 			return level && hook_takes_held(lane->core, cpu);
 		if (class != prev_class && !core_set_some(CORES_QUEUED + class))
 			continue;
-		if (!lane_serves(lane, class, level))
+		if (!lane_serves(lane, cpu, class, level))
 			continue;
 		if (class == CLASS_CRITICAL && prev_class == NR_CLASSES &&
 		    promote_takes(core, lane->core, cpu, !prev, now_ns))

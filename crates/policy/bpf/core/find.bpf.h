@@ -30,6 +30,7 @@
 #define SET_OF(states) ((states) >> (NR_LANE_STATES + 2))
 #define IDLE_STATES(critical) (STATE(LANE_IDLE) | ((critical) ? STATE(LANE_HELD) : 0))
 #define HELD_STATES (FREE_STATES | STATE(LANE_HELD)) /* free for critical work */
+#define BELOW_CRITICAL (HELD_STATES | STATE(LANE_NORMAL)) /* critical work takes these lanes */
 
 /* Do as many lanes of @core_id run as batch may use of it (fixed.batch_lanes), of fewer than all? */
 static __always_inline bool core_is_full(const struct core_ctx *core, u32 core_id)
@@ -56,8 +57,8 @@ static __always_inline u64 bytes_of_bits(u32 bits)
 
 /*
  * A lane of @core_id that @p may use, in one of @states: idle before held before batch
- * before normal before critical, then @prev. With OVER_BATCH batch comes before an idle lane of a core
- * that is full (core_is_full()).
+ * before normal before critical, then @prev; last those that run something because it is due. With OVER_BATCH batch comes
+ * before an idle lane of a core that is full (core_is_full()).
  */
 VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u32 states, s32 prev)
 {
@@ -78,6 +79,8 @@ VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u3
 
 		if (!rank)
 			continue;
+		if (lane->overdue) /* it is not disturbed */
+			rank = 1;
 		rank = 2 * rank + (cpu == prev);
 		if (rank <= most || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;

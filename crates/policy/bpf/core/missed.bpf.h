@@ -44,7 +44,9 @@ VERIFIED_ONCE s32 missed_lane(struct task_struct *p __arg_trusted, u32 core_id, 
 		return -1;
 	cpu = pick_lane(p, core_id, IDLE_STATES(class == CLASS_CRITICAL) | (batch ? FOR_BATCH : 0),
 			-1);
-	return cpu >= 0 && (batch || level_allows(core, core_id, cpu)) ? cpu : -1;
+	if (cpu < 0 || batch || level_allows(core, core_id, cpu))
+		return cpu;
+	return class == CLASS_CRITICAL && level_leaves(core_id, cpu, true) ? cpu : -1;
 }
 
 /* Has a core with room an idle lane that @p, of @class, may use? */
@@ -119,6 +121,21 @@ VERIFIED_ONCE bool missed_any(u32 core_id, u32 class, u32 here)
 	return fits;
 }
 
+/* May one of the first critical tasks that wait on @core_id use the lane @cpu, on which lower work runs? */
+VERIFIED_ONCE bool missed_here(u32 core_id, s32 cpu)
+{
+	struct task_struct *p;
+	bool fits = false;
+	u32 looks = some_value(0);
+
+	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, CLASS_CRITICAL), 0) {
+		fits = bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+		if (fits || looks++ >= MISSED_SEARCHES)
+			break;
+	}
+	return fits;
+}
+
 /* Looks at what waits as @class, from a tick of the lane @cpu. */
 VERIFIED_ONCE int missed_look(s32 cpu, u32 class)
 {
@@ -162,8 +179,7 @@ static __always_inline void missed_check(struct task_struct *p, struct task_ctx 
 	if (!work_hinted())
 		return;
 	if (tctx->class != CLASS_CRITICAL && !lane->overdue &&
-	    vector_waiting(lane->core, CLASS_CRITICAL) &&
-	    vector_head_fits(lane->core, CLASS_CRITICAL))
+	    vector_waiting(lane->core, CLASS_CRITICAL) && missed_here(lane->core, cpu))
 		scx_bpf_task_set_slice(p, 0);
 	if (core_set_some(CORES_WITH_ROOM) || lanes_in_state(lane->core, LANE_IDLE) ||
 	    lanes_in_state(lane->core, LANE_HELD)) {

@@ -37,6 +37,8 @@
  * Otherwise it waits in the core's vector, and whichever lane is first
  * takes it. For one on a waker's lane no lane is woken if the waker is brief (is_brief()): a
  * sibling that came to look would slow it down. If it does not sleep all the same, its tick ends that.
+ * Critical work asks for the lane of lower work of its core; one of normal work, if the SMT level allows no lane beside that.
+ * A lane that takes one of several critical tasks asks again for the others.
  *
  * Two wakers at the same time: the first has the core expect its task (arrive.bpf.h), the second goes on. A core that expects
  * critical work is closed. An idle core to whose vector normal work was sent counts as idle no longer.
@@ -102,9 +104,25 @@ static __always_inline bool critical_stays(struct task_struct *p, struct task_ct
 	       !vector_expected(core, CLASS_NORMAL) && critical_chooses(tctx, core, home);
 }
 
+/*
+ * The lane of @core_id for critical @p, in one of @states; -1: none. Where the SMT level allows no other lane beside normal work,
+ * the lane of that.
+ */
+VERIFIED_ONCE s32 critical_lane(struct task_struct *p __arg_trusted, u32 core_id, u32 states,
+				s32 prev)
+{
+	s32 cpu = pick_lane(p, core_id, states, prev), normal;
+	struct core_ctx *core = core_ctx(core_id);
+
+	if (cpu < 0 || !core || level_allows(core, core_id, cpu))
+		return cpu;
+	normal = pick_lane(p, core_id, states & STATE(LANE_NORMAL), prev);
+	return normal >= 0 ? normal : cpu;
+}
+
 VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, s32 prev, s32 waker)
 {
-	u32 states = HELD_STATES | STATE(LANE_NORMAL);
+	u32 states = BELOW_CRITICAL;
 	struct task_ctx *tctx = task_ctx(p);
 	struct core_ctx *core = core_ctx(home);
 	s32 id, cpu;
@@ -137,7 +155,7 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 	}
 	if (id >= 0) {
 		core = core_ctx(id);
-		cpu = pick_lane(p, id, states, prev);
+		cpu = critical_lane(p, id, states, prev);
 		if (core && cpu >= 0 && critical_chooses(tctx, core, id)) {
 			count_placed(core, id);
 			return cpu;
@@ -149,7 +167,8 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 		return cpu;
 	}
 	count(critical_queued);
-	return fallback_lane(p, home, prev, nr_cores);
+	cpu = critical_lane(p, home, BELOW_CRITICAL, prev);
+	return cpu >= 0 ? cpu : fallback_lane(p, home, prev, nr_cores);
 }
 
 /* May @p, which is normal and @brief, or not, go back to its lane @prev, of core @home? */
@@ -389,15 +408,44 @@ static __always_inline void next_waited(struct task_struct *p, struct task_ctx *
 	lane->next = NEXT_NONE; /* if it is there still, it is next in any case */
 }
 
-/* @p begins to run on the lane @cpu: if from its own queue, critical work may have come meanwhile. */
+/*
+ * A lane of @core_id takes critical work, and more waits there. Of two tasks that came at the same time both may have asked this
+ * lane: the next one asks again.
+ */
+VERIFIED_ONCE int critical_asks_again(u32 core_id)
+{
+	struct core_ctx *core = core_ctx(core_id);
+	struct task_struct *p;
+
+	if (!core || !(states_present(states_of(core)) & BELOW_CRITICAL))
+		return 0;
+	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, CLASS_CRITICAL), 0) {
+		s32 cpu = critical_lane(p, core_id, BELOW_CRITICAL, -1);
+		struct lane_ctx *lane = lane_ctx(cpu);
+		struct task_ctx *tctx = task_ctx(p);
+
+		if (lane && tctx)
+			kick_for(p, tctx, lane, cpu, false);
+		break;
+	}
+	return 0;
+}
+
+/* @p begins to run on the lane @cpu: critical work may have come while that woke, or asked for it, too. */
 static __always_inline void next_begins(const struct task_struct *p, const struct task_ctx *tctx,
 					struct lane_ctx *lane, s32 cpu)
 {
-	if (!lane->next || is_pinned_kthread(p))
+	bool next = lane->next && !is_pinned_kthread(p);
+
+	if (next)
+		lane->next = NEXT_NONE;
+	if (!next && tctx->class != CLASS_CRITICAL)
 		return;
-	lane->next = NEXT_NONE;
-	if (tctx->class != CLASS_CRITICAL && !lane->overdue &&
-	    vector_waiting(lane->core, CLASS_CRITICAL))
+	if (!vector_waiting(lane->core, CLASS_CRITICAL))
+		return;
+	if (tctx->class == CLASS_CRITICAL)
+		critical_asks_again(lane->core);
+	else if (!lane->overdue)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
