@@ -19,9 +19,11 @@
 //!   It is held for a nap (nap.bpf.h) until the core opens, or the first tick after the starvation bound of batch.
 //!   With vertical polarization: only of its own core, since others may be parked. With retention a lane is
 //!   held for its longest time-out at most.
-//! * **Level.** More lanes of a core than the SMT level run critical or normal work only until slices end.
+//! * **Level.** More lanes of a core than the SMT level run critical or normal work only until slices end, also those of what is due.
 //! * **Pools.** See `pools.rs`.
 //! * **Age.** See `age.rs`.
+//! * **Precedence.** Critical work does not wait for lower work on a lane of its core that it may use, but for what runs because it
+//!   is due, and where the SMT level allows it. It asks for the lane at once; what both miss a tick finds. Two ticks and kick.
 //! * **Shares.** See `shares.rs`.
 //! * **Batch alone.** With `scope = "batch"` the kernel's own scheduler has all other tasks, and they are held to none of
 //!   this. They close cores as critical ones do if they began to run since batch wanted to.
@@ -75,7 +77,9 @@ impl Watch {
         }
         let patience_ns = self.slice_ns() + 2 * tick_ns + self.machine.costs.kick_ns;
         let late = |from_ns: u64| self.now_ns > task.since_ns.max(from_ns) + patience_ns;
-        if self.lanes[cpu as usize].foreground && core.crowded_ns.is_some_and(late) {
+        // critical work comes to a core also while work goes on there because it is due
+        let crowded = |from_ns: u64| late(from_ns + self.settings.overdue_slice_ns);
+        if self.lanes[cpu as usize].foreground && core.crowded_ns.is_some_and(crowded) {
             let what = format!(
                 "{id} runs on lane {cpu} of a core with {} lanes of critical and normal work",
                 core.foreground
@@ -156,6 +160,7 @@ impl Watch {
                 self.check_idle(id)?;
                 self.check_held(id)?;
                 self.check_turns(id)?;
+                self.check_precedence(id)?;
             }
         }
         Ok(())
@@ -228,6 +233,52 @@ impl Watch {
                     self.busy
                 );
                 return Broken::because(Rule::IdleLane, what);
+            }
+        }
+        Ok(())
+    }
+
+    /// Does lower work go on on a lane of its core that the task, which is critical and waits, may use?
+    fn check_precedence(&self, id: TaskId) -> Verdict {
+        let task = self.task(id);
+        let Place::Vector {
+            core: index,
+            class: Class::Critical,
+        } = task.place
+        else {
+            return Ok(());
+        };
+        let core = &self.cores[index];
+        let patience_ns = 2 * self.machine.costs.tick_ns + self.machine.costs.kick_ns;
+        for &cpu in &self.machine.cores[index].lanes {
+            let lane = &self.lanes[cpu as usize];
+            let Some(running) = lane.task.map(|id| self.task(id)) else {
+                continue;
+            };
+            let others = core.foreground - usize::from(lane.foreground);
+            if !task.may_use(cpu)
+                || running.known == Class::Critical
+                || running.overdue
+                || running.is_pinned_kthread()
+                || others >= self.level(index)
+                || task.changed_ns.is_some()
+                || running.changed_ns.is_some()
+                || !self.has(task)
+            {
+                continue;
+            }
+            let from_ns = task.queued_ns.max(running.since_ns).max(self.attached_ns);
+            let until_ns = from_ns.max(core.room_ns) + patience_ns;
+            if self.now_ns > until_ns {
+                let what = format!(
+                    "{id} waits in {:?} since {} ns, while lane {cpu} runs {} work since {} ns; it should have had the lane by \
+                     {until_ns} ns",
+                    task.place,
+                    task.queued_ns,
+                    running.known.name(),
+                    running.since_ns
+                );
+                return Broken::because(Rule::Precedence, what);
             }
         }
         Ok(())

@@ -32,6 +32,8 @@ pub enum Rule {
     Spread,
     /// Critical work was passed over by younger.
     Age,
+    /// Critical work waited for lower work that runs on a lane of its core.
+    Precedence,
     /// Of two normal tasks of a lane one got more than its share.
     Shares,
     /// Times do not add up.
@@ -73,6 +75,7 @@ impl fmt::Display for Rule {
             Rule::Promotion => "promotion",
             Rule::Spread => "spreading",
             Rule::Age => "age",
+            Rule::Precedence => "precedence",
             Rule::Shares => "shares",
             Rule::Accounts => "accounts",
             Rule::Work => "work",
