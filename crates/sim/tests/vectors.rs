@@ -120,9 +120,8 @@ fn a_barrier_falls_for_a_lane_that_idles() {
     }
 }
 
-/// Which lanes were asked to look for work in a tenth of a second, while this many tasks without an end may use
-/// lane 0 only and all others idle.
-fn kicked(cores: u32, class: Class, tasks: usize) -> Vec<u32> {
+/// Which lanes but the first were asked to look for work in a tenth of a second, while so many such tasks have no end.
+fn kicked(cores: u32, smt_level: u32, spec: &TaskSpec, tasks: usize) -> Vec<u32> {
     let topology = Topology::regular(&Regular::one_package(cores, 2)).unwrap();
     let interference = Interference::ThreadPerf(vec![1.0, 0.6]);
     let costs = Costs {
@@ -130,12 +129,14 @@ fn kicked(cores: u32, class: Class, tasks: usize) -> Vec<u32> {
         ..Costs::none()
     };
     let machine = Machine::new(&topology, interference, costs).unwrap();
-    let mut sim = Simulation::new(machine, &Kind::from(Settings::default())).unwrap();
+    let settings = Settings {
+        smt_level,
+        ..Settings::default()
+    };
+    let mut sim = Simulation::new(machine, &Kind::from(settings)).unwrap();
     sim.keep_records();
-    let mut spec = TaskSpec::new("bound", class);
-    spec.cpus = Some(vec![0]);
     for _ in 0..tasks {
-        let id = sim.create(&spec).unwrap();
+        let id = sim.create(spec).unwrap();
         sim.give(id, f64::INFINITY).unwrap();
     }
     while sim.next(100 * MS).unwrap().is_some() {}
@@ -151,7 +152,11 @@ fn kicked(cores: u32, class: Class, tasks: usize) -> Vec<u32> {
 fn work_that_can_use_no_idle_lane_wakes_none() {
     for cores in [1, 2, 80] {
         for class in [Class::Normal, Class::Batch] {
-            let lanes = kicked(cores, class, 3);
+            let bound = TaskSpec {
+                cpus: Some(vec![0]),
+                ..TaskSpec::new("bound", class)
+            };
+            let lanes = kicked(cores, 0, &bound, 3);
             assert!(
                 lanes.is_empty(),
                 "{cores} cores, {class:?}: {} kicks, of {lanes:?}",
@@ -159,6 +164,12 @@ fn work_that_can_use_no_idle_lane_wakes_none() {
             );
         }
     }
+}
+
+#[test]
+fn critical_work_wakes_no_lane_that_the_smt_level_does_not_allow() {
+    let lanes = kicked(1, 1, &TaskSpec::new("free", Class::Critical), 3);
+    assert!(lanes.is_empty(), "{} kicks, of {lanes:?}", lanes.len());
 }
 
 /// Which share of runs of five tasks without an end was on another lane than the run before, and how far their times are

@@ -105,8 +105,8 @@ static __always_inline bool critical_stays(struct task_struct *p, struct task_ct
 }
 
 /*
- * The lane of @core_id for critical @p, in one of @states; -1: none. Where the SMT level allows no other lane beside normal work,
- * the lane of that.
+ * The lane of @core_id for critical @p, in one of @states; -1: none that the SMT level allows. Where that allows no other lane beside
+ * normal work, the lane of that.
  */
 VERIFIED_ONCE s32 critical_lane(struct task_struct *p __arg_trusted, u32 core_id, u32 states,
 				s32 prev)
@@ -117,7 +117,9 @@ VERIFIED_ONCE s32 critical_lane(struct task_struct *p __arg_trusted, u32 core_id
 	if (cpu < 0 || !core || level_allows(core, core_id, cpu))
 		return cpu;
 	normal = pick_lane(p, core_id, states & STATE(LANE_NORMAL), prev);
-	return normal >= 0 ? normal : cpu;
+	if (normal >= 0)
+		return normal;
+	return level_leaves(core_id, cpu, true) ? cpu : -1;
 }
 
 VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, s32 prev, s32 waker)
@@ -168,6 +170,8 @@ VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, 
 	}
 	count(critical_queued);
 	cpu = critical_lane(p, home, BELOW_CRITICAL, prev);
+	if (cpu < 0) /* it wakes none in vain */
+		cpu = pick_lane(p, home, STATE(LANE_CRITICAL) | STATE(LANE_OTHER), prev);
 	return cpu >= 0 ? cpu : fallback_lane(p, home, prev, nr_cores);
 }
 
@@ -329,12 +333,15 @@ static __always_inline void kick_for(struct task_struct *p, const struct task_ct
 		   ((state < LANE_IDLE && state > tctx->class) || fair_preempts(p, tctx, lane)))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	else if (!is_bound(p) && hook_may_run(lane->core, tctx->class)) {
+		const struct core_ctx *core = core_ctx(lane->core);
+
 		/* one may have fallen idle meanwhile */
 		cpu = pick_lane(p, lane->core,
 				IDLE_STATES(tctx->class == CLASS_CRITICAL) |
 					(tctx->class == CLASS_BATCH ? FOR_BATCH : 0),
 				-1);
-		if (cpu >= 0)
+		if (cpu >= 0 && core &&
+		    (tctx->class == CLASS_BATCH || level_allows(core, lane->core, cpu)))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}
 }
@@ -435,13 +442,11 @@ VERIFIED_ONCE int critical_asks_again(u32 core_id)
 static __always_inline void next_begins(const struct task_struct *p, const struct task_ctx *tctx,
 					struct lane_ctx *lane, s32 cpu)
 {
-	bool next = lane->next && !is_pinned_kthread(p);
-
-	if (next)
-		lane->next = NEXT_NONE;
-	if (!next && tctx->class != CLASS_CRITICAL)
+	if ((!lane->next && tctx->class != CLASS_CRITICAL) || is_pinned_kthread(p))
 		return;
-	if (!vector_waiting(lane->core, CLASS_CRITICAL))
+	lane->next = NEXT_NONE;
+	if (!core_set_some(CORES_QUEUED + CLASS_CRITICAL) ||
+	    !vector_waiting(lane->core, CLASS_CRITICAL))
 		return;
 	if (tctx->class == CLASS_CRITICAL)
 		critical_asks_again(lane->core);
