@@ -6,7 +6,7 @@
  *
  * Rule: what is due by the starvation bound (overdue.bpf.h) comes first; then class by class, critical work first: the
  * oldest that waits (old.bpf.h), other work by vectors, that of the lane's core first (vector.bpf.h), then the task that runs. That one stays only
- * if nothing moves it elsewhere. For critical work only such work counts for the SMT level. A lane that is held takes critical work, and what may share the hold.
+ * if nothing moves it elsewhere. For the SMT level of critical work normal work does not count. A lane that is held takes critical work, and what may share the hold.
  *
  * Cost: a look at the sets of cores with waiting work; where there is none, nothing else.
  *
@@ -56,7 +56,7 @@ static __always_inline u32 class_of_prev(struct task_struct *prev, struct task_c
 
 /*
  * May @lane, the CPU @cpu, which may run critical and normal work by the SMT @level, serve @class by itself? Critical work has
- * precedence over normal work, which leaves the core at the end of its slice.
+ * precedence over normal work, which leaves the core if critical work still runs at the end of its slice.
  */
 static __always_inline bool lane_serves(const struct lane_ctx *lane, s32 cpu, u32 class, bool level)
 {

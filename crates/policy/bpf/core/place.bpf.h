@@ -106,20 +106,22 @@ static __always_inline bool critical_stays(struct task_struct *p, struct task_ct
 
 /*
  * The lane of @core_id for critical @p, in one of @states; -1: none that the SMT level allows. Where that allows no other lane beside
- * normal work, the lane of that.
+ * normal work, the lane of that, unless it runs because it is due.
  */
 VERIFIED_ONCE s32 critical_lane(struct task_struct *p __arg_trusted, u32 core_id, u32 states,
 				s32 prev)
 {
 	s32 cpu = pick_lane(p, core_id, states, prev), normal;
 	struct core_ctx *core = core_ctx(core_id);
+	struct lane_ctx *lane;
 
 	if (cpu < 0 || !core || level_allows(core, core_id, cpu))
 		return cpu;
+	if (!level_leaves(core_id, cpu, true))
+		return -1;
 	normal = pick_lane(p, core_id, states & STATE(LANE_NORMAL), prev);
-	if (normal >= 0)
-		return normal;
-	return level_leaves(core_id, cpu, true) ? cpu : -1;
+	lane = lane_ctx(normal);
+	return lane && !lane->overdue ? normal : cpu;
 }
 
 VERIFIED_ONCE s32 place_critical(struct task_struct *p __arg_trusted, u32 home, s32 prev, s32 waker)
@@ -317,13 +319,15 @@ static __always_inline bool waker_is_brief(void)
 static __always_inline void kick_for(struct task_struct *p, const struct task_ctx *tctx,
 				     struct lane_ctx *lane, s32 cpu, bool yields)
 {
+	const struct core_ctx *core = core_ctx(lane->core);
 	u32 state = lane->state;
 	bool stays; /* what runs on the lane */
 
-	if (yields && waker_is_brief())
+	if (!core || (yields && waker_is_brief()))
 		return;
 	/* an idle sibling is woken, and may come sooner; without one the waker has to leave */
-	stays = yields && lanes_in_state(lane->core, LANE_IDLE);
+	stays = yields && lanes_in_state(lane->core, LANE_IDLE) &&
+		(tctx->class == CLASS_BATCH || level_allows(core, lane->core, -1));
 	if (idles_for(state, tctx->class) || hook_shares_hold(tctx, lane, cpu))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	else if (!stays && hook_makes_room(tctx, lane)) {
@@ -333,15 +337,12 @@ static __always_inline void kick_for(struct task_struct *p, const struct task_ct
 		   ((state < LANE_IDLE && state > tctx->class) || fair_preempts(p, tctx, lane)))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	else if (!is_bound(p) && hook_may_run(lane->core, tctx->class)) {
-		const struct core_ctx *core = core_ctx(lane->core);
-
 		/* one may have fallen idle meanwhile */
 		cpu = pick_lane(p, lane->core,
 				IDLE_STATES(tctx->class == CLASS_CRITICAL) |
 					(tctx->class == CLASS_BATCH ? FOR_BATCH : 0),
 				-1);
-		if (cpu >= 0 && core &&
-		    (tctx->class == CLASS_BATCH || level_allows(core, lane->core, cpu)))
+		if (cpu >= 0 && (tctx->class == CLASS_BATCH || level_allows(core, lane->core, cpu)))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}
 }
@@ -415,14 +416,18 @@ static __always_inline void next_waited(struct task_struct *p, struct task_ctx *
 	lane->next = NEXT_NONE; /* if it is there still, it is next in any case */
 }
 
+/* So many tasks that wait are looked at. */
+#define ASKING_LOOKS 16
+
 /*
  * A lane of @core_id takes critical work, and more waits there. Of two tasks that came at the same time both may have asked this
- * lane: the next one asks again.
+ * lane: the next one that may use another lane asks again.
  */
 VERIFIED_ONCE int critical_asks_again(u32 core_id)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	struct task_struct *p;
+	u32 looks = some_value(0);
 
 	if (!core || !(states_present(states_of(core)) & BELOW_CRITICAL))
 		return 0;
@@ -431,8 +436,11 @@ VERIFIED_ONCE int critical_asks_again(u32 core_id)
 		struct lane_ctx *lane = lane_ctx(cpu);
 		struct task_ctx *tctx = task_ctx(p);
 
-		if (lane && tctx)
-			kick_for(p, tctx, lane, cpu, false);
+		if (looks++ >= ASKING_LOOKS)
+			break;
+		if (!lane || !tctx || lane->overdue)
+			continue;
+		kick_for(p, tctx, lane, cpu, false);
 		break;
 	}
 	return 0;
@@ -541,7 +549,8 @@ static __always_inline bool place_send(struct task_struct *p, struct task_ctx *t
 	}
 	if (waking)
 		hook_awaits(p, lane, cpu, waker);
-	if (follows || (waking && lane_next_bound(p, tctx, lane))) {
+	if (follows ||
+	    (waking && lane_next_bound(p, tctx, lane) && level_allows(core, lane->core, cpu))) {
 		lane_insert(p, tctx, lane, core, false, follows, enq_flags, now_ns);
 		lane->next = follows ? NEXT_FOLLOWS : NEXT_BOUND;
 		return false;

@@ -97,7 +97,10 @@ VERIFIED_ONCE int naps_expire(u32 core_id, u64 now_ns)
 	return 0;
 }
 
-/* The tick of batch @p on @lane: does it step aside by itself? It has not, if it had to. */
+/*
+ * The tick of batch @p on @lane: does it step aside by itself? It has not, if it had to; it loses trust if it could see the critical
+ * work.
+ */
 static __always_inline void nap_trusts(struct task_struct *p, struct task_ctx *tctx,
 				       struct lane_ctx *lane)
 {
@@ -108,7 +111,7 @@ static __always_inline void nap_trusts(struct task_struct *p, struct task_ctx *t
 		tctx->steps_aside = 0;
 	else if (!tctx->steps_aside)
 		tctx->steps_aside = job_board_of(p) ? 1 + NAP_TRUST : 0;
-	else if (fails)
+	else if (fails && lanes_in_state(lane->core, LANE_CRITICAL))
 		tctx->steps_aside--;
 	lane->steps_aside = tctx->steps_aside > 1 && !fails;
 }
