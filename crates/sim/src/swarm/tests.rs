@@ -139,8 +139,9 @@ fn lanes_beyond_the_smt_level_fall_idle_when_slices_end() {
     watch.settings.smt_level = 1;
     run(&mut watch, 0, 0, 0).unwrap();
     run(&mut watch, 0, 1, 1).unwrap();
-    watch.sample(18 * MS).unwrap();
-    assert_eq!(broken(watch.sample(19 * MS)), Rule::Level);
+    // a slice, one of work that is due, and two ticks
+    watch.sample(19 * MS).unwrap();
+    assert_eq!(broken(watch.sample(20 * MS)), Rule::Level);
 }
 
 /// One core with two lanes; tasks of a pool that may run for so long of each 100 ms.
