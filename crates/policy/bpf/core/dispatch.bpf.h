@@ -6,7 +6,8 @@
  *
  * Rule: what is due by the starvation bound (overdue.bpf.h) comes first; then class by class, critical work first: the
  * oldest that waits (old.bpf.h), other work by vectors, that of the lane's core first (vector.bpf.h), then the task that runs. That one stays only
- * if nothing moves it elsewhere. For the SMT level of critical work normal work does not count. A lane that is held takes critical work, and what may share the hold.
+ * if nothing moves it elsewhere. For the SMT level of critical work normal work does not count. A lane that is held takes
+ * critical work, and what may share the hold.
  *
  * Cost: a look at the sets of cores with waiting work; where there is none, nothing else.
  *

@@ -7,7 +7,8 @@
  *
  * Rule (fixed.hold_naps): a batch program with a board (jobs.bpf.h) uses the runtime library: where its core closes, it is not
  * evicted, for it sees by the lane signal that critical work begins, and is gone sooner than an interrupt would come. What has
- * not stepped aside at its next tick, while critical work is there or on its way, is evicted; after NAP_TRUST times more than it has napped, at once.
+ * not stepped aside at its next tick, while critical work is there or on its way, is evicted; after NAP_TRUST times more than it has
+ * napped, at once.
  * When a batch task sleeps that naps, by what the board says, while its core is closed, its lane is held: no normal or batch task is
  * switched in or sent there. The hold ends when the core has no critical work any more, when the task runs again, here or
  * elsewhere, and at the first tick of the critical work after the starvation bound of batch, by which the task is due, too; the lane

@@ -248,6 +248,9 @@ impl Watch {
         else {
             return Ok(());
         };
+        if task.changed_ns.is_some() || !self.has(task) {
+            return Ok(());
+        }
         let core = &self.cores[index];
         let patience_ns = 2 * self.machine.costs.tick_ns + self.machine.costs.kick_ns;
         for &cpu in &self.machine.cores[index].lanes {
@@ -260,10 +263,8 @@ impl Watch {
                 || running.known == Class::Critical
                 || running.overdue
                 || running.is_pinned_kthread()
-                || others >= self.level(index)
-                || task.changed_ns.is_some()
                 || running.changed_ns.is_some()
-                || !self.has(task)
+                || others >= self.level(index)
             {
                 continue;
             }

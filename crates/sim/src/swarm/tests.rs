@@ -144,6 +144,17 @@ fn lanes_beyond_the_smt_level_fall_idle_when_slices_end() {
     assert_eq!(broken(watch.sample(20 * MS)), Rule::Level);
 }
 
+#[test]
+fn critical_work_does_not_wait_for_normal_work_of_its_core() {
+    let mut watch = watch_core(vec![1.0], &[Class::Normal, Class::Critical]);
+    run(&mut watch, 0, 0, 0).unwrap();
+    queue(&mut watch, MS, 1, Class::Critical).unwrap();
+    // two ticks and kick
+    let until_ns = MS + 8 * MS + 1_000;
+    watch.sample(until_ns).unwrap();
+    assert_eq!(broken(watch.sample(until_ns + 1)), Rule::Precedence);
+}
+
 /// One core with two lanes; tasks of a pool that may run for so long of each 100 ms.
 fn watch_pool(allowance_ms: u64, tasks: usize) -> Watch {
     let mut watch = watch(&[]);
