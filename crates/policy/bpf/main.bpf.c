@@ -220,9 +220,19 @@ s32 BPF_STRUCT_OPS(sidelane_init_task, struct task_struct *p, struct scx_init_ta
 	if (!tctx)
 		return -ENOMEM;
 	class_assign(p, tctx);
+	reach_assign(p, tctx, args->fork ? bpf_get_current_task_btf() : NULL);
 	if (fixed.only_batch && args->fork)
 		adopt_born(bpf_get_current_task_btf(), p, tctx);
 	return hook_task_comes(p);
+}
+
+/* What the task may use has changed, or may have while another scheduling class had it. */
+void BPF_STRUCT_OPS(sidelane_set_cpumask, struct task_struct *p, const struct cpumask *allowed)
+{
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (tctx)
+		reach_assign(p, tctx, NULL);
 }
 
 void BPF_STRUCT_OPS(sidelane_enable, struct task_struct *p)
@@ -413,6 +423,7 @@ SCX_OPS_DEFINE(sidelane_ops,
 	.stopping = (void *)sidelane_stopping,
 	.update_idle = (void *)sidelane_update_idle,
 	.init_task = (void *)sidelane_init_task,
+	.set_cpumask = (void *)sidelane_set_cpumask,
 	.enable = (void *)sidelane_enable,
 	.disable = (void *)sidelane_disable,
 	.init = (void *)sidelane_init,

@@ -31,6 +31,7 @@ int sidelane_count_switch(bool preempt, struct task_struct *prev, struct task_st
 int sidelane_count_tick(void);
 int sidelane_follow_tick(void);
 s32 sidelane_init_task(struct task_struct *p, struct scx_init_task_args *args);
+void sidelane_set_cpumask(struct task_struct *p, const struct cpumask *allowed);
 void sidelane_enable(struct task_struct *p);
 void sidelane_disable(struct task_struct *p);
 s32 sidelane_init(void);

@@ -155,7 +155,7 @@ enum {
 struct sched_ext_ops {
 	void *select_cpu, *enqueue, *dispatch, *tick, *running, *stopping, *update_idle;
 	void *runnable, *quiescent;
-	void *init_task, *enable, *disable, *init, *exit;
+	void *init_task, *set_cpumask, *enable, *disable, *init, *exit;
 	unsigned int timeout_ms;
 	const char *name;
 };

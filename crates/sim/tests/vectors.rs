@@ -172,6 +172,32 @@ fn critical_work_wakes_no_lane_that_the_smt_level_does_not_allow() {
     assert!(lanes.is_empty(), "{} kicks, of {lanes:?}", lanes.len());
 }
 
+#[test]
+fn a_search_follows_what_a_task_may_use() {
+    // beyond 64 cores several share a bit of what a task may use
+    for cores in [2, 80, 130] {
+        let mut sim = simulation(&Regular::one_package(cores, 1), Settings::default());
+        let mut create = |cpus: &[u32]| {
+            let spec = TaskSpec {
+                cpus: Some(cpus.to_vec()),
+                ..TaskSpec::new("critical", Class::Critical)
+            };
+            sim.create(&spec).unwrap()
+        };
+        let (busy, moves) = (create(&[0]), create(&[0]));
+        sim.give(busy, f64::INFINITY).unwrap();
+        let last = cores - 1;
+        for cpus in [Some(vec![0, last]), Some(vec![0, last / 2 + 1]), None] {
+            sim.set_cpus(moves, cpus.as_deref()).unwrap();
+            let from_ns = sim.now_ns();
+            sim.give(moves, MS as f64 / 10.0).unwrap();
+            assert_eq!(sim.next(u64::MAX).unwrap(), Some(Occurrence::Done(moves)));
+            let took_ns = sim.now_ns() - from_ns;
+            assert!(took_ns < MS / 5, "{cores} cores, {cpus:?}: {took_ns} ns");
+        }
+    }
+}
+
 /// Which share of runs of five tasks without an end was on another lane than the run before, and how far their times are
 /// apart, slices.
 fn lanes_changed(keep_lane: bool) -> (f64, f64) {

@@ -9,8 +9,8 @@
  * idle lanes beside others the one with the highest capacity * threadPerf. A core that expects critical work
  * is passed over, and as an idle one also one to whose vector normal work was sent.
  *
- * Cost: a look at each member of a set, until none can be better: at the near ones first. Members that fit no more are
- * taken out (core_settle()). Shared lanes: over the cores.
+ * Cost: a look at each member of a set that the task may use, until none can be better: at the near ones first. Members
+ * that fit no more are taken out (core_settle()). Shared lanes: over the cores. A change of a task's affinity: over the lanes.
  *
  * Does not: decide in which order these are tried (place.bpf.h, promote.bpf.h, spread.bpf.h); take anything.
  */
@@ -90,6 +90,50 @@ VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u3
 	return best;
 }
 
+/* The cores of which @p may use a lane, as task_ctx's reach. */
+VERIFIED_ONCE u64 reach_by_lane(struct task_struct *p __arg_trusted)
+{
+	u64 reach = 0;
+	u32 cpu;
+
+	bpf_for(cpu, 0, nr_lanes) {
+		struct lane_ctx *lane;
+
+		if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			continue;
+		lane = lane_ctx(cpu);
+		if (lane)
+			reach |= 1ULL << (lane->core & 63);
+	}
+	return reach;
+}
+
+/* Does the affinity of @p leave lanes out? */
+static __always_inline bool is_restricted(const struct task_struct *p)
+{
+	return p->nr_cpus_allowed < (s32)nr_lanes;
+}
+
+/* The affinity of @p is new, or has changed. One that was born has it from @parent, if it is not NULL. */
+static __always_inline void reach_assign(struct task_struct *p, struct task_ctx *tctx,
+					 struct task_struct *parent)
+{
+	struct task_ctx *known = parent && is_restricted(p) ? task_ctx(parent) : NULL;
+
+	if (known && bpf_cpumask_equal(parent->cpus_ptr, p->cpus_ptr))
+		tctx->reach = known->reach;
+	else
+		tctx->reach = is_restricted(p) ? reach_by_lane(p) : REACH_ALL;
+}
+
+/* Which cores a search for @p has to look at. It may use none of the others. */
+static __always_inline u64 reach_of(struct task_struct *p)
+{
+	struct task_ctx *tctx = is_restricted(p) ? task_ctx(p) : NULL;
+
+	return tctx ? tctx->reach : REACH_ALL;
+}
+
 /* The more, the faster a core is, then the nearer. */
 #define WORTH(capacity, distance) ((capacity) * NR_DISTANCES + NR_DISTANCES - 1 - (distance))
 
@@ -141,9 +185,11 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 st
 	u32 also = free ? CORES_FREE : set, i, worth, enough, most = 0;
 	struct core_ctx *own = core_ctx(home);
 	s32 best = -1, id = -1;
+	u64 reach;
 
 	if (!own || !core_set_some(set) || !core_set_some(also))
 		return -1;
+	reach = reach_of(p);
 	enough = WORTH(capacity_of(0), DISTANCE_CACHE);
 	states |= OF_SET(set);
 	if (home < end && core_set_test(set, home)) {
@@ -153,7 +199,7 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 st
 	bpf_for(i, 0, nr_cores) {
 		if (most >= enough)
 			break;
-		id = core_set_around(set, also, own->near, id);
+		id = core_set_around(set, also, own->near, id, reach);
 		if (id < 0)
 			break;
 		worth = id < (s32)end ? core_worth(p, id, states, home, most) : 0;
@@ -231,15 +277,17 @@ VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u
 	u32 from = set >= 0 ? set : CORES_FREE, i;
 	/* one round is like any other to the verifier */
 	s32 best = some_value(-1), id = some_value(-1);
+	u64 reach;
 
 	if (!core_set_some(from))
 		return -1;
+	reach = reach_of(p);
 	bpf_for(i, 0, nr_cores) {
 		struct core_ctx *core;
 		u64 speed;
 		s32 cpu;
 
-		id = core_set_around(from, from, home, id);
+		id = core_set_around(from, from, home, id, reach);
 		if (id < 0)
 			break;
 		core = id < (s32)end ? core_ctx(id) : NULL;

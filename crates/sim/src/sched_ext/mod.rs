@@ -186,6 +186,15 @@ impl SchedExt {
         }
     }
 
+    /// What a task may use has changed, or may have while another class had it.
+    fn tell_cpus(&mut self, engine: &mut Engine, id: TaskId) {
+        let p = self.pointer(id);
+        // SAFETY: as for `adopt`; its mask lives as long as it does.
+        operate(self, engine, || unsafe {
+            native::sidelane_set_cpumask(p, (*p).cpus_ptr)
+        });
+    }
+
     fn pointer(&mut self, id: TaskId) -> *mut native::task_struct {
         &mut *self.entities[id.index()].native
     }

@@ -243,6 +243,7 @@ impl SchedExt {
         let (p, state) = (self.pointer(id), task.state);
         // SAFETY: see `switches`.
         operate(self, engine, || unsafe { native::sidelane_enable(p) });
+        self.tell_cpus(engine, id);
         match state {
             State::Waiting => {
                 self.wants_to_run(engine, id, true);
