@@ -270,7 +270,7 @@ struct task_ctx {
 	u32 threads; /* of the first thread of a program: how many it has had */
 	u32 mates
 		[GATHER_SETS]; /* the same: core + 1 of each set of threads that share one; 0: not known */
-	u64 reach; /* cores that it may use: bit n, one or more of those whose number is n, modulo 64 (find.bpf.h) */
+	u64 allowed_cores; /* that it may use: bit n, one or more of those whose number is n, modulo 64 (find.bpf.h) */
 	u64 profile; /* what its cycles go into, alone: moving average (profile.bpf.h) */
 	u64 pace; /* instructions in so many ns, PACE_NS, but for intervals that begin with a switch: moving average (retain.bpf.h) */
 	u64 mt1; /* core's MT1 clock up to which it is charged */

@@ -220,19 +220,20 @@ s32 BPF_STRUCT_OPS(sidelane_init_task, struct task_struct *p, struct scx_init_ta
 	if (!tctx)
 		return -ENOMEM;
 	class_assign(p, tctx);
-	reach_assign(p, tctx, args->fork ? bpf_get_current_task_btf() : NULL);
+	tctx->allowed_cores = allowed_cores_by_lane(p);
 	if (fixed.only_batch && args->fork)
 		adopt_born(bpf_get_current_task_btf(), p, tctx);
 	return hook_task_comes(p);
 }
 
-/* What the task may use has changed, or may have while another scheduling class had it. */
+/* The task's affinity has changed, or may have while another scheduling class had it. */
 void BPF_STRUCT_OPS(sidelane_set_cpumask, struct task_struct *p, const struct cpumask *allowed)
 {
 	struct task_ctx *tctx = task_ctx(p);
 
-	if (tctx)
-		reach_assign(p, tctx, NULL);
+	/* one that is bound for a moment may use its cores again after that */
+	if (tctx && allowed == &p->cpus_mask)
+		tctx->allowed_cores = allowed_cores_by_lane(p);
 }
 
 void BPF_STRUCT_OPS(sidelane_enable, struct task_struct *p)

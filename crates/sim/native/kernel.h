@@ -101,6 +101,7 @@ struct task_struct {
 	int migration_disabled;
 	char comm[16];
 	const struct cpumask *cpus_ptr;
+	struct cpumask cpus_mask;
 	struct sched_ext_entity scx;
 	struct css_set *cgroups;
 	struct mm_struct *mm;

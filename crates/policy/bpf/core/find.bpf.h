@@ -10,7 +10,7 @@
  * is passed over, and as an idle one also one to whose vector normal work was sent.
  *
  * Cost: a look at each member of a set that the task may use, until none can be better: at the near ones first. Members
- * that fit no more are taken out (core_settle()). Shared lanes: over the cores. A change of a task's affinity: over the lanes.
+ * that fit no more are taken out (core_settle()). Shared lanes: over the cores. A new task, or affinity, that leaves lanes out: over the lanes.
  *
  * Does not: decide in which order these are tried (place.bpf.h, promote.bpf.h, spread.bpf.h); take anything.
  */
@@ -90,12 +90,20 @@ VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u3
 	return best;
 }
 
-/* The cores of which @p may use a lane, as task_ctx's reach. */
-VERIFIED_ONCE u64 reach_by_lane(struct task_struct *p __arg_trusted)
+/* Does the affinity of @p leave lanes out? */
+static __always_inline bool is_restricted(const struct task_struct *p)
 {
-	u64 reach = 0;
+	return p->nr_cpus_allowed < (s32)nr_lanes;
+}
+
+/* The cores of which @p may use a lane, as in struct task_ctx. */
+VERIFIED_ONCE u64 allowed_cores_by_lane(struct task_struct *p __arg_trusted)
+{
+	u64 allowed = 0;
 	u32 cpu;
 
+	if (!is_restricted(p))
+		return ALL_CORES;
 	bpf_for(cpu, 0, nr_lanes) {
 		struct lane_ctx *lane;
 
@@ -103,35 +111,17 @@ VERIFIED_ONCE u64 reach_by_lane(struct task_struct *p __arg_trusted)
 			continue;
 		lane = lane_ctx(cpu);
 		if (lane)
-			reach |= 1ULL << (lane->core & 63);
+			allowed |= 1ULL << (lane->core & 63);
 	}
-	return reach;
+	return allowed;
 }
 
-/* Does the affinity of @p leave lanes out? */
-static __always_inline bool is_restricted(const struct task_struct *p)
-{
-	return p->nr_cpus_allowed < (s32)nr_lanes;
-}
-
-/* The affinity of @p is new, or has changed. One that was born has it from @parent, if it is not NULL. */
-static __always_inline void reach_assign(struct task_struct *p, struct task_ctx *tctx,
-					 struct task_struct *parent)
-{
-	struct task_ctx *known = parent && is_restricted(p) ? task_ctx(parent) : NULL;
-
-	if (known && bpf_cpumask_equal(parent->cpus_ptr, p->cpus_ptr))
-		tctx->reach = known->reach;
-	else
-		tctx->reach = is_restricted(p) ? reach_by_lane(p) : REACH_ALL;
-}
-
-/* Which cores a search for @p has to look at. It may use none of the others. */
-static __always_inline u64 reach_of(struct task_struct *p)
+/* The cores that a search for @p looks at; the look-up is spared where it may use all. */
+static __always_inline u64 allowed_cores(struct task_struct *p)
 {
 	struct task_ctx *tctx = is_restricted(p) ? task_ctx(p) : NULL;
 
-	return tctx ? tctx->reach : REACH_ALL;
+	return tctx ? tctx->allowed_cores : ALL_CORES;
 }
 
 /* The more, the faster a core is, then the nearer. */
@@ -185,11 +175,11 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 st
 	u32 also = free ? CORES_FREE : set, i, worth, enough, most = 0;
 	struct core_ctx *own = core_ctx(home);
 	s32 best = -1, id = -1;
-	u64 reach;
+	u64 allowed;
 
 	if (!own || !core_set_some(set) || !core_set_some(also))
 		return -1;
-	reach = reach_of(p);
+	allowed = allowed_cores(p);
 	enough = WORTH(capacity_of(0), DISTANCE_CACHE);
 	states |= OF_SET(set);
 	if (home < end && core_set_test(set, home)) {
@@ -199,7 +189,7 @@ VERIFIED_ONCE s32 find_core(struct task_struct *p __arg_trusted, u32 set, u32 st
 	bpf_for(i, 0, nr_cores) {
 		if (most >= enough)
 			break;
-		id = core_set_around(set, also, own->near, id, reach);
+		id = core_set_around(set, also, own->near, id, allowed);
 		if (id < 0)
 			break;
 		worth = id < (s32)end ? core_worth(p, id, states, home, most) : 0;
@@ -277,17 +267,17 @@ VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u
 	u32 from = set >= 0 ? set : CORES_FREE, i;
 	/* one round is like any other to the verifier */
 	s32 best = some_value(-1), id = some_value(-1);
-	u64 reach;
+	u64 allowed;
 
 	if (!core_set_some(from))
 		return -1;
-	reach = reach_of(p);
+	allowed = allowed_cores(p);
 	bpf_for(i, 0, nr_cores) {
 		struct core_ctx *core;
 		u64 speed;
 		s32 cpu;
 
-		id = core_set_around(from, from, home, id, reach);
+		id = core_set_around(from, from, home, id, allowed);
 		if (id < 0)
 			break;
 		core = id < (s32)end ? core_ctx(id) : NULL;

@@ -104,7 +104,7 @@ VERIFIED_ONCE int rooms_kick_idle(u32 class)
 	s32 core = -1;
 
 	bpf_for(i, 0, nr_cores) {
-		core = core_set_next(set, set, core + 1, REACH_ALL);
+		core = core_set_next(set, set, core + 1, ALL_CORES);
 		if (core < 0)
 			break;
 		if (!core_parked(core) && hook_may_run(core, CLASS_BATCH))

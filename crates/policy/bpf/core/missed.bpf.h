@@ -53,11 +53,11 @@ VERIFIED_ONCE s32 missed_lane(struct task_struct *p __arg_trusted, u32 core_id, 
 VERIFIED_ONCE bool missed_room(struct task_struct *p __arg_trusted, u32 class)
 {
 	u32 set = rooms_of(class), i;
-	u64 reach = reach_of(p);
+	u64 allowed = allowed_cores(p);
 	s32 id = -1;
 
 	bpf_for(i, 0, nr_cores) {
-		id = core_set_next(set, set, id + 1, reach);
+		id = core_set_next(set, set, id + 1, allowed);
 		if (id < 0)
 			break;
 		if (!core_parked(id) && hook_may_run(id, CLASS_BATCH) &&
@@ -150,7 +150,7 @@ VERIFIED_ONCE int missed_look(s32 cpu, u32 class)
 	bpf_for(i, 0, MISSED_VECTORS) {
 		s32 id = fits ? -1
 			      : core_set_around(CORES_QUEUED + class, CORES_QUEUED + class,
-						lane->missed, -1, REACH_ALL);
+						lane->missed, -1, ALL_CORES);
 
 		if (id < 0)
 			break;

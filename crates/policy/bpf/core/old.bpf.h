@@ -87,7 +87,7 @@ VERIFIED_ONCE u32 old_core(u32 home, u64 before_ns)
 		u32 distance;
 		u64 began_ns;
 
-		id = core_set_around(set, set, home, id, REACH_ALL);
+		id = core_set_around(set, set, home, id, ALL_CORES);
 		core = id >= 0 ? core_ctx(id) : NULL;
 		if (!own || !core)
 			break;

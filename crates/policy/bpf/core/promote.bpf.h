@@ -231,7 +231,7 @@ VERIFIED_ONCE s32 promote_oldest(u32 target, u64 before_ns)
 	bpf_for(i, 0, nr_cores) {
 		s32 cpu;
 
-		id = core_set_next(CORES_SLOWED, CORES_SLOWED, id + 1, REACH_ALL);
+		id = core_set_next(CORES_SLOWED, CORES_SLOWED, id + 1, ALL_CORES);
 		if (id < 0)
 			break;
 		cpu = promote_oldest_of(id, target, before_ns);

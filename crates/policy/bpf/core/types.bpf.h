@@ -261,11 +261,11 @@ static __always_inline bool core_set_some(u32 set)
 	return core_set_words(set) != 0;
 }
 
-/* Where a task may run (find.bpf.h): on any core. */
-#define REACH_ALL (~0ULL)
+/* All cores, as a task's allowed_cores. */
+#define ALL_CORES (~0ULL)
 
-/* The first member of @set from core @from on that is in @also, too, and in @reach; -1: none. */
-VERIFIED_ONCE s32 core_set_next(u32 set, u32 also, u32 from, u64 reach)
+/* The first member of @set from core @from on that is in @also, too, and in @allowed; -1: none. */
+VERIFIED_ONCE s32 core_set_next(u32 set, u32 also, u32 from, u64 allowed)
 {
 	u64 words = core_set_words(set) & core_set_words(also) & ~0ULL << (from / 64 & 63);
 	u32 i;
@@ -278,7 +278,7 @@ VERIFIED_ONCE s32 core_set_next(u32 set, u32 also, u32 from, u64 reach)
 
 		if (!one || !other)
 			break;
-		members = *one & *other & reach;
+		members = *one & *other & allowed;
 		if (w == from / 64)
 			members &= ~0ULL << (from & 63);
 		if (members)
@@ -288,16 +288,16 @@ VERIFIED_ONCE s32 core_set_next(u32 set, u32 also, u32 from, u64 reach)
 }
 
 /*
- * The member of @set that is in @also, too, and in @reach, and follows @last, or the first (@last: -1), in a circle that
+ * The member of @set that is in @also, too, and in @allowed, and follows @last, or the first (@last: -1), in a circle that
  * begins at @first; -1: none.
  */
-VERIFIED_ONCE s32 core_set_around(u32 set, u32 also, u32 first, s32 last, u64 reach)
+VERIFIED_ONCE s32 core_set_around(u32 set, u32 also, u32 first, s32 last, u64 allowed)
 {
 	bool turned = last >= 0 && (u32)last < first;
-	s32 id = core_set_next(set, also, last < 0 ? first : (u32)last + 1, reach);
+	s32 id = core_set_next(set, also, last < 0 ? first : (u32)last + 1, allowed);
 
 	if (id < 0 && !turned) {
-		id = core_set_next(set, also, 0, reach);
+		id = core_set_next(set, also, 0, allowed);
 		turned = true;
 	}
 	return turned && id >= (s32)first ? -1 : id;

@@ -485,7 +485,7 @@ VERIFIED_ONCE s32 steal_longest(u32 thief, u32 class, u32 distance)
 	if (class >= NR_CLASSES)
 		return -1;
 	bpf_for(i, 0, nr_cores) {
-		victim = core_set_around(set, set, thief, victim, REACH_ALL);
+		victim = core_set_around(set, set, thief, victim, ALL_CORES);
 		/* with one at hand it does not look for long */
 		if (victim < 0 || (best >= 0 && ++looks >= STEAL_LOOKS))
 			break;
@@ -518,7 +518,7 @@ VERIFIED_ONCE bool steal_at(u32 thief, u32 class, u32 side, u32 distance)
 	}
 	bpf_for(i, 0, nr_cores) {
 		/* from the thief on, so that thieves spread */
-		victim = core_set_around(set, set, thief, victim, REACH_ALL);
+		victim = core_set_around(set, set, thief, victim, ALL_CORES);
 		if (victim < 0)
 			break;
 		if (victim != (s32)thief && steal_allowed(thief, victim, class, distance) &&
@@ -556,7 +556,7 @@ VERIFIED_ONCE bool vector_waits(u32 class)
 	if (class >= NR_CLASSES || !core_set_some(set))
 		return false;
 	bpf_for(i, 0, nr_cores) {
-		core = core_set_next(set, set, core + 1, REACH_ALL);
+		core = core_set_next(set, set, core + 1, ALL_CORES);
 		if (core < 0)
 			break;
 		if (vector_length(core, class) > 0)

@@ -307,6 +307,9 @@ impl SchedExt {
             self.entities[id.index()] = Entity::new(id, engine.task(id), self.beside.partial);
             if engine.task(id).state != State::Exited {
                 self.adopt(engine, id);
+                if self.has(id) {
+                    self.tell_cpus(engine, id);
+                }
             }
         }
         for id in ids {

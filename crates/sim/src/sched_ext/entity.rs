@@ -30,7 +30,6 @@ pub(super) struct Entity {
     pub ours: bool,
     /// The lane whose run queue counts it: it runs or waits.
     pub counted: Option<u32>,
-    mask: Box<native::cpumask>,
     pid: Box<native::pid>,
     cred: Box<native::cred>,
     set: Box<native::css_set>,
@@ -48,7 +47,6 @@ impl Entity {
             charged_ns: 0,
             ours: true,
             counted: None,
-            mask: Box::default(),
             pid: Box::default(),
             cred: Box::default(),
             set: Box::default(),
@@ -104,11 +102,11 @@ impl Entity {
             Policy::Idle => 5,
         };
         self.native.scx.weight = weight_of(spec.nice);
-        self.mask.words = task.allowed.as_ptr();
-        self.mask.nr_words = task.allowed.len() as u32;
+        self.native.cpus_mask.words = task.allowed.as_ptr();
+        self.native.cpus_mask.nr_words = task.allowed.len() as u32;
         let count: u32 = task.allowed.iter().map(|word| word.count_ones()).sum();
         self.native.nr_cpus_allowed = count as i32;
-        self.native.cpus_ptr = &*self.mask;
+        self.native.cpus_ptr = &self.native.cpus_mask;
     }
 }
 

@@ -85,13 +85,8 @@ impl Watch {
             return None;
         };
         let to = self.lanes[cpu as usize].core;
-        let length = self.cores[from].vectors[Class::Critical as usize]
-            .longer_ns
-            .len();
-        if self.cores.len() > LOOKS
-            || self.settings.steal_patience_ns > 0
-            || length < self.barrier(from, to)
-        {
+        self.long_since_ns(from, to, Class::Critical)?;
+        if self.cores.len() > LOOKS || self.settings.steal_patience_ns > 0 {
             return None;
         }
         let step_ns = self.settings.slice_ns / MOVE_PARTS;
@@ -119,10 +114,17 @@ impl Watch {
             }) else {
                 continue;
             };
+            let Place::Vector { core: from, .. } = task.place else {
+                continue;
+            };
+            let Some(long_ns) = self.long_since_ns(from, lane.core, Class::Critical) else {
+                continue;
+            };
             if !task.may_use(cpu) || self.order_for(task, cpu).is_none() {
                 continue;
             }
-            let from_ns = running.since_ns.max(task.queued_ns).max(self.attached_ns);
+            let from_ns = running.since_ns.max(task.queued_ns).max(long_ns);
+            let from_ns = from_ns.max(self.attached_ns);
             if self.now_ns > from_ns + patience_ns {
                 let what = format!(
                     "{id} waits in {:?} since {} ns, while lane {cpu} runs the same critical task since {} ns",

@@ -313,9 +313,7 @@ impl Watch {
             }
             since_ns = core.room_ns.max(since_ns);
         }
-        let vector = &self.cores[from].vectors[class as usize];
-        let long_ns = vector.longer_ns.get(self.barrier(from, index) - 1)?;
-        Some(since_ns.max(*long_ns))
+        Some(since_ns.max(self.long_since_ns(from, index, class)?))
     }
 
     /// Where batch is alone: may it have to stay away from the core? A task that runs there is followed since before batch
@@ -336,6 +334,12 @@ impl Watch {
             _ => barriers.remote,
         };
         least.max(1) as usize
+    }
+
+    /// Since when the vector of a core is long enough for another core to take from; none if it is not.
+    pub(super) fn long_since_ns(&self, from: usize, to: usize, class: Class) -> Option<u64> {
+        let vector = &self.cores[from].vectors[class as usize];
+        vector.longer_ns.get(self.barrier(from, to) - 1).copied()
     }
 
     /// How far apart two cores are (`enum distance`).
