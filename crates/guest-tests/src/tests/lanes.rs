@@ -263,9 +263,9 @@ fn idled_beside_critical(first: usize, second: usize) -> [f64; 2] {
     let _normal = [(); 3].map(|()| Load::spin(&Traits::default()));
     let idled_after = |wait_ms| {
         std::thread::sleep(Duration::from_millis(wait_ms));
-        let before = idle_ticks()[second];
+        let before = busy_ticks()[second];
         std::thread::sleep(Duration::from_millis(600));
-        (idle_ticks()[second] - before) as f64 / 60.0
+        1.0 - (busy_ticks()[second] - before) as f64 / 60.0
     };
     [idled_after(100), idled_after(1000)]
 }

@@ -140,13 +140,13 @@ fn promotions_and_evictions_are_traced() {
 fn others_idled() -> f64 {
     const SECONDS: u64 = 2;
     let first = first_core();
-    let before = idle_ticks();
+    let before = busy_ticks();
     std::thread::sleep(Duration::from_secs(SECONDS));
-    let after = idle_ticks();
+    let after = busy_ticks();
     let others: Vec<usize> = (0..nr_cpus()).filter(|cpu| !first.contains(cpu)).collect();
-    let idled: u64 = others.iter().map(|&cpu| after[cpu] - before[cpu]).sum();
+    let busy: u64 = others.iter().map(|&cpu| after[cpu] - before[cpu]).sum();
     // 100 ticks a second
-    idled as f64 / (others.len() as u64 * SECONDS * 100) as f64
+    1.0 - busy as f64 / (others.len() as u64 * SECONDS * 100) as f64
 }
 
 fn cores_awake() -> u64 {
