@@ -124,6 +124,12 @@ static __always_inline u64 allowed_cores(struct task_struct *p)
 	return tctx ? tctx->allowed_cores : ALL_CORES;
 }
 
+/* May a task with these @allowed cores use @core_id? It may not for sure, else perhaps: see struct task_ctx. */
+static __always_inline bool core_is_allowed(u64 allowed, u32 core_id)
+{
+	return allowed >> (core_id & 63) & 1;
+}
+
 /* The more, the faster a core is, then the nearer. */
 #define WORTH(capacity, distance) ((capacity) * NR_DISTANCES + NR_DISTANCES - 1 - (distance))
 
@@ -311,12 +317,16 @@ VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u
 VERIFIED_ONCE s32 fallback_lane(struct task_struct *p __arg_trusted, u32 home, s32 prev, u32 end)
 {
 	s32 cpu = pick_lane(p, home, ANY_STATE, prev);
+	u64 allowed;
 	u32 id;
 
 	if (cpu >= 0)
 		return cpu;
 	if (end < nr_cores) {
+		allowed = allowed_cores(p);
 		bpf_for(id, 0, end) {
+			if (!core_is_allowed(allowed, id))
+				continue;
 			cpu = pick_lane(p, id, ANY_STATE, -1);
 			if (cpu >= 0)
 				return cpu;
@@ -333,10 +343,12 @@ VERIFIED_ONCE s32 fallback_lane(struct task_struct *p __arg_trusted, u32 home, s
 VERIFIED_ONCE s32 find_shared_lane(struct task_struct *p __arg_trusted, u64 least, s32 prev)
 {
 	s32 best = -1;
+	u64 allowed;
 	u32 id;
 
 	if (!live.thread_perf[1])
 		return -1;
+	allowed = allowed_cores(p);
 	bpf_for(id, 0, nr_cores) {
 		struct core_ctx *core = core_ctx(id);
 		u32 critical;
@@ -346,6 +358,8 @@ VERIFIED_ONCE s32 find_shared_lane(struct task_struct *p __arg_trusted, u64 leas
 		/* those that follow are not faster */
 		if (!core || lane_speed(core, 2) <= least)
 			break;
+		if (!core_is_allowed(allowed, id))
+			continue;
 		critical = lanes_in_state(id, LANE_CRITICAL) + critical_expected(core);
 		speed = lane_speed(core, critical + 1);
 		/* one that is on its way has a lane that idles still */

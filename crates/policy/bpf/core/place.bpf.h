@@ -263,11 +263,13 @@ VERIFIED_ONCE s32 place_batch(struct task_struct *p __arg_trusted, u32 home, s32
 VERIFIED_ONCE u32 cores_awake_for(struct task_struct *p __arg_trusted)
 {
 	u32 awake = live.cores_awake, id;
+	u64 allowed;
 
 	if (!awake || awake >= nr_cores)
 		return nr_cores;
+	allowed = allowed_cores(p);
 	bpf_for(id, 0, awake) {
-		if (pick_lane(p, id, ANY_STATE, -1) >= 0)
+		if (core_is_allowed(allowed, id) && pick_lane(p, id, ANY_STATE, -1) >= 0)
 			return awake;
 	}
 	return nr_cores;
