@@ -1,6 +1,7 @@
 //! What the guest tests share: the scheduler as a child, load in cgroups, files of the kernel.
 
 use serde_json::Value;
+use sidelane_collect::proc_stat;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -278,18 +279,11 @@ pub fn schedstat(pid: u32) -> (u64, u64) {
 
 /// Time that each CPU was busy, in clock ticks. Idle time is no measure: 6.19.14 and 7.0.13 do not count all of it.
 pub fn busy_ticks() -> Vec<u64> {
-    let stat = fs::read_to_string("/proc/stat").unwrap();
-    let lanes = stat.lines().filter(|line| {
-        (line.strip_prefix("cpu"))
-            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    });
-    // user, nice, system, idle, waiting for devices, interrupts, soft ones
-    let busy = |line: &str| {
-        let ticks = line.split_whitespace().skip(1).map(str::parse::<u64>);
-        let ticks: Vec<u64> = ticks.map(Result::unwrap).collect();
-        ticks[..3].iter().chain(&ticks[5..7]).sum()
-    };
-    lanes.map(busy).collect()
+    let lanes = proc_stat::read(Path::new("/")).unwrap();
+    lanes
+        .values()
+        .map(|ticks| ticks.busy + ticks.nice)
+        .collect()
 }
 
 /// The monotonic clock, by which intervals are recorded.

@@ -10,7 +10,8 @@
  * is passed over, and as an idle one also one to whose vector normal work was sent.
  *
  * Cost: a look at each member of a set that the task may use, until none can be better: at the near ones first. Members
- * that fit no more are taken out (core_settle()). Shared lanes: over the cores. A new task, or affinity, that leaves lanes out: over the lanes.
+ * that fit no more are taken out (core_settle()). Shared lanes: over the cores. A new task, or affinity, that leaves lanes
+ * out: over the lanes.
  *
  * Does not: decide in which order these are tried (place.bpf.h, promote.bpf.h, spread.bpf.h); take anything.
  */

@@ -228,9 +228,7 @@ impl SchedExt {
     /// The CPUs of a task have changed. The lane that it had to leave, if it ran.
     pub(crate) fn follow_cpus(&mut self, engine: &mut Engine, id: TaskId) -> Option<u32> {
         self.entities[id.index()].update(engine.task(id), self.beside.partial);
-        if self.has(id) {
-            self.tell_cpus(engine, id);
-        }
+        self.tell_cpus(engine, id);
         let (state, lane) = (engine.task(id).state, engine.task(id).lane);
         let may_stay = engine.task(id).may_use(lane) && engine.lane(lane).is_some();
         match state {
@@ -307,9 +305,7 @@ impl SchedExt {
             self.entities[id.index()] = Entity::new(id, engine.task(id), self.beside.partial);
             if engine.task(id).state != State::Exited {
                 self.adopt(engine, id);
-                if self.has(id) {
-                    self.tell_cpus(engine, id);
-                }
+                self.tell_cpus(engine, id);
             }
         }
         for id in ids {

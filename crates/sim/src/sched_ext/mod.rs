@@ -186,8 +186,11 @@ impl SchedExt {
         }
     }
 
-    /// What a task may use has changed, or may have while another class had it.
+    /// What a task may use has changed, or may have while another class had it. Nothing of one that another class has.
     fn tell_cpus(&mut self, engine: &mut Engine, id: TaskId) {
+        if !self.has(id) {
+            return;
+        }
         let p = self.pointer(id);
         // SAFETY: as for `adopt`; its mask lives as long as it does.
         operate(self, engine, || unsafe {

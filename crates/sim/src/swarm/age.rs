@@ -105,6 +105,9 @@ impl Watch {
         if task.known != Class::Critical || task.changed_ns.is_some() {
             return Ok(());
         }
+        let Place::Vector { core: from, .. } = task.place else {
+            return Ok(());
+        };
         let tick_ns = self.machine.costs.tick_ns;
         let patience_ns = (SLICES + 1) * (self.settings.slice_ns + tick_ns) + self.reach_ns();
         for (cpu, lane) in (0_u32..).zip(&self.lanes) {
@@ -112,9 +115,6 @@ impl Watch {
             let Some(running) = running.filter(|running| {
                 running.known == Class::Critical && matches!(running.state, State::Running(_))
             }) else {
-                continue;
-            };
-            let Place::Vector { core: from, .. } = task.place else {
                 continue;
             };
             let Some(long_ns) = self.long_since_ns(from, lane.core, Class::Critical) else {
