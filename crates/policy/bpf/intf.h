@@ -139,6 +139,8 @@ struct lane_ctx {
 	u32 next; /* enum next of the task that waits in this lane's own queue */
 	u32 leaves_soon; /* of the task that runs */
 	u32 missed; /* from which core on its ticks look at vectors next (missed.bpf.h) */
+	u32 stuck; /* the same for due work of which no lane takes care (overdue.bpf.h) */
+	u32 rescues; /* from the vector of this core, + 1, it takes due work next; 0: none */
 	u32 side; /* enum side of the task that ran when it was last compared with what waits (dispatch.bpf.h) */
 	u64 profile; /* of the task that runs; 0: not known (profile.bpf.h) */
 	u64 vtime; /* virtual time of the normal task that runs: when it began, at its last tick, or when it was last compared */

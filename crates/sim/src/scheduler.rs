@@ -46,6 +46,9 @@ pub(crate) trait Scheduler {
     /// Lanes appear or disappear, those that disappear with what runs there.
     fn set_online(&mut self, engine: &mut Engine, cpus: &[u32], online: bool);
 
+    /// A lane leaves the machine, which the kernel does not tell the scheduler before [`set_online`](Self::set_online).
+    fn leaves(&mut self, _engine: &mut Engine, _cpu: u32) {}
+
     /// So many lanes of a core may be busy. False if the scheduler knows no such setting.
     fn set_smt_level(&mut self, _level: u32) -> bool {
         false

@@ -368,6 +368,18 @@ impl Simulation {
         self.checked()
     }
 
+    /// A lane is about to go offline: from now on it takes nothing, but a sched_ext scheduler is not told before
+    /// [`set_online`](Self::set_online). In the kernel that takes a grace period of RCU (`sched_cpu_deactivate`, kernel/sched/core.c).
+    ///
+    /// # Errors
+    /// If the scheduler broke a rule.
+    pub fn begin_offline(&mut self, cpu: u32) -> Result<()> {
+        self.settle()?;
+        self.engine.this_lane = cpu;
+        self.scheduler.leaves(&mut self.engine, cpu);
+        self.checked()
+    }
+
     /// Lets so many lanes of a core be busy from now on: a setting of Sidelane's.
     ///
     /// # Errors
@@ -443,7 +455,7 @@ impl Simulation {
     }
 
     /// For how long a task has waited that waits now, ns; else 0.
-    pub(crate) fn waiting_ns(&self, id: TaskId) -> u64 {
+    pub fn waiting_ns(&self, id: TaskId) -> u64 {
         let task = self.engine.task(id);
         match task.state {
             State::Waiting => self.now_ns() - task.since_ns,

@@ -320,3 +320,49 @@ fn critical_tasks_that_come_at_once_have_a_lane_each() {
     let waits_ns = waits_ns((0, 4), 0, &[300; 4], 4);
     assert!(waits_ns.iter().all(|wait| *wait < 200 * US), "{waits_ns:?}");
 }
+
+/// The longest time that work of `class` waits to run, ns: on CPU 0 and, until the CPU begins to leave, CPU 1, over critical work
+/// without a pause.
+fn longest_wait_beside_a_lane_that_leaves_ns(class: Class) -> u64 {
+    let mut sim = simulation(&Regular::one_package(2, 1), Settings::default());
+    let create = |sim: &mut Simulation, class| sim.create(&TaskSpec::new("task", class)).unwrap();
+    let hotplug = TaskSpec {
+        cpus: Some(vec![1]),
+        kernel_thread: true,
+        ..TaskSpec::new("cpuhp/1", Class::Normal)
+    };
+    let mut often = vec![sim.create(&hotplug).unwrap()];
+    often.extend((0..4).map(|_| create(&mut sim, class)));
+    let mut longest_ns = 0;
+    sim.set_timer(MS, 0);
+    while let Some(occurrence) = sim.next(5_000 * MS).unwrap() {
+        if !matches!(occurrence, Occurrence::Timer(_)) {
+            continue;
+        }
+        match sim.now_ns() / MS {
+            100 => (0..3).for_each(|_| {
+                let critical = create(&mut sim, Class::Critical);
+                sim.give(critical, f64::INFINITY).unwrap();
+            }),
+            110 => sim.begin_offline(1).unwrap(),
+            _ => {}
+        }
+        for id in &often {
+            longest_ns = longest_ns.max(sim.waiting_ns(*id));
+            if sim.state(*id) == State::Sleeping {
+                sim.give(*id, (MS / 3) as f64).unwrap();
+            }
+        }
+        sim.set_timer(sim.now_ns() + MS, 0);
+    }
+    longest_ns
+}
+
+/// It is one that the kernel needs to let the CPU go, such as the thread that ends grace periods of RCU.
+#[test]
+fn what_waits_for_a_lane_that_leaves_is_taken_by_others() {
+    let [normal_ns, batch_ns] =
+        [Class::Normal, Class::Batch].map(longest_wait_beside_a_lane_that_leaves_ns);
+    assert!(normal_ns < 200 * MS, "{normal_ns}");
+    assert!(batch_ns < 1_200 * MS, "{batch_ns}");
+}

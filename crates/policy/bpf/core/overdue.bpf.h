@@ -27,9 +27,14 @@
  * order holds: virtual time, pairing, symbiosis. Only what is due by far (OVERDUE_URGENT_NS), such as work of
  * little weight beside much of great weight, is taken all the same, for the watchdog would bite.
  *
+ * Elsewhere: what waits on a core none of whose lanes runs our work is taken by any lane when it is due. Real-time tasks
+ * may have all of them, or they leave the machine: the kernel lets a CPU take nothing from others a grace period of RCU before it
+ * tells us, and that may not end as long as its thread waits there. Ticks look at a few such cores, in turn.
+ *
  * Cost: a look through the vectors of the core when something may be due, a quarter of the bound
  * apart while nothing is. What is due then, and was not due at the look because it kept an earlier
- * time on another lane, is seen a quarter of the bound late.
+ * time on another lane, is seen a quarter of the bound late. A tick, a look at what the lanes of a few other cores do where work
+ * waits.
  *
  * Source: none; the kernel's deadline servers bound the wait behind real-time work alike.
  */
@@ -40,6 +45,7 @@
 #include "vector.bpf.h"
 
 #define OVERDUE_URGENT_NS (10 * NS_PER_S) /* the watchdog bites at 30 s */
+#define OVERDUE_CORES 4 /* at which a tick looks */
 
 /* Does the account of @lane allow a run of this @kind, enum overdue? */
 static __always_inline bool overdue_allowed(const struct lane_ctx *lane, u32 kind, u64 now_ns)
@@ -83,18 +89,15 @@ static __always_inline void due_ends(struct task_ctx *tctx, const struct lane_ct
 }
 
 /*
- * Of the tasks of @class that wait on the core of the lane @cpu and may use that: when the first was
+ * Of the tasks of @class that wait on @core_id and may use the lane @cpu: when the first was
  * due, or will be. 0: there is none.
  */
-VERIFIED_ONCE u64 due_first(s32 cpu, u32 class)
+VERIFIED_ONCE u64 due_first(u32 core_id, s32 cpu, u32 class)
 {
-	struct lane_ctx *lane = lane_ctx(cpu);
 	struct task_struct *p;
 	u64 first_ns = 0;
 
-	if (!lane)
-		return 0;
-	bpf_for_each(scx_dsq, p, VECTOR_ID(lane->core, class), 0) {
+	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, class), 0) {
 		struct task_ctx *tctx = task_ctx(p);
 
 		if (!tctx || !tctx->due_ns || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
@@ -118,7 +121,7 @@ VERIFIED_ONCE u64 overdue_since(s32 cpu, u32 class, u32 own, u64 now_ns)
 	if (!lane || !vector_hinted(lane->core, i) ||
 	    now_ns < (class == own ? lane->forgotten_ns : lane->timely_ns[i]))
 		return 0;
-	due_ns = due_first(cpu, i);
+	due_ns = due_first(lane->core, cpu, i);
 	if (due_ns && now_ns >= due_ns + (class == own ? OVERDUE_URGENT_NS : 0))
 		return due_ns;
 	if (class == own) {
@@ -146,16 +149,13 @@ VERIFIED_ONCE u64 overdue_next(s32 cpu, u32 own, u64 now_ns)
 	return normal_ns && (!batch_ns || normal_ns <= batch_ns) ? normal_ns : batch_ns;
 }
 
-/* Moves the first task of @class that is due since @due_ns to this lane. */
-VERIFIED_ONCE bool overdue_move(s32 cpu, u32 class, u64 due_ns)
+/* Moves the first task of @class that waits on @core_id and is due since @due_ns to this lane, the CPU @cpu. */
+VERIFIED_ONCE bool overdue_move(u32 core_id, s32 cpu, u32 class, u64 due_ns)
 {
-	struct lane_ctx *lane = lane_ctx(cpu);
 	struct task_struct *p;
 	bool taken = false;
 
-	if (!lane)
-		return false;
-	bpf_for_each(scx_dsq, p, VECTOR_ID(lane->core, class), 0) {
+	bpf_for_each(scx_dsq, p, VECTOR_ID(core_id, class), 0) {
 		struct task_ctx *tctx = task_ctx(p);
 
 		if (!tctx || tctx->due_ns != due_ns || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
@@ -171,15 +171,73 @@ VERIFIED_ONCE bool overdue_move(s32 cpu, u32 class, u64 due_ns)
 	return taken;
 }
 
+/* Takes due work of @class from @core_id to the lane @cpu, this one. */
+VERIFIED_ONCE bool overdue_rescue(u32 core_id, s32 cpu, u32 class, u64 now_ns)
+{
+	u64 due_ns = due_first(core_id, cpu, class);
+
+	return due_ns && due_ns <= now_ns && overdue_move(core_id, cpu, class, due_ns);
+}
+
 /* Takes what was due first to the lane @cpu, this one, which serves class @own by itself. */
 VERIFIED_ONCE bool overdue_take(s32 cpu, u32 own, u64 now_ns)
 {
 	u64 normal_ns = overdue_since(cpu, CLASS_NORMAL, own, now_ns);
 	u64 batch_ns = overdue_since(cpu, CLASS_BATCH, own, now_ns);
+	struct lane_ctx *lane = lane_ctx(cpu);
+	u32 rescues;
 
+	if (!lane)
+		return false;
+	rescues = lane->rescues;
+	lane->rescues = 0;
 	if (normal_ns && (!batch_ns || normal_ns <= batch_ns))
-		return overdue_move(cpu, CLASS_NORMAL, normal_ns);
-	return batch_ns && overdue_move(cpu, CLASS_BATCH, batch_ns);
+		return overdue_move(lane->core, cpu, CLASS_NORMAL, normal_ns);
+	if (batch_ns)
+		return overdue_move(lane->core, cpu, CLASS_BATCH, batch_ns);
+	if (!rescues)
+		return false;
+	return (own != CLASS_NORMAL && overdue_rescue(rescues - 1, cpu, CLASS_NORMAL, now_ns)) ||
+	       (own != CLASS_BATCH && overdue_rescue(rescues - 1, cpu, CLASS_BATCH, now_ns));
+}
+
+/* Does no lane of @core_id run our work? */
+static __always_inline bool core_out_of_reach(u32 core_id)
+{
+	u64 states = core_states(core_id);
+
+	return !STATE_COUNT(states, LANE_CRITICAL) && !STATE_COUNT(states, LANE_NORMAL) &&
+	       !STATE_COUNT(states, LANE_BATCH);
+}
+
+/*
+ * From a tick of the lane @cpu, which serves class @own by itself: does due work of @class wait for it of which no lane takes
+ * care? Notes where.
+ */
+VERIFIED_ONCE bool overdue_look(s32 cpu, u32 class, u32 own, u64 now_ns)
+{
+	struct lane_ctx *lane = lane_ctx(cpu);
+	u64 due_ns;
+	u32 i;
+
+	if (!lane || class >= NR_CLASSES || class == own)
+		return false;
+	bpf_for(i, 0, OVERDUE_CORES) {
+		s32 id = core_set_around(CORES_QUEUED + class, CORES_QUEUED + class, lane->stuck,
+					 -1, ALL_CORES);
+
+		if (id < 0)
+			break;
+		lane->stuck = id + 1;
+		if (!core_out_of_reach(id))
+			continue;
+		due_ns = due_first(id, cpu, class);
+		if (due_ns && due_ns <= now_ns) {
+			lane->rescues = id + 1;
+			return true;
+		}
+	}
+	return false;
 }
 
 /* May work wait on @core_id that can be due? False is certain. */
@@ -191,7 +249,8 @@ static __always_inline bool overdue_hinted(u32 core_id)
 /* May something be due that waits for @lane, and is it allowed to take it? False is certain. */
 static __always_inline bool overdue_expected(const struct lane_ctx *lane, u64 now_ns)
 {
-	return overdue_allowed(lane, OVERDUE_BOUND, now_ns) && overdue_hinted(lane->core);
+	return overdue_allowed(lane, OVERDUE_BOUND, now_ns) &&
+	       (lane->rescues || overdue_hinted(lane->core));
 }
 
 /*
@@ -227,15 +286,22 @@ VERIFIED_ONCE bool overdue_kick_idle(u32 core_id, u64 due_ns, u64 now_ns)
  * of this core that it may use, or else this one.
  */
 static __always_inline void overdue_check(struct task_struct *p, const struct task_ctx *tctx,
-					  const struct lane_ctx *lane, s32 cpu, u64 now_ns)
+					  struct lane_ctx *lane, s32 cpu, u64 now_ns)
 {
+	u32 own = task_class(tctx);
 	u64 due_ns = 0;
 
-	if (!overdue_hinted(lane->core))
-		return;
-	if (!lane->overdue)
-		due_ns = overdue_next(cpu, task_class(tctx), now_ns);
-	if (!overdue_kick_idle(lane->core, due_ns, now_ns) && due_ns)
+	if (overdue_hinted(lane->core)) {
+		if (!lane->overdue)
+			due_ns = overdue_next(cpu, own, now_ns);
+		if (overdue_kick_idle(lane->core, due_ns, now_ns))
+			due_ns = 0;
+	}
+	if (!due_ns && !lane->overdue && overdue_allowed(lane, OVERDUE_BOUND, now_ns) &&
+	    (overdue_look(cpu, CLASS_NORMAL, own, now_ns) ||
+	     overdue_look(cpu, CLASS_BATCH, own, now_ns)))
+		due_ns = now_ns;
+	if (due_ns)
 		scx_bpf_task_set_slice(p, 0);
 }
 

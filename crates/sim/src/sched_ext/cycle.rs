@@ -116,9 +116,26 @@ impl Scheduler for SchedExt {
         self.entities[id.index()].storage = None;
     }
 
+    fn leaves(&mut self, engine: &mut Engine, cpu: u32) {
+        self.leaving = Some(cpu);
+        let waiting: Vec<TaskId> = self.local[cpu as usize].iter().collect();
+        for id in waiting {
+            self.leave_queue(id);
+            self.join_local(engine, id, cpu, false);
+        }
+        if let Some(id) = self.current(engine, cpu) {
+            self.charge(engine, cpu);
+            self.stopping(engine, cpu, id, true);
+            engine.task_mut(id).lane = self.instead(engine, id, cpu).unwrap_or(cpu);
+            self.enqueue_elsewhere(engine, id);
+            self.choose_next(engine, cpu);
+        }
+    }
+
     /// The source has no operations for lanes that come and go: the kernel ends it, and the loader
     /// attaches it again to the machine as it is then.
     fn set_online(&mut self, engine: &mut Engine, cpus: &[u32], online: bool) {
+        self.leaving = None;
         self.detach(engine);
         for &cpu in cpus {
             engine.set_online(cpu, online);

@@ -91,6 +91,8 @@ pub(crate) struct SchedExt {
     /// The queue that the scheduler goes through.
     visit: Visit,
     violation: Option<Error>,
+    /// The lane that leaves the machine, of which the source has not been told: it takes nothing any more.
+    leaving: Option<u32>,
     /// The lane and the task that left it last, for the tracepoint of the switch.
     left: Option<(u32, TaskId)>,
     /// How often each timer was set, by element of its map; never less, whatever is attached.
@@ -126,6 +128,7 @@ impl SchedExt {
             insertion: None,
             visit: Visit::default(),
             violation: None,
+            leaving: None,
             left: None,
             timers: Vec::new(),
             earlier: Counters::default(),
@@ -263,6 +266,9 @@ impl SchedExt {
     /// Moves the first task of a queue that may run on this lane to its own queue.
     fn move_to_local(&mut self, engine: &mut Engine, dsq: u64) -> bool {
         let cpu = engine.this_lane;
+        if self.leaving == Some(cpu) {
+            return false;
+        }
         let Some(queue) = self.queues.get(dsq) else {
             self.broke(
                 engine,
@@ -279,13 +285,29 @@ impl SchedExt {
         true
     }
 
-    fn join_local(&mut self, engine: &mut Engine, id: TaskId, cpu: u32, first: bool) {
+    /// Puts a task into the own queue of a lane, or of another one if that leaves.
+    fn join_local(&mut self, engine: &mut Engine, id: TaskId, mut cpu: u32, first: bool) {
+        if let Some(other) = self.instead(engine, id, cpu) {
+            cpu = other;
+            engine.task_mut(id).lane = cpu;
+            engine.look(cpu);
+        }
         let place = self.local[cpu as usize].insert(id, first);
         self.entities[id.index()].queue = Some((Queue::Local(cpu), place));
         engine.record(Step::QueueLocal {
             task: id,
             lane: cpu,
         });
+    }
+
+    /// A lane that a task may use, if this one leaves.
+    fn instead(&self, engine: &Engine, id: TaskId, cpu: u32) -> Option<u32> {
+        let task = engine.task(id);
+        let stays = |other: &u32| *other != cpu && engine.lane(*other).is_some();
+        let mut others = (0..engine.lanes.len() as u32).filter(stays);
+        (self.leaving == Some(cpu))
+            .then(|| others.find(|other| task.may_use(*other)))
+            .flatten()
     }
 
     fn leave_queue(&mut self, id: TaskId) {

@@ -55,6 +55,9 @@ impl SchedExt {
             return false;
         }
         if dsq == DSQ_LOCAL {
+            if self.leaving == Some(engine.this_lane) {
+                return false;
+            }
             self.leave_queue(id);
             let scx = &mut self.entities[id.index()].native.scx;
             scx.slice = slice_ns.unwrap_or(scx.slice);
