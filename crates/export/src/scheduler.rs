@@ -549,6 +549,7 @@ pub(crate) mod tests {
                 code: 0,
                 reason: "runnable task stall".to_owned(),
                 message: String::new(),
+                dump: String::new(),
             });
         }
 

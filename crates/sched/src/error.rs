@@ -208,16 +208,19 @@ pub struct ExitReason {
     pub reason: String,
     /// The details, possibly empty.
     pub message: String,
+    /// What the kernel knew of CPUs and tasks when it ejected the scheduler; else, or if that is not known, empty.
+    pub dump: String,
 }
 
 impl ExitReason {
-    /// As the scheduler wrote it down.
+    /// As the scheduler wrote it down, without the dump.
     pub(crate) fn of(info: &types::user_exit_info) -> ExitReason {
         ExitReason {
             kind: info.kind,
             code: info.exit_code,
             reason: text(&info.reason),
             message: text(&info.msg),
+            dump: String::new(),
         }
     }
 
@@ -270,6 +273,7 @@ mod tests {
             code,
             reason: "why".into(),
             message: String::new(),
+            dump: String::new(),
         }
     }
 

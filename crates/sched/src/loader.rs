@@ -388,11 +388,24 @@ impl<'a> Scheduler<'a> {
         }
     }
 
+    /// What the kernel wrote down when it ejected the scheduler.
+    fn dump(&self) -> String {
+        let dump = self
+            .skel
+            .maps
+            .data_uei_dump
+            .lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let bytes = dump.ok().flatten().unwrap_or_default();
+        let written = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(written).into_owned()
+    }
+
     fn exit_reason(&self) -> ExitReason {
         let data = self.skel.maps.data_data.as_ref();
         let unknown = zeroed();
         ExitReason {
             kind: self.exit_kind(),
+            dump: self.dump(),
             ..ExitReason::of(data.map_or(&unknown, |data| &data.uei))
         }
     }
@@ -503,6 +516,7 @@ fn load<'a>(
         rodata.nr_cores = layout.cores.len() as u32;
         rodata.nr_lanes = layout.lanes.len() as u32;
         rodata.tick_ns = tick_ns();
+        rodata.uei_dump_len = size::DUMP_BYTES;
     }
     if let Some(rodata) = skel.maps.rodata_sidelane_data.as_mut() {
         copy_bytes(fixed, &mut rodata.fixed);

@@ -21,6 +21,8 @@ const FOLDER: &str = "run/sidelane";
 const ATTACHED: &str = "attached";
 /// What the last one said when it ended.
 const LAST_EXIT: &str = "last-exit";
+/// What the kernel knew when it ejected it.
+const DUMP: &str = "ejected.txt";
 const KERNEL: &str = "sys/kernel/sched_ext";
 
 /// What the process says that attached the scheduler.
@@ -89,6 +91,9 @@ pub struct LastExit {
     pub kind: Option<i32>,
     /// Why, in a sentence.
     pub reason: String,
+    /// The file with what the kernel knew of CPUs and tasks when it ejected the scheduler; none: it said nothing.
+    #[serde(default)]
+    pub dump: Option<PathBuf>,
 }
 
 impl LastExit {
@@ -108,6 +113,7 @@ impl LastExit {
             exit_code,
             kind,
             reason,
+            dump: None,
         }
     }
 
@@ -132,6 +138,7 @@ impl LastExit {
             exit_code: None,
             kind: None,
             reason,
+            dump: None,
         }
     }
 }
@@ -195,10 +202,24 @@ impl Record {
         if self.times == 0 && other.is_some_and(|life| life != Life::Gone) {
             return Ok(());
         }
-        self.write(LAST_EXIT, &LastExit::of(ended, exit_code))?;
+        let mut last = LastExit::of(ended, exit_code);
+        last.dump = self.keep_dump(ended)?;
+        self.write(LAST_EXIT, &last)?;
         match fs::remove_file(self.folder.join(ATTACHED)) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),
+        }
+    }
+
+    /// Writes down what the kernel said when it ejected the scheduler: the file, as the machine calls it.
+    fn keep_dump(&self, ended: &Result<ExitReason, Error>) -> io::Result<Option<PathBuf>> {
+        match ended {
+            Err(Error::Ejected(reason)) if !reason.dump.is_empty() => {
+                fs::create_dir_all(&self.folder)?;
+                fs::write(self.folder.join(DUMP), &reason.dump)?;
+                Ok(Some(Path::new("/").join(FOLDER).join(DUMP)))
+            }
+            _ => Ok(None),
         }
     }
 
@@ -405,6 +426,9 @@ impl fmt::Display for Status {
                     None => writeln!(f)?,
                 }
                 writeln!(f, "           {}", exit.reason)?;
+                if let Some(dump) = &exit.dump {
+                    writeln!(f, "           what the kernel saw: {}", dump.display())?;
+                }
                 writeln!(f, "           process {}: {}", exit.pid, exit.command)?;
             }
         }
@@ -485,11 +509,16 @@ mod tests {
             code: 0,
             reason: "stalled".into(),
             message: String::new(),
+            dump: "CPU states".into(),
         };
         record.end(&Err(Error::Ejected(stall)), Some(1)).unwrap();
         let exit = look(root.path()).last_exit.unwrap();
         assert_eq!((exit.outcome, exit.exit_code), (Outcome::Ejected, Some(1)));
         assert!(exit.reason.contains("watchdog"), "{exit:?}");
+        let dump = root
+            .path()
+            .join(exit.dump.unwrap().strip_prefix("/").unwrap());
+        assert_eq!(fs::read_to_string(dump).unwrap(), "CPU states");
         assert!(look(root.path()).attachment.is_none());
     }
 

@@ -14,6 +14,9 @@ const QUOTAS_MIN: usize = 256;
 /// Least room for objectives of labels, where labels say what is critical.
 const OBJECTIVES_MIN: usize = 16;
 
+/// What the kernel may say of CPUs and tasks when it ejects the scheduler: as much as it keeps (`SCX_EXIT_DUMP_DFL_LEN`).
+pub(super) const DUMP_BYTES: u32 = 32 * 1024;
+
 /// For how much there is room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rooms {
@@ -109,6 +112,7 @@ pub(super) fn tables(
         maps.sidelane_paths.set_max_entries(pools),
         maps.cgroups_known.set_max_entries(cgroup_room as u32),
         maps.cgroup_demands.set_max_entries(weighed),
+        maps.data_uei_dump.set_value_size(DUMP_BYTES),
     ];
     let sized: Result<(), _> = sizes.into_iter().collect();
     sized.map_err(load_error("size the tables of"))
