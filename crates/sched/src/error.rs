@@ -243,7 +243,12 @@ impl ExitReason {
 /// A C string of a fixed-size field, whatever its bytes.
 fn text(field: &[libc::c_char]) -> String {
     let bytes: Vec<u8> = field.iter().map(|&c| c as u8).collect();
-    CStr::from_bytes_until_nul(&bytes)
+    until_nul(&bytes)
+}
+
+/// A C string, whatever its bytes; empty if it does not end.
+pub(crate) fn until_nul(bytes: &[u8]) -> String {
+    CStr::from_bytes_until_nul(bytes)
         .map(|s| s.to_string_lossy().into_owned())
         .unwrap_or_default()
 }

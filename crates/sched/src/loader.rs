@@ -16,7 +16,7 @@ use crate::carried::Carried;
 use crate::cgroups;
 use crate::config::Config;
 use crate::counters::{self, Counters, NoCounters};
-use crate::error::load_error;
+use crate::error::{load_error, until_nul};
 use crate::idle::IdleBound;
 use crate::labelled::LabelledTable;
 use crate::layout::Layout;
@@ -395,9 +395,7 @@ impl<'a> Scheduler<'a> {
             .maps
             .data_uei_dump
             .lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
-        let bytes = dump.ok().flatten().unwrap_or_default();
-        let written = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-        String::from_utf8_lossy(written).into_owned()
+        until_nul(&dump.ok().flatten().unwrap_or_default())
     }
 
     fn exit_reason(&self) -> ExitReason {

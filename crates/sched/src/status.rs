@@ -215,19 +215,22 @@ impl Record {
     fn keep_dump(&self, ended: &Result<ExitReason, Error>) -> io::Result<Option<PathBuf>> {
         match ended {
             Err(Error::Ejected(reason)) if !reason.dump.is_empty() => {
-                fs::create_dir_all(&self.folder)?;
-                fs::write(self.folder.join(DUMP), &reason.dump)?;
+                self.put(DUMP, &reason.dump)?;
                 Ok(Some(Path::new("/").join(FOLDER).join(DUMP)))
             }
             _ => Ok(None),
         }
     }
 
-    /// In one go: a reader meanwhile sees the one or the other.
     fn write(&self, name: &str, what: &impl Serialize) -> io::Result<()> {
+        self.put(name, &(serde_json::to_string_pretty(what)? + "\n"))
+    }
+
+    /// In one go: a reader meanwhile sees the one or the other.
+    fn put(&self, name: &str, text: &str) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         let new = self.folder.join(format!("{name}.new"));
-        fs::write(&new, serde_json::to_string_pretty(what)? + "\n")?;
+        fs::write(&new, text)?;
         fs::rename(&new, self.folder.join(name))
     }
 }

@@ -221,11 +221,16 @@ impl Engine {
         Some(id)
     }
 
-    /// The first online lane that a task may use.
-    pub fn first_allowed(&self, id: TaskId) -> Option<u32> {
+    /// The online lanes that a task may use, by number.
+    pub fn allowed(&self, id: TaskId) -> impl Iterator<Item = u32> + '_ {
         let task = self.task(id);
         let allowed = |cpu: &u32| task.may_use(*cpu) && self.lanes[*cpu as usize].online;
-        (0..self.lanes.len() as u32).find(allowed)
+        (0..self.lanes.len() as u32).filter(allowed)
+    }
+
+    /// The first of them.
+    pub fn first_allowed(&self, id: TaskId) -> Option<u32> {
+        self.allowed(id).next()
     }
 
     /// A task that slept, or left its lane, waits from now on.

@@ -204,10 +204,8 @@ VERIFIED_ONCE bool overdue_take(s32 cpu, u32 own, u64 now_ns)
 /* Does no lane of @core_id run our work? */
 static __always_inline bool core_out_of_reach(u32 core_id)
 {
-	u64 states = core_states(core_id);
-
-	return !STATE_COUNT(states, LANE_CRITICAL) && !STATE_COUNT(states, LANE_NORMAL) &&
-	       !STATE_COUNT(states, LANE_BATCH);
+	return !(states_present(core_states(core_id)) &
+		 (STATE(LANE_CRITICAL) | STATE(LANE_NORMAL) | STATE(LANE_BATCH)));
 }
 
 /*
@@ -297,7 +295,8 @@ static __always_inline void overdue_check(struct task_struct *p, const struct ta
 		if (overdue_kick_idle(lane->core, due_ns, now_ns))
 			due_ns = 0;
 	}
-	if (!due_ns && !lane->overdue && overdue_allowed(lane, OVERDUE_BOUND, now_ns) &&
+	if (!due_ns && !lane->overdue && work_hinted() &&
+	    overdue_allowed(lane, OVERDUE_BOUND, now_ns) &&
 	    (overdue_look(cpu, CLASS_NORMAL, own, now_ns) ||
 	     overdue_look(cpu, CLASS_BATCH, own, now_ns)))
 		due_ns = now_ns;

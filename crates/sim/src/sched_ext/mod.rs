@@ -300,14 +300,12 @@ impl SchedExt {
         });
     }
 
-    /// A lane that a task may use, if this one leaves.
+    /// Another lane that a task may use, if this one leaves.
     fn instead(&self, engine: &Engine, id: TaskId, cpu: u32) -> Option<u32> {
-        let task = engine.task(id);
-        let stays = |other: &u32| *other != cpu && engine.lane(*other).is_some();
-        let mut others = (0..engine.lanes.len() as u32).filter(stays);
-        (self.leaving == Some(cpu))
-            .then(|| others.find(|other| task.may_use(*other)))
-            .flatten()
+        match self.leaving == Some(cpu) {
+            true => engine.allowed(id).find(|other| *other != cpu),
+            false => None,
+        }
     }
 
     fn leave_queue(&mut self, id: TaskId) {
