@@ -108,6 +108,7 @@ enum next {
 	NEXT_BOUND = 1, /* it may run nowhere else */
 	NEXT_FOLLOWS = 2, /* it follows its waker, which is about to sleep */
 	NEXT_AT_ONCE = 3, /* it took the lane over, which may have to wake first */
+	NEXT_TWO = 4, /* the same, and behind it one that may run nowhere else */
 };
 
 /* One lane. The loader fills the first block, the scheduler keeps the rest. */

@@ -301,6 +301,37 @@ fn waits_ns(
 #[test]
 fn critical_work_that_comes_while_a_lane_wakes_waits_for_no_tick() {
     assert!(waits_ns((0, 1), 0, &[50], 1)[0] < 200 * US);
+    assert!(waits_ns((0, 1), 0, &[50; 2], 1)[0] < 200 * US);
+}
+
+/// The first takes the lane over, the second is next. More would keep critical work waiting, and be in the order in which they came.
+#[test]
+fn of_tasks_that_wake_at_once_for_one_lane_two_need_no_vector() {
+    let mut sim = simulation(&Regular::one_package(1, 1), Settings::default());
+    let tasks = [(); 4].map(|()| sim.create(&normal("task")).unwrap());
+    sim.set_timer(COMES_NS, 0);
+    while let Some(occurrence) = sim.next(20 * MS).unwrap() {
+        if let Occurrence::Timer(_) = occurrence {
+            tasks
+                .iter()
+                .for_each(|task| sim.give(*task, MS as f64).unwrap());
+        }
+    }
+    let records = sim.take_records();
+    let in_vector = |id: &TaskId| {
+        records
+            .iter()
+            .any(|record| matches!(record.step, Step::Queue { task, .. } if task == *id))
+    };
+    assert_eq!(tasks.each_ref().map(in_vector), [false, false, true, true]);
+    let order: Vec<TaskId> = records
+        .iter()
+        .filter_map(|record| match record.step {
+            Step::Run { task, .. } => Some(task),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(order, tasks);
 }
 
 #[test]

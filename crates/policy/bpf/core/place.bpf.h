@@ -382,14 +382,24 @@ static __always_inline bool lane_next(const struct task_struct *p, const struct 
 	       lane->state == tctx->class && !lane->next && !work_hinted();
 }
 
+/* Is waking @p, normal, next behind normal work that is about to begin on @lane? The same, where that is so soon. */
+static __always_inline bool lane_next_but_one(const struct task_struct *p,
+					      const struct task_ctx *tctx,
+					      const struct lane_ctx *lane)
+{
+	return !(p->flags & PF_KTHREAD) && tctx->class == CLASS_NORMAL &&
+	       lane->next == NEXT_AT_ONCE && !core_critical(lane->core) && !work_hinted();
+}
+
 /* Is @p, which may run nowhere else? Not if it has come so far that what runs goes on before it. */
 static __always_inline bool lane_next_bound(const struct task_struct *p,
 					    const struct task_ctx *tctx,
-					    const struct lane_ctx *lane)
+					    const struct lane_ctx *lane,
+					    const struct core_ctx *core)
 {
-	return is_bound(p) && lane_next(p, tctx, lane) &&
+	return is_bound(p) && (lane_next(p, tctx, lane) || lane_next_but_one(p, tctx, lane)) &&
 	       (tctx->class != CLASS_NORMAL ||
-		!time_before(lane->reached + fair_stride(), tctx->vtime));
+		!time_before(lane_reached(lane, core) + fair_stride(), tctx->vtime));
 }
 
 /*
@@ -454,7 +464,7 @@ static __always_inline void next_begins(const struct task_struct *p, const struc
 {
 	if ((!lane->next && tctx->class != CLASS_CRITICAL) || is_pinned_kthread(p))
 		return;
-	lane->next = NEXT_NONE;
+	lane->next = lane->next == NEXT_TWO ? NEXT_BOUND : NEXT_NONE;
 	if (!core_set_some(CORES_QUEUED + CLASS_CRITICAL) ||
 	    !vector_waiting(lane->core, CLASS_CRITICAL))
 		return;
@@ -474,7 +484,7 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 	vtime_moves(tctx, lane->core);
 	tctx->queued_ns = now_ns;
 	if (class == CLASS_NORMAL)
-		vtime_begins(tctx, at_once ? core->vtime : lane->reached);
+		vtime_begins(tctx, lane_reached(lane, core));
 	if (at_once || (!follows && fair_preempts(p, tctx, lane)))
 		enq_flags |= SCX_ENQ_PREEMPT;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns), enq_flags);
@@ -551,10 +561,12 @@ static __always_inline bool place_send(struct task_struct *p, struct task_ctx *t
 	}
 	if (waking)
 		hook_awaits(p, lane, cpu, waker);
-	if (follows ||
-	    (waking && lane_next_bound(p, tctx, lane) && level_allows(core, lane->core, cpu))) {
+	if (follows || (waking && lane_next_bound(p, tctx, lane, core) &&
+			level_allows(core, lane->core, cpu))) {
 		lane_insert(p, tctx, lane, core, false, follows, enq_flags, now_ns);
-		lane->next = follows ? NEXT_FOLLOWS : NEXT_BOUND;
+		lane->next = follows			  ? NEXT_FOLLOWS
+			     : lane->next == NEXT_AT_ONCE ? NEXT_TWO
+							  : NEXT_BOUND;
 		return false;
 	}
 	vector_insert(p, tctx, lane->core, waking, enq_flags, now_ns);

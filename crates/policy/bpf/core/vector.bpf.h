@@ -176,6 +176,12 @@ VERIFIED_ONCE int vtime_begins_anew(struct task_ctx *tctx __arg_nonnull)
 	return 0;
 }
 
+/* To where normal work has come on @lane, of @core: what runs there; what is about to begin is where the core is. */
+static __always_inline u64 lane_reached(const struct lane_ctx *lane, const struct core_ctx *core)
+{
+	return lane->state == LANE_NORMAL ? lane->reached : core->vtime;
+}
+
 /*
  * To where normal work has come that @p, which wakes, meets on @core: with one lane for it, of what runs there. What is bound to the
  * other lanes may be far ahead.
@@ -184,8 +190,7 @@ static __always_inline u64 vtime_reached(const struct task_struct *p, const stru
 {
 	const struct lane_ctx *lane = is_bound(p) ? lane_ctx(scx_bpf_task_cpu(p)) : NULL;
 
-	return lane && lane->state == LANE_NORMAL && core == core_ctx(lane->core) ? lane->reached
-										  : core->vtime;
+	return lane && core == core_ctx(lane->core) ? lane_reached(lane, core) : core->vtime;
 }
 
 /*
