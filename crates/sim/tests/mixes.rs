@@ -6,7 +6,7 @@
 use super::ordinary::{MS, P99, THROUGHPUT, beside_default};
 use rayon::prelude::*;
 use sidelane_sim::*;
-use sidelane_topology::{Regular, Topology};
+use sidelane_topology::{Numbering, Regular, Topology};
 use std::fmt;
 
 /// By how much a share of the lanes may differ from the default scheduler's, of that.
@@ -92,6 +92,9 @@ impl fmt::Display for Group {
 /// A machine and what runs there.
 #[derive(Debug, Clone)]
 struct Mix {
+    /// Packages, and last-level caches of each.
+    caches: [u32; 2],
+    /// Of the whole machine.
     cores: u32,
     lanes: u32,
     groups: Vec<Group>,
@@ -100,7 +103,15 @@ struct Mix {
 
 impl Mix {
     fn scenario(&self) -> Scenario {
-        let topology = Topology::regular(&Regular::one_package(self.cores, self.lanes)).unwrap();
+        let [packages, caches_per_package] = self.caches;
+        let topology = Topology::regular(&Regular {
+            packages,
+            caches_per_package,
+            cores_per_cache: self.cores / (packages * caches_per_package),
+            lanes_per_core: self.lanes,
+            numbering: Numbering::Adjacent,
+        })
+        .unwrap();
         let speeds = [1.0, 0.63][..self.lanes as usize].to_vec();
         let interference = Interference::ThreadPerf(speeds);
         let machine = Machine::new(&topology, interference, Costs::default()).unwrap();
@@ -108,9 +119,14 @@ impl Mix {
         beside_default(machine, workloads, self.seconds as f64 * 1e3, 2_000.0)
     }
 
+    fn all_lanes(&self) -> f64 {
+        f64::from(self.cores * self.lanes)
+    }
+
     fn compare(&self) -> Compared {
         let outcomes = run(&self.scenario(), &|| ()).unwrap();
-        let [default, sidelane] = [0, 1].map(|at: usize| &outcomes[at].replications[0].workloads);
+        let both = [0, 1].map(|at: usize| &outcomes[at].replications[0]);
+        let [default, sidelane] = both.map(|of| &of.workloads);
         let io = self.groups.iter().position(|group| group.io_ms.is_some());
         let p99 = |measured: &Measured| measured.quantile_ns(0.99).unwrap_or(1) as f64;
         let rounds = |measured: &Measured| measured.completed as f64;
@@ -123,6 +139,7 @@ impl Mix {
             mix: self.clone(),
             rounds: io.map(|at| rounds(&sidelane[at]) / rounds(&default[at])),
             p99: io.map(|at| p99(&sidelane[at]) / p99(&default[at])),
+            moves: both.map(|of| of.cache_moves as f64 / self.all_lanes() / self.seconds as f64),
             // what waits takes what it needs: the rest has less where it needs more
             apart: match io {
                 Some(_) => 0.0,
@@ -136,7 +153,11 @@ impl fmt::Display for Mix {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         let groups: Vec<String> = self.groups.iter().map(Group::to_string).collect();
         let shape = format!("{} x {}", self.cores, self.lanes);
-        write!(out, "{shape:>6}: {}", groups.join(", "))
+        write!(out, "{shape:>6}: {}", groups.join(", "))?;
+        match self.caches {
+            [1, 1] => Ok(()),
+            [packages, caches] => write!(out, " on {packages} x {caches} caches"),
+        }
     }
 }
 
@@ -146,6 +167,8 @@ struct Compared {
     /// Of the first group that waits.
     rounds: Option<f64>,
     p99: Option<f64>,
+    /// Migrations between last-level caches, by the default scheduler and Sidelane, a lane and second.
+    moves: [f64; 2],
     /// The largest difference of a group's lane time, of that.
     apart: f64,
 }
@@ -164,7 +187,12 @@ impl fmt::Display for Compared {
         let ratio = |of: Option<f64>| of.map_or("-".to_owned(), |of| format!("{of:.2}"));
         let (rounds, p99) = (ratio(self.rounds), ratio(self.p99));
         let apart = 100.0 * self.apart;
-        write!(out, "{rounds:>6} {p99:>6} {apart:6.1} %  {}", self.mix)
+        let [default, sidelane] = self.moves;
+        write!(
+            out,
+            "{rounds:>6} {p99:>6} {apart:6.1} % {default:6.1} {sidelane:6.1}  {}",
+            self.mix
+        )
     }
 }
 
@@ -176,6 +204,7 @@ fn compare(mixes: Vec<Mix>) -> Vec<Compared> {
 
 fn mix(cores: u32, lanes: u32, seconds: u64, groups: &[Group]) -> Mix {
     Mix {
+        caches: [1, 1],
         cores,
         lanes,
         groups: groups.to_vec(),
@@ -256,6 +285,33 @@ fn waiting() -> Vec<Mix> {
     mixes
 }
 
+/// On several last-level caches and packages: what never sleeps, in numbers that no cache holds evenly, and what waits.
+fn apart() -> Vec<Mix> {
+    let mut mixes = Vec::new();
+    for (caches, cores, lanes) in [
+        ([1, 2], 8, 2),
+        ([2, 1], 8, 2),
+        ([2, 4], 32, 2),
+        ([2, 4], 64, 1),
+    ] {
+        let all = (cores * lanes) as usize;
+        let kinds = [
+            vec![spin(3 * all / 4)],
+            vec![spin(3 * all / 2)],
+            vec![spin(3 * all)],
+            vec![spin(2 * all), spin(2 * all).nice(5)],
+            vec![io(all, 0.3, 1.0)],
+            vec![io(all, 0.3, 1.0), spin(all)],
+            vec![io(2 * all, 1.0, 3.0)],
+        ];
+        mixes.extend(kinds.map(|groups| Mix {
+            caches,
+            ..mix(cores, lanes, 5, &groups)
+        }));
+    }
+    mixes
+}
+
 /// None of these is beyond a limit.
 fn hold(mixes: Vec<Mix>) {
     let compared = compare(mixes);
@@ -296,11 +352,24 @@ fn what_wakes_competes_with_what_its_own_lane_runs() {
     hold(mixes.to_vec());
 }
 
+/// What never sleeps crosses caches now and then, and what waits at few of its wake-ups: as often as by the default scheduler,
+/// give or take.
+#[test]
+fn few_tasks_go_to_another_cache() {
+    let mixes = apart().into_iter().filter(|mix| mix.cores <= 8);
+    for compared in compare(mixes.collect()) {
+        let [default, sidelane] = compared.moves;
+        let waits = compared.rounds.is_some();
+        let most = if waits { 2.0 * default + 50.0 } else { 1.0 };
+        assert!(sidelane <= most, "{compared}");
+    }
+}
+
 #[test]
 #[ignore = "takes a minute or two: the whole grid, to be read"]
 fn the_whole_grid() {
-    let compared = compare([weights(), bound(), waiting()].concat());
-    println!("rounds    p99   apart");
+    let compared = compare([weights(), bound(), waiting(), apart()].concat());
+    println!("rounds    p99   apart    moves: default, Sidelane");
     compared.iter().for_each(|compared| println!("{compared}"));
     let beyond = compared.iter().filter(|compared| compared.badness() > 1.0);
     println!(
