@@ -54,6 +54,9 @@ impl Shape {
     }
 }
 
+/// The one whose clock counts instructions.
+pub const COUNTED: &str = "2x2-counted";
+
 /// Every shape.
 pub const ALL: &[Shape] = &[
     Shape {
@@ -72,8 +75,7 @@ pub const ALL: &[Shape] = &[
         ],
     },
     Shape {
-        // its clock counts executed instructions
-        name: "2x2-counted",
+        name: COUNTED,
         kernel: "newest",
         machine: &["--cores", "2", "--lanes", "2", "--counted-time"],
         here: Vec::new,

@@ -29,6 +29,7 @@ tests! {
     a_recording_tells_which_pool_lost_entitlement,
     a_service_is_told_beside_whom_it_runs,
     a_trial_shows_redis_under_three_setups,
+    #[untimed]
     a_trial_that_is_ended_leaves_the_machine_as_it_was,
 }
 
