@@ -19,6 +19,7 @@ fn commands_streams_and_status() {
     streams_are_separate_and_the_status_is_the_commands(&mut machine);
     arguments_and_environment_pass_unchanged(&mut machine);
     a_shell_can_wait_for_its_jobs(&mut machine);
+    an_orphan_that_ends_hangs_nobody_up(&mut machine);
     big_binary_data_is_intact_both_ways(&mut machine);
     what_a_command_leaves_running_is_ended(&mut machine);
     the_guest_is_a_machine_that_programs_expect(&mut machine);
@@ -55,6 +56,12 @@ fn a_shell_can_wait_for_its_jobs(machine: &mut Machine) {
     let job = Job::new(["sh", "-c", script]).timeout(Duration::from_secs(20));
     let (status, ..) = run(machine, job);
     assert_eq!(exit_code(status), 3);
+}
+
+/// As it would where the kernel finds the command's processes without a job control, and one of them stopped.
+fn an_orphan_that_ends_hangs_nobody_up(machine: &mut Machine) {
+    let script = "sleep 9 & kill -STOP $!; (sleep 0.1 &); sleep 0.4; kill -KILL $!; echo there";
+    assert_eq!(shell(machine, script), "there\n");
 }
 
 fn big_binary_data_is_intact_both_ways(machine: &mut Machine) {

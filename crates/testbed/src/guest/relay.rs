@@ -7,6 +7,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::setsid;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -171,11 +172,15 @@ impl Relay {
             .current_dir("/root")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
+            .stderr(Stdio::piped());
+        // In a session of its own: in this process's the end of any orphan would hang the command up while it has a stopped child.
         // This process has SIGCHLD blocked, which commands would inherit: a shell's `wait` then never ends.
-        // SAFETY: setting the mask is async-signal-safe.
-        unsafe { child.pre_exec(|| Ok(SigSet::empty().thread_set_mask()?)) };
+        let prepare = || {
+            setsid()?;
+            Ok(SigSet::empty().thread_set_mask()?)
+        };
+        // SAFETY: both are async-signal-safe.
+        unsafe { child.pre_exec(prepare) };
         let mut child = match child.spawn() {
             Ok(child) => child,
             Err(error) => return self.refuse(&program.to_string_lossy(), &error),
