@@ -32,8 +32,8 @@
  * (polarize.bpf.h), unless it may use none of them.
  *
  * A task that wakes for an idle lane, or for this CPU while it runs a lower class, goes
- * there directly. So does, behind what runs, work that is next (lane_next()) and is bound or follows its waker, or in its
- * place (fair.bpf.h).
+ * there directly. So does, behind what runs or is about to begin, work that is next (lane_next()) and is bound or follows its waker,
+ * or in its place (fair.bpf.h).
  * Otherwise it waits in the core's vector, and whichever lane is first
  * takes it. For one on a waker's lane no lane is woken if the waker is brief (is_brief()): a
  * sibling that came to look would slow it down. If it does not sleep all the same, its tick ends that.
@@ -382,7 +382,7 @@ static __always_inline bool lane_next(const struct task_struct *p, const struct 
 	       lane->state == tctx->class && !lane->next && !work_hinted();
 }
 
-/* Is waking @p, normal, next behind normal work that is about to begin on @lane? The same, where that is so soon. */
+/* The same behind normal work that is about to begin on @lane, for @p that is normal. */
 static __always_inline bool lane_next_but_one(const struct task_struct *p,
 					      const struct task_ctx *tctx,
 					      const struct lane_ctx *lane)
