@@ -61,7 +61,8 @@ impl Watch {
             let from_ns = task.since_ns.max(task.came_ns).max(closed_ns);
             let mut until_ns = from_ns + self.machine.costs.kick_ns;
             if task.spec.naps && self.holds_naps() {
-                until_ns += tick_ns; // it may step aside by itself
+                // it may step aside by itself until the first tick at which the core is closed
+                until_ns = until_ns.max(core.open_ns) + tick_ns;
             }
             if task.overdue {
                 until_ns = until_ns.max(task.since_ns + self.settings.overdue_slice_ns + tick_ns);
