@@ -49,12 +49,13 @@ const CPU_MODEL: &str = "max,-monitor,-erms,-fsrm";
 /// - `nokaslr`: addresses are the same in each boot.
 /// - `random.trust_cpu=on`: no wait for entropy.
 /// - `nowatchdog`: the lockup detectors wake every lane; sched_ext has a watchdog of its own.
+/// - `noautogroup`: each command has a session of its own, whose tasks would be one group to the default scheduler.
 /// - `cryptomgr.notests`: self-tests of ciphers that nobody uses take a third of a second.
 pub fn kernel_arguments(spec: &Spec, kernel: &Image) -> String {
     // The host may stop the machine for longer than the 21 s after which RCU takes a CPU for stuck, upon
     // which the kernel ejects a scheduler. One that starves RCU's thread is ejected after 30 s anyway.
     let fixed = "console=ttyS0 panic=-1 mitigations=off nokaslr random.trust_cpu=on nowatchdog \
-                 cryptomgr.notests rcupdate.rcu_cpu_stall_timeout=60";
+                 noautogroup cryptomgr.notests rcupdate.rcu_cpu_stall_timeout=60";
     let config = kernel
         .config
         .as_ref()
