@@ -49,7 +49,7 @@ impl Test {
 }
 
 /// Each test on each shape: those that run alone come first, of all shapes, for two of the others fill the host until the end. Of
-/// these what counts instructions comes first: it takes longest.
+/// these what counts instructions comes first: it is the only one of its machine, and at the end nothing would run beside it.
 fn in_order() -> Vec<(&'static Shape, Test)> {
     let tests = tests::all();
     let on = |shape| tests.iter().map(move |test| (shape, *test));

@@ -6,7 +6,7 @@
 use super::ordinary::{MS, P99, THROUGHPUT, beside_default};
 use rayon::prelude::*;
 use sidelane_sim::*;
-use sidelane_topology::{Numbering, Regular, Topology};
+use sidelane_topology::{Regular, Topology};
 use std::fmt;
 
 /// By how much a share of the lanes may differ from the default scheduler's, of that.
@@ -104,12 +104,11 @@ struct Mix {
 impl Mix {
     fn scenario(&self) -> Scenario {
         let [packages, caches_per_package] = self.caches;
+        let cores_per_cache = self.cores / (packages * caches_per_package);
         let topology = Topology::regular(&Regular {
             packages,
             caches_per_package,
-            cores_per_cache: self.cores / (packages * caches_per_package),
-            lanes_per_core: self.lanes,
-            numbering: Numbering::Adjacent,
+            ..Regular::one_package(cores_per_cache, self.lanes)
         })
         .unwrap();
         let speeds = [1.0, 0.63][..self.lanes as usize].to_vec();
@@ -286,7 +285,7 @@ fn waiting() -> Vec<Mix> {
 }
 
 /// On several last-level caches and packages: what never sleeps, in numbers that no cache holds evenly, and what waits.
-fn apart() -> Vec<Mix> {
+fn on_caches() -> Vec<Mix> {
     let mut mixes = Vec::new();
     for (caches, cores, lanes) in [
         ([1, 2], 8, 2),
@@ -356,7 +355,7 @@ fn what_wakes_competes_with_what_its_own_lane_runs() {
 /// default scheduler, and 50 times more.
 #[test]
 fn few_tasks_go_to_another_cache() {
-    let mixes = apart().into_iter().filter(|mix| mix.cores <= 8);
+    let mixes = on_caches().into_iter().filter(|mix| mix.cores <= 8);
     for compared in compare(mixes.collect()) {
         let [default, sidelane] = compared.moves;
         let waits = compared.rounds.is_some();
@@ -368,7 +367,7 @@ fn few_tasks_go_to_another_cache() {
 #[test]
 #[ignore = "takes a minute or two: the whole grid, to be read"]
 fn the_whole_grid() {
-    let compared = compare([weights(), bound(), waiting(), apart()].concat());
+    let compared = compare([weights(), bound(), waiting(), on_caches()].concat());
     println!("rounds    p99   apart    moves: default, Sidelane");
     compared.iter().for_each(|compared| println!("{compared}"));
     let beyond = compared.iter().filter(|compared| compared.badness() > 1.0);

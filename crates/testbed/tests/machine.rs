@@ -58,7 +58,7 @@ fn a_shell_can_wait_for_its_jobs(machine: &mut Machine) {
     assert_eq!(exit_code(status), 3);
 }
 
-/// As it would where the kernel finds the command's processes without a job control, and one of them stopped.
+/// The kernel hangs up a process group that no other of its session controls, once one of it ends while another is stopped.
 fn an_orphan_that_ends_hangs_nobody_up(machine: &mut Machine) {
     let script = "sleep 9 & kill -STOP $!; (sleep 0.1 &); sleep 0.4; kill -KILL $!; echo there";
     assert_eq!(shell(machine, script), "there\n");
