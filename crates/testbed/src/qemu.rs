@@ -21,6 +21,14 @@ use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// Arguments for turns of this length where time is counted. All lanes run one after the other then, each for its part of the time until the
+/// emulator's next timer: a tick apart, 4 ms. So a timer rings once a round, that of a network filter on which nothing is sent.
+fn take_turns(turn: Duration, lanes: usize) -> [String; 4] {
+    let round_us = turn.as_micros() * lanes as u128;
+    let filter = format!("filter-buffer,id=turns,netdev=nothing,interval={round_us}");
+    ["-netdev", "hubport,id=nothing,hubid=0", "-object", &filter].map(str::to_string)
+}
+
 /// How long QEMU may take to answer on its control socket.
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -100,6 +108,9 @@ impl Qemu {
         if spec.counted_time {
             // while all lanes idle the clock goes on to the next timer at once
             command.args(["-icount", "shift=0,sleep=off"]);
+            if let Some(turn) = spec.lane_turn {
+                command.args(take_turns(turn, spec.total_lanes()));
+            }
         }
         if let Some(plugin) = plugin {
             command.arg("-plugin").arg(plugin);

@@ -86,7 +86,8 @@ pub struct Spec {
     pub floats: bool,
     /// How long a lane runs before it yields to a busy sibling, at least 10 µs; none leaves that to
     /// the host's scheduler, which hands over on its tick. Where QEMU cannot be made to yield
-    /// (before version 9.1), the host is made to choose anew every half millisecond instead.
+    /// (before version 9.1), the host is made to choose anew every half millisecond instead. With [`Spec::counted_time`]: before the
+    /// next lane runs.
     pub lane_turn: Option<Duration>,
     /// How the host's scheduler is to treat the machine's threads.
     pub host: HostSettings,

@@ -156,9 +156,9 @@ struct MachineArgs {
     #[arg(long)]
     float: bool,
     /// How long a lane runs before it yields to a busy sibling, ms; 0 leaves that to the host's
-    /// tick.
-    #[arg(long, value_name = "MS", default_value = "0.1", value_parser = milliseconds)]
-    lane_turn: Duration,
+    /// tick, or to the emulator's next timer with counted time [default: 0.1; with counted time 0]
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
+    lane_turn: Option<Duration>,
     /// The slice that the host's scheduler gives a lane, ms; 0 is the host's own.
     #[arg(long, value_name = "MS", default_value = "0.1", value_parser = milliseconds)]
     host_slice: Duration,
@@ -187,7 +187,11 @@ impl MachineArgs {
         spec.counted_time = self.counted_time;
         spec.floats = self.float;
         spec.host.slice = Some(self.host_slice).filter(|length| !length.is_zero());
-        spec.lane_turn = Some(self.lane_turn).filter(|turn| !turn.is_zero());
+        match self.lane_turn {
+            Some(turn) => spec.lane_turn = Some(turn).filter(|turn| !turn.is_zero()),
+            None if self.counted_time => spec.lane_turn = None,
+            None => {}
+        }
         spec.interrupt = interrupt;
         Ok(spec)
     }
