@@ -365,7 +365,7 @@ impl Watch {
             (State::Waiting, Place::Vector { core, .. }) => Some(core),
             _ => None,
         };
-        let unseen = !self.has(task) && task.since_ns < self.followed_ns;
+        let unseen = !self.has(task) && task.since_ns <= self.followed_ns;
         let core = core.filter(|_| task.known == Class::Critical && !unseen);
         if core == task.closes {
             return Ok(());
