@@ -145,10 +145,13 @@ struct lane_ctx {
 	u32 side; /* enum side of the task that ran when it was last compared with what waits (dispatch.bpf.h) */
 	u64 profile; /* of the task that runs; 0: not known (profile.bpf.h) */
 	u64 vtime; /* virtual time of the normal task that runs: when it began, at its last tick, or when it was last compared */
+	u64 vtime_ns; /* when that was */
+	u64 vtime_pace; /* what it brings since then in VTIME_PACE_NS (vector.bpf.h) */
 	u64 vtime_began; /* the same when it began */
 	u64 reached; /* virtual time to which normal work has come that began in its turn here */
 	u32 fair; /* 1: it takes normal work of another core that was behind (fair.bpf.h) */
 	u32 woke; /* 1: what runs has woken a task that waits for this core */
+	u32 looked; /* how many vectors it has looked at, to be fair */
 	u64 slice_ends_ns; /* when the slice ends of the critical task that runs, or did last */
 	u64 overdue_paid_ns[NR_OVERDUE]; /* until then such work has had its share */
 	u64 timely_ns[NR_CLASSES]; /* until then nothing that waits in that vector for it is due */
@@ -464,6 +467,7 @@ struct rule {
 /* What the loader sets: it stays as long as the scheduler is attached. */
 struct fixed_settings {
 	u64 slice_ns[NR_CLASSES];
+	u64 lag_ns; /* how far normal tasks get ahead of each other, or behind (fair.bpf.h) */
 	u64 starvation_bound_ns
 		[NR_CLASSES]; /* longest wait; critical: of marked jobs (old.bpf.h) */
 	u64 overdue_slice_ns; /* what a task gets by the bound */

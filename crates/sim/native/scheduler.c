@@ -95,7 +95,6 @@ void native_reset(u32 cores_wanted, u32 lanes_wanted, u64 tick_wanted,
 	fixed = *fixed_wanted;
 	live = *live_wanted;
 	vtime_stride = 0;
-	fair_turn = 0;
 	critical_free = 0;
 	critical_free_since_ns = 0;
 	pools_begun = 0;

@@ -284,6 +284,29 @@ fn waiting() -> Vec<Mix> {
     mixes
 }
 
+/// One or two tasks that want to run for half of the time to five sixths of it, beside three to six that compute, on four lanes.
+fn busy() -> Vec<Mix> {
+    let mut mixes = Vec::new();
+    for (burst_ms, wait_ms) in [
+        (0.1, 0.1),
+        (0.1, 0.05),
+        (0.1, 0.02),
+        (0.3, 0.3),
+        (0.3, 0.1),
+        (1.0, 1.0),
+        (1.0, 0.3),
+        (3.0, 1.0),
+    ] {
+        for spinning in [3, 4, 6] {
+            for waiting in [1, 2] {
+                let waits = io(waiting, burst_ms, wait_ms);
+                mixes.push(mix(2, 2, 10, &[waits, spin(spinning)]));
+            }
+        }
+    }
+    mixes
+}
+
 /// On several last-level caches and packages: what never sleeps, in numbers that no cache holds evenly, and what waits.
 fn on_caches() -> Vec<Mix> {
     let mut mixes = Vec::new();
@@ -337,6 +360,18 @@ fn nice_values_count_on_one_lane_and_on_many() {
     hold(mixes.collect());
 }
 
+/// Though the lanes of all cores look for work at the same tick, one after the other, each sees other cores each time.
+#[test]
+fn nice_values_count_on_as_many_cores_as_lanes_look_at_in_a_tick() {
+    hold(vec![mix(16, 1, 10, &[spin(16), spin(16).nice(10)])]);
+}
+
+/// What would run for most of the time waits for its turn no longer than with the default scheduler.
+#[test]
+fn what_waits_seldom_waits_for_short_turns() {
+    hold(busy());
+}
+
 #[test]
 fn what_one_lane_does_takes_nothing_from_another() {
     hold(bound());
@@ -367,7 +402,7 @@ fn few_tasks_go_to_another_cache() {
 #[test]
 #[ignore = "takes a minute or two: the whole grid, to be read"]
 fn the_whole_grid() {
-    let compared = compare([weights(), bound(), waiting(), on_caches()].concat());
+    let compared = compare([weights(), bound(), waiting(), busy(), on_caches()].concat());
     println!("rounds    p99   apart    moves: default, Sidelane");
     compared.iter().for_each(|compared| println!("{compared}"));
     let beyond = compared.iter().filter(|compared| compared.badness() > 1.0);

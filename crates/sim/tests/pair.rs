@@ -470,7 +470,7 @@ fn another_model_is_another_choice() {
         miss_miss: 0.0,
         ..Symbiosis::default()
     };
-    let kinds = [COMPUTES, WAITS, WAITS, COMPUTES];
+    let kinds = [COMPUTES, WAITS, COMPUTES, WAITS];
     let plain = work(2, None, kinds);
     assert!(alike(work(2, Some(indifferent), kinds), plain));
     let symbiotic = work(2, Some(Symbiosis::default()), kinds);

@@ -28,6 +28,7 @@ fn normal(name: &str) -> TaskSpec {
 fn second_run_ms(keep_slice: bool, used_ms: u64, sleeps_ms: u64) -> f64 {
     let settings = Settings {
         keep_slice,
+        dispatching: Dispatching::Slices,
         ..Settings::default()
     };
     let mut sim = simulation(&Regular::one_package(1, 1), settings);
@@ -64,7 +65,7 @@ fn a_slice_is_kept_for_a_moment_unless_half_is_used() {
         (true, 3, 1, 7.0),
         (true, 5, 1, 10.0),
         (true, 8, 1, 10.0),
-        (true, 3, 12, 10.0),
+        (true, 3, 12, 20.0), // behind by more than a slice, it goes on with another
     ] {
         let ran_ms = second_run_ms(keep_slice, used_ms, sleeps_ms);
         assert!(
@@ -80,7 +81,7 @@ fn stolen_ms(steal_patience_ns: u64) -> Option<f64> {
     // nothing else moves it
     let settings = Settings {
         steal_patience_ns,
-        slice_ns: 1000 * MS,
+        fair_slice_ns: 1000 * MS,
         normal_bound_ns: 1000 * MS,
         ..Settings::default()
     };

@@ -66,7 +66,7 @@ impl Setup {
         let settings = match self {
             Setup::Default | Setup::Polling => None,
             Setup::Sidelane => Some(String::new()),
-            Setup::ShortSlice => Some("slice_ms = 3\n".into()),
+            Setup::ShortSlice => Some(format!("{WAITS}slice_ms = 3\n")),
             Setup::Retain => Some(format!("{WAITS}retain = true\n{min}")),
             Setup::Pair => Some(format!("{WAITS}retain = true\npair = true\n{min}")),
             Setup::Exclusive => Some(format!(

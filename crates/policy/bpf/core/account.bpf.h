@@ -299,6 +299,7 @@ static __always_inline void account_lane(struct task_struct *p, struct task_ctx 
 {
 	account_run(p, tctx, now_ns);
 	lane->vtime = tctx->vtime;
+	lane->vtime_ns = now_ns;
 }
 
 /* @p begins to run on @lane. */
@@ -324,6 +325,8 @@ static __always_inline void account_begins(struct task_struct *p, struct task_ct
 	lane->kthread = 0;
 	lane->leaves_soon = tctx->leaves_soon;
 	lane->vtime = tctx->vtime;
+	lane->vtime_ns = now_ns;
+	lane->vtime_pace = nice_vtime(p, VTIME_PACE_NS);
 	lane->vtime_began = tctx->vtime;
 	lane->pid = p->pid;
 	if (class == CLASS_CRITICAL) {

@@ -8,12 +8,12 @@
  *
  * Rule: what has run for its slice goes on while all normal work on its core has come further: so a task gets the more slices,
  * the more weight it has; but only until that has brought as much as a turn of the next one (turn_is_over()), and what it had while
- * nothing waited does not count. What wakes takes the lane for which it waits from normal work that has come further by a slice /
- * PREEMPT_PARTS (not with dispatching = "slices", nor what is SCHED_BATCH).
+ * nothing waited does not count. What wakes takes the lane for which it waits from normal work that has come further by the lag (how far
+ * tasks get apart: fixed.lag_ns) / PREEMPT_PARTS (not with dispatching = "slices", nor what is SCHED_BATCH).
  * Between cores: a lane takes a normal task from another core's vector if that is behind what waits on its own core, and behind
- * the task that runs on it, by more than a slice brings. It looks at FAIR_LOOKS vectors each time, in turns. Each core has a virtual
+ * the task that runs on it, by more than the lag. It looks at FAIR_LOOKS vectors each time, in turns. Each core has a virtual
  * time of its own (vector.bpf.h); they compare once what was not held against tasks that ran alone is added. What is taken
- * so stays behind, by what a slice brings at most. Where it comes from, no task is further behind either from then on: else one
+ * so stays behind, by the lag at most. Where it comes from, no task is further behind either from then on: else one
  * core whose tasks could not leave it for long would later send them all.
  *
  * Cost: a compare for each wake-up that waits; a look at the first task of the own vector, and of as many others, each time that
@@ -30,16 +30,26 @@
 #include "types.bpf.h"
 #include "vector.bpf.h"
 
-/* What runs is ahead of what wakes by a slice / PREEMPT_PARTS: then it makes room. */
-#define PREEMPT_PARTS 4
+/* What runs is ahead of what wakes by the lag / PREEMPT_PARTS: then it makes room. */
+#define PREEMPT_PARTS 2
+
+/* How far the normal task that runs on @lane has come by now; with weights of cgroups, at its last tick. */
+static __always_inline u64 fair_running(const struct lane_ctx *lane, u64 now_ns)
+{
+	u64 since_ns = lane->vtime_ns;
+
+	if (fixed.cgroup_weights || now_ns < since_ns)
+		return lane->vtime;
+	return lane->vtime + (now_ns - since_ns) * lane->vtime_pace / VTIME_PACE_NS;
+}
 
 /* Does normal @p, which waits, come so far behind what runs on @lane that it takes that over? */
 static __always_inline bool fair_preempts(const struct task_struct *p, const struct task_ctx *tctx,
-					  const struct lane_ctx *lane)
+					  const struct lane_ctx *lane, u64 now_ns)
 {
 	return fixed.wakes_preempt && tctx->class == CLASS_NORMAL && p->policy != SCHED_BATCH &&
 	       lane->state == LANE_NORMAL && !lane->overdue &&
-	       time_before(tctx->vtime + fair_stride() / PREEMPT_PARTS, lane->vtime);
+	       time_before(tctx->vtime + fair_lag() / PREEMPT_PARTS, fair_running(lane, now_ns));
 }
 
 /* How many other vectors a lane looks at. */
@@ -72,13 +82,15 @@ VERIFIED_ONCE u64 fair_head(u32 core_id, u64 nothing)
  */
 VERIFIED_ONCE u32 fairest_core(u32 home, bool goes_on, u64 vtime_of_prev)
 {
+	struct lane_ctx *lane = lane_ctx(bpf_get_smp_processor_id());
 	const struct core_ctx *own = core_ctx(home);
-	u64 slack = fair_stride(), least, come;
+	u64 slack = fair_lag(), least, come;
 	u32 best = home, first, i;
 
-	if (!own || core_parked(home) || !(goes_on || vector_hinted(home, CLASS_NORMAL)))
+	if (!own || !lane || core_parked(home) || !(goes_on || vector_hinted(home, CLASS_NORMAL)))
 		return home;
-	first = fair_turn++;
+	first = home + lane->looked;
+	lane->looked += FAIR_LOOKS;
 	come = (goes_on ? vtime_of_prev : own->vtime) + own->alone;
 	least = fair_head(home, come);
 	if (goes_on && time_before(come, least))
@@ -98,19 +110,19 @@ VERIFIED_ONCE u32 fairest_core(u32 home, bool goes_on, u64 vtime_of_prev)
 }
 
 /*
- * A turn ends when it has brought as much virtual time as so many slices of the next task, and no less than that one's turn, which a tick
+ * A turn ends when it has brought as much virtual time as so many lags of the next task, and no less than that one's turn, which a tick
  * ends, may bring: no wait grows with how far they are apart, and the one ahead gets no further ahead.
  */
-#define TURN_SLICES 2
+#define TURN_LAGS 2
 #define TURN_TICKS 2
 
-/* Is a turn over that has brought @brought, while @head waits first? With weights of cgroups a slice may bring anything. */
+/* Is a turn over that has brought @brought, while @head waits first? With weights of cgroups a turn may bring anything. */
 static __always_inline bool turn_is_over(const struct task_struct *head, u64 brought)
 {
-	u64 slice = fixed.slice_ns[CLASS_NORMAL], ticks = TURN_TICKS * tick_ns;
+	u64 lag = fixed.lag_ns, ticks = TURN_TICKS * tick_ns;
 
 	return !fixed.cgroup_weights &&
-	       brought >= nice_vtime(head, slice < ticks ? slice + ticks : TURN_SLICES * slice);
+	       brought >= nice_vtime(head, lag < ticks ? lag + ticks : TURN_LAGS * lag);
 }
 
 /*
@@ -136,14 +148,14 @@ static __always_inline bool fair_yields(u32 home, const struct lane_ctx *prev)
 }
 
 /*
- * Normal @p goes on on @lane. While nothing waits on its core, what it has is not held against it, beyond what a slice brings. It
+ * Normal @p goes on on @lane. While nothing waits on its core, what it has is not held against it, beyond the lag. It
  * counts for the core: a core on which @p alone is served comes further than one on which many are.
  */
 static __always_inline void fair_alone(const struct task_struct *p, struct task_ctx *tctx,
 				       struct lane_ctx *lane)
 {
 	struct core_ctx *core = core_ctx(lane->core);
-	u64 slice = fixed.slice_ns[CLASS_NORMAL], most;
+	u64 most;
 	u32 served;
 
 	if (!core)
@@ -153,7 +165,7 @@ static __always_inline void fair_alone(const struct task_struct *p, struct task_
 		vtime_comes(core, lane, tctx->vtime);
 		return;
 	}
-	most = core->vtime + (fixed.cgroup_weights ? fair_stride() : nice_vtime(p, slice));
+	most = core->vtime + (fixed.cgroup_weights ? fair_lag() : nice_vtime(p, fixed.lag_ns));
 	if (!time_before(most, tctx->vtime))
 		return;
 	served = STATE_COUNT(states_of(core), LANE_NORMAL);

@@ -15,7 +15,7 @@
  *
  * Virtual time is each core's own: that to which the work has come that began to run there. What a core's tasks have
  * does not say anything of another's then, whose tasks may be bound to it. A task that comes from another core is as far ahead
- * of the work here, or behind, as it was there. Sleeping saves up one slice.
+ * of the work here, or behind, as it was there. Sleeping saves up the lag.
  *
  * Severity (fixed.steal_patience_ns; 0: none): the source steals across a distance only if
  * the situation is severe enough, the more so the longer the distance. Read here as: a far core
@@ -29,7 +29,7 @@
  * wakes), and it wakes with a whole one. Else each wake-up brings a whole one.
  *
  * Lanes (fixed.keep_lane): of normal work that waits on its core a lane takes the first that was there last (ran, or was sent there when it woke), if that is ahead of
- * the first of all by a slice at most: a lane has a TLB of its own ("thread affinity").
+ * the first of all by the lag at most: a lane has a TLB of its own ("thread affinity").
  *
  * The starvation bound is overdue.bpf.h.
  *
@@ -52,10 +52,9 @@ _Static_assert(NR_CLASSES < 255, "the class has to fit eight bits of a vector's 
 
 #define NS_PER_S 1000000000ULL
 
-GLOBAL u64 vtime_stride; /* with weights of cgroups: how far a slice may bring it */
+GLOBAL u64 vtime_stride; /* with weights of cgroups: how far as much as the lag may bring it */
 GLOBAL u32 critical_free; /* critical tasks that wait in a vector and are bound to no lane */
 GLOBAL u64 critical_free_since_ns; /* since when there are some */
-GLOBAL u32 fair_turn; /* which vector is looked at next (fair.bpf.h) */
 
 static __always_inline u32 vector_length(u32 core, u32 class)
 {
@@ -132,6 +131,9 @@ static __always_inline u64 nice_vtime(const struct task_struct *p, u64 ran_ns)
 			       nice_weights[BOUNDED(nice + NICE_VALUES / 2, NICE_VALUES)];
 }
 
+/* For so long the virtual time is known that what runs on a lane brings. */
+#define VTIME_PACE_NS (1ULL << 16)
+
 /*
  * @tctx is on @core_id from now on. Virtual time is each core's own: it is as far ahead of normal work there, or behind, as
  * it was where it comes from.
@@ -149,18 +151,16 @@ static __always_inline void vtime_moves(struct task_ctx *tctx, u32 core_id)
 	tctx->core = core_id;
 }
 
-/* What a slice of normal work brings at most, in virtual time; and what sleeping saves up. */
-static __always_inline u64 fair_stride(void)
+/* How far ahead of other normal work a task gets, or behind, in virtual time; so much sleeping saves up. */
+static __always_inline u64 fair_lag(void)
 {
-	u64 slice = fixed.slice_ns[CLASS_NORMAL];
-
-	return vtime_stride > slice ? vtime_stride : slice;
+	return vtime_stride > fixed.lag_ns ? vtime_stride : fixed.lag_ns;
 }
 
 /* @tctx begins to wait where normal work has come to @reached: it is behind by what sleeping saves up, and no more. */
 static __always_inline void vtime_begins(struct task_ctx *tctx, u64 reached)
 {
-	u64 earliest = reached - fair_stride();
+	u64 earliest = reached - fair_lag();
 
 	if (time_before(tctx->vtime, earliest))
 		tctx->vtime = earliest;
@@ -194,7 +194,7 @@ static __always_inline u64 vtime_reached(const struct task_struct *p, const stru
 }
 
 /*
- * Normal work that is served next on @lane, of @core, has come to @vtime: so far has all that waits. What wakes may begin a slice
+ * Normal work that is served next on @lane, of @core, has come to @vtime: so far has all that waits. What wakes may begin the lag
  * behind; what wakes after it is no further behind for that.
  */
 static __always_inline void vtime_comes(struct core_ctx *core, struct lane_ctx *lane, u64 vtime)
@@ -213,7 +213,7 @@ static __always_inline void vtime_carries(struct task_ctx *tctx, u32 to_id,
 					  const struct core_ctx *to)
 {
 	struct core_ctx *from = core_ctx(tctx->core);
-	s64 behind, most = fair_stride();
+	s64 behind, most = fair_lag();
 	u64 alone;
 
 	if (!from || from == to)
@@ -414,7 +414,7 @@ static __always_inline bool vector_take(u32 core, u32 class)
 /* Among so many tasks of a vector one that ran on the lane is looked for. */
 #define KEEP_LOOKS 8
 
-/* Moves the first normal task that ran on this lane last here, unless it is ahead of the first of all by more than a slice. */
+/* Moves the first normal task that ran on this lane last here, unless it is ahead of the first of all by more than the lag. */
 VERIFIED_ONCE bool vector_take_own(u32 core)
 {
 	s32 cpu = bpf_get_smp_processor_id();
@@ -428,7 +428,7 @@ VERIFIED_ONCE bool vector_take_own(u32 core)
 		if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
 		if (!looks++)
-			latest = p->scx.dsq_vtime + fair_stride();
+			latest = p->scx.dsq_vtime + fair_lag();
 		if (looks > KEEP_LOOKS || time_before(latest, p->scx.dsq_vtime))
 			break;
 		if (scx_bpf_task_cpu(p) != cpu)

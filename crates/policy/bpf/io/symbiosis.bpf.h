@@ -7,7 +7,7 @@
  *
  * Rule (fixed.symbiotic): a lane that looks for CPU-bound normal work, while siblings run normal tasks
  * whose profile is known (profile.bpf.h), takes, of the first SYMBIOSIS_LOOKS of the vector that it may
- * take, the one beside which both are fastest in sum. A task further behind in virtual time than a slice
+ * take, the one beside which both are fastest in sum. A task further behind in virtual time than the lag
  * is not passed over, and one that comes earlier stays unless another is better by a part of SYMBIOSIS_BETTER. Of tasks whose
  * profile is not known what runs beside is taken to be alike.
  *
@@ -103,7 +103,7 @@ VERIFIED_ONCE u32 symbiosis_best(u32 core_id, u32 side, s32 cpu, u64 beside)
 		if (!symbiosis_fits(p, tctx, side, cpu))
 			continue;
 		if (!latest)
-			latest = p->scx.dsq_vtime + fixed.slice_ns[CLASS_NORMAL];
+			latest = p->scx.dsq_vtime + fixed.lag_ns;
 		if (time_before(latest, p->scx.dsq_vtime))
 			break;
 		profile = profile_of(tctx);

@@ -123,7 +123,7 @@ static __always_inline u64 weight_vtime(const struct task_struct *p, const struc
 	if (!fixed.cgroup_weights)
 		return nice_vtime(p, ran_ns);
 	flat = tctx->weight_group ? weight_flat(tctx->weight_group, weight) : weight << FLAT_SHIFT;
-	stride = (fixed.slice_ns[CLASS_NORMAL] * 100 << FLAT_SHIFT) / flat;
+	stride = (fixed.lag_ns * 100 << FLAT_SHIFT) / flat;
 	vtime_stride = stride > vtime_stride ? stride : vtime_stride - vtime_stride / 64;
 	return (ran_ns * 100 << FLAT_SHIFT) / flat;
 }

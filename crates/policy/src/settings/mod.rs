@@ -31,8 +31,11 @@ use std::collections::BTreeSet;
 pub struct Settings {
     /// Which tasks it has.
     pub scope: Scope,
-    /// Slice of critical and normal work, ns. By default the minor slice of the z/VM source with SMT.
+    /// Slice of critical work, ns, and without [`Dispatching::Fair`] of normal work. By default the minor slice of the z/VM source
+    /// with SMT.
     pub slice_ns: u64,
+    /// Slice of normal work with [`Dispatching::Fair`], ns. By default about the base slice of the kernel's default scheduler.
+    pub fair_slice_ns: u64,
     /// Slice of batch work, ns: batch leaves at once for any other work, so a longer one costs no latency and
     /// saves switches among batch.
     pub batch_slice_ns: u64,
@@ -103,6 +106,7 @@ impl Default for Settings {
         Settings {
             scope: Scope::default(),
             slice_ns: 10 * MS,
+            fair_slice_ns: 3 * MS,
             batch_slice_ns: 50 * MS,
             normal_bound_ns: 20 * MS,
             starvation_bound_ns: 1000 * MS,

@@ -10,6 +10,9 @@ pub(super) const DISPATCHING: &str = "dispatching";
 
 const SLICE: Limits = Limits::from(0.1, 1000.0);
 
+/// Slices of normal work by which a task may be ahead of others, or behind.
+const LAG_SLICES: u64 = 4;
+
 words! {
     /// What a normal task that wakes does where other normal work runs, `dispatching` in the `[scheduler]` table.
     #[derive(Default)]
@@ -25,6 +28,26 @@ words! {
 }
 
 impl Settings {
+    fn is_fair(&self) -> bool {
+        self.dispatching == Dispatching::Fair
+    }
+
+    /// Slice of normal work, ns.
+    pub fn normal_slice_ns(&self) -> u64 {
+        match self.is_fair() {
+            true => self.fair_slice_ns,
+            false => self.slice_ns,
+        }
+    }
+
+    /// How far normal tasks of a core get ahead of each other, or behind, ns of virtual time.
+    pub fn normal_lag_ns(&self) -> u64 {
+        match self.is_fair() {
+            true => LAG_SLICES * self.fair_slice_ns,
+            false => self.slice_ns,
+        }
+    }
+
     /// Sets what goes with z/VM's dispatching: thread affinity, reshuffle, time slice early, vertical polarization, steal barriers
     /// within the chip and their severity. The source gives no values of barriers and severity: these are assumptions.
     pub(super) fn of_zvm(&mut self) {
@@ -57,11 +80,24 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "slice_ms",
         kind: Kind::Time(SLICE, |settings| &mut settings.slice_ns),
-        change: Change::Fixed(|settings, to| to.slice_ns[..2].fill(settings.slice_ns)),
+        change: Change::Fixed(|settings, to| to.slice_ns[0] = settings.slice_ns),
         needs: None,
-        says: "slice of critical and normal work",
-        more: "what wakes beside work that is ahead of it by less than a quarter of a slice (`dispatching = \"slices\"`: beside any) \
-               waits for its end, so a shorter one answers sooner",
+        says: "slice of critical work, and without `dispatching = \"fair\"` of normal work",
+        more: "without that, normal work that wakes beside other waits for its end, so a shorter one answers sooner",
+    },
+    Row {
+        name: "fair_slice_ms",
+        kind: Kind::Time(SLICE, |settings| &mut settings.fair_slice_ns),
+        change: Change::Fixed(|settings, to| {
+            to.slice_ns[1] = settings.normal_slice_ns();
+            to.lag_ns = settings.normal_lag_ns();
+        }),
+        needs: Some(super::row::Needs {
+            what: "dispatching = \"fair\"",
+            is_met: Settings::is_fair,
+        }),
+        says: "slice of normal work: after it, or at the tick that follows, the task makes room for what has had less",
+        more: "a task saves up four slices at most by sleeping, and what wakes takes the lane from what is two ahead",
     },
     Row {
         name: "batch_slice_ms",
@@ -70,7 +106,7 @@ pub(super) const ROWS: &[Row] = &[
         needs: None,
         says: "slice of batch work",
         more: "batch leaves at once for any other work: a longer one costs only other batch its turn. Batch of a pool has \
-               slices of `slice_ms`",
+               those of normal work",
     },
     Row {
         name: "normal_bound_ms",
@@ -110,10 +146,10 @@ pub(super) const ROWS: &[Row] = &[
         name: DISPATCHING,
         kind: word!(Dispatching, dispatching),
         change: Change::Fixed(|settings, to| {
-            to.wakes_preempt = (settings.dispatching == Dispatching::Fair).into();
+            to.wakes_preempt = settings.is_fair().into();
         }),
         needs: None,
-        says: "normal work that wakes takes the lane from normal work that has come a quarter of a slice further in virtual time. With \
+        says: "normal work that wakes takes the lane from normal work that has come two slices further in virtual time. With \
                `\"slices\"` it waits until that sleeps or its slice is over. `\"zvm\"`: the same, with other defaults of other settings",
         more: "which these are stands in [scheduler-io.md](scheduler-io.md#zvms-dispatching)",
     },
@@ -122,7 +158,7 @@ pub(super) const ROWS: &[Row] = &[
         kind: Kind::Switch(|settings| &mut settings.keep_lane),
         change: Change::Fixed(|settings, to| to.keep_lane = settings.keep_lane.into()),
         needs: None,
-        says: "of normal work that waits on its core a lane takes what ran there last, if that is ahead of the first by a slice at most",
+        says: "of normal work that waits on its core a lane takes what ran there last, if that is ahead of the first by a slice at most (with `dispatching = \"fair\"` by four)",
         more: "a lane has a TLB of its own (z/VM's thread affinity)",
     },
     Row {

@@ -18,8 +18,9 @@ words! {
 }
 
 /// Settings, and tables of them, that concern critical or normal work only: with `scope = "batch"` nothing asks for them.
-const OF_OTHERS: [&str; 23] = [
+const OF_OTHERS: [&str; 24] = [
     "slice_ms",
+    "fair_slice_ms",
     "normal_bound_ms",
     "dispatching",
     "keep_lane",

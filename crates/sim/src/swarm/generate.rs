@@ -69,9 +69,9 @@ fn compete(draws: &mut Draws, plan: &mut Plan) -> Result<()> {
     let topology = topology.map_err(|error| crate::Error::BadMachine(error.to_string()))?;
     let costs = plan.machine.costs;
     plan.machine = Machine::new(&topology, Interference::ThreadPerf(vec![1.0]), costs)?;
-    let slice_ns = draws.magnitude(2 * MS, 20 * MS);
+    let fair_slice_ns = draws.magnitude(MS / 2, 5 * MS);
     plan.sidelane = Sidelane::from(Settings {
-        slice_ns,
+        fair_slice_ns,
         ..Settings::default()
     });
     plan.tasks.truncate(40);

@@ -1,12 +1,12 @@
 //! Shares of normal work by weight, from the recorded steps alone.
 //!
 //! Two tasks that are bound to the same lane compete while both want to run. From the later of their wake-ups on neither gets
-//! further ahead of the other, in virtual time, than two turns of each bring and a slice of nice 0. A turn lasts for a slice and
+//! further ahead of the other, in virtual time, than two turns of each bring and the lag. A turn lasts for the lag and
 //! until the second tick after it. That is what they may be apart by their last turns and what sleeping saves up. So shares are as
 //! weights, within that, over any window; and what waits, waits for no longer than the others of its lane take to get so far ahead.
 //!
 //! Nothing is said where something else chooses: a lane that shares its core, weights of cgroups, pools, retention, pairing,
-//! symbiosis, and ticks, where slices are shorter: a turn then brings what the tick leaves it. And nothing over a moment at which
+//! symbiosis, and ticks, where the lag is shorter: a turn then brings what the tick leaves it. And nothing over a moment at which
 //! one of the two ran because it was due.
 
 use super::verdict::{Broken, Rule, Verdict};
@@ -14,9 +14,9 @@ use super::watch::{Shares, Task, Watch};
 use crate::baseline::eevdf::WEIGHTS;
 use crate::task::{Class, State, TaskId};
 
-/// Turns of each by which two tasks may be apart, and slices of nice 0.
+/// Turns of each by which two tasks may be apart, and lags.
 const TURNS: f64 = 2.0;
-const SLICES: f64 = 1.0;
+const LAGS: f64 = 1.0;
 
 /// Virtual time that `ns` of lane time bring.
 fn virtual_ns(task: &Task, ns: u64) -> f64 {
@@ -47,7 +47,7 @@ impl Watch {
             || settings.symbiotic
             || settings.only_batch()
             || !self.limits.is_empty()
-            || settings.slice_ns < self.machine.costs.tick_ns;
+            || settings.normal_lag_ns() < self.machine.costs.tick_ns;
         let wants = matches!(task.state, State::Running(_) | State::Waiting);
         let is_normal = task.known == Class::Normal && task.changed_ns.is_none();
         if by_other_rules || !wants || !is_normal || task.spec.kernel_thread {
@@ -86,9 +86,10 @@ impl Watch {
         };
         let had = virtual_ns(both[0], both[0].totals.lane_ns - id_before);
         let other_had = virtual_ns(both[1], both[1].totals.lane_ns - other_before);
-        let turn_ns = self.settings.slice_ns + 2 * self.machine.costs.tick_ns;
+        let lag_ns = self.settings.normal_lag_ns();
+        let turn_ns = lag_ns + 2 * self.machine.costs.tick_ns;
         let turns: f64 = both.iter().map(|task| virtual_ns(task, turn_ns)).sum();
-        let most = TURNS * turns + SLICES * self.settings.slice_ns as f64;
+        let most = TURNS * turns + LAGS * lag_ns as f64;
         if had - other_had <= most {
             return Ok(());
         }

@@ -235,12 +235,12 @@ fn gets_ahead(nice: i32, ran_ms: u64) -> Verdict {
 
 #[test]
 fn neither_of_two_tasks_of_a_lane_gets_more_than_its_share() {
-    // two turns of each, of a slice of 10 ms and two ticks of 4 ms, and a slice
-    gets_ahead(0, 2 * 2 * 18 + 10).unwrap();
-    assert_eq!(broken(gets_ahead(0, 2 * 2 * 18 + 11)), Rule::Shares);
+    // two turns of each, of the lag, 12 ms, and two ticks of 4 ms, and the lag
+    gets_ahead(0, 2 * 2 * 20 + 12).unwrap();
+    assert_eq!(broken(gets_ahead(0, 2 * 2 * 20 + 13)), Rule::Shares);
     // of weight 9548 / 1024
-    gets_ahead(-10, 464).unwrap();
-    assert_eq!(broken(gets_ahead(-10, 466)), Rule::Shares);
+    gets_ahead(-10, 524).unwrap();
+    assert_eq!(broken(gets_ahead(-10, 526)), Rule::Shares);
 }
 
 #[test]

@@ -332,10 +332,14 @@ impl Watch {
     /// A task is of this class from now on.
     pub fn set_class(&mut self, id: TaskId, class: Class, now_ns: u64) -> Verdict {
         self.now_ns = now_ns;
-        if let State::Running(cpu) = self.task(id).state {
-            self.account(self.lanes[cpu as usize].core);
-        }
         let partial = self.settings.only_batch();
+        if let State::Running(cpu) = self.task(id).state {
+            let core = self.lanes[cpu as usize].core;
+            self.account(core);
+            if partial && class == Class::Batch && self.task(id).known == Class::Critical {
+                self.cores[core].open_ns = now_ns; // it may have been closed without our knowing
+            }
+        }
         let moves = matches!(self.task(id).state, State::Running(_) | State::Waiting);
         if partial && moves && class == Class::Batch && !self.batch_wants() {
             self.begin_following()?;
@@ -390,7 +394,9 @@ impl Watch {
 
     /// Longest slice, ns.
     pub fn slice_ns(&self) -> u64 {
-        self.settings.slice_ns.max(self.settings.batch_slice_ns)
+        (self.settings.slice_ns)
+            .max(self.settings.normal_slice_ns())
+            .max(self.settings.batch_slice_ns)
     }
 
     /// Time until a lane hears of something, ns.
