@@ -146,7 +146,7 @@ struct lane_ctx {
 	u64 profile; /* of the task that runs; 0: not known (profile.bpf.h) */
 	u64 vtime; /* virtual time of the normal task that runs: when it began, at its last tick, or when it was last compared */
 	u64 vtime_ns; /* when that was */
-	u64 vtime_pace; /* what it brings since then in VTIME_PACE_NS (vector.bpf.h) */
+	u64 vtime_pace; /* how much the task has in VTIME_PACE_NS (vector.bpf.h) */
 	u64 vtime_began; /* the same when it began */
 	u64 reached; /* virtual time to which normal work has come that began in its turn here */
 	u32 fair; /* 1: it takes normal work of another core that was behind (fair.bpf.h) */

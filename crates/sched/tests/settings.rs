@@ -50,7 +50,7 @@ fn both(settings: &str) -> Result<Settings, Said> {
 /// Lines that give a setting an effect.
 fn needed(row: &Row) -> &'static str {
     match row.needs.map(|needs| needs.what) {
-        None | Some("promote = true") => "",
+        None | Some("promote = true" | "dispatching = \"fair\"") => "",
         Some("retain = true") => "retain = true\n",
         Some("pair = true") => "retain = true\npair = true\n",
         Some("symbiotic = true") => "symbiotic = true\n",
@@ -65,6 +65,7 @@ fn dead(row: &Row) -> Option<&'static str> {
     let what = row.needs?.what;
     Some(match what {
         "promote = true" => "promote = false\n",
+        "dispatching = \"fair\"" => "dispatching = \"slices\"\n",
         "pair = true" => "retain = true\n",
         _ => "",
     })

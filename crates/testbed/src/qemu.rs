@@ -21,8 +21,9 @@ use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Arguments for turns of this length where time is counted. All lanes run one after the other then, each for its part of the time until the
-/// emulator's next timer: a tick apart, 4 ms. So a timer rings once a round, that of a network filter on which nothing is sent.
+/// Arguments for turns of this length where time is counted. All lanes run one after the other then, each for its part of the time until
+/// the emulator's next timer, which may be the guest's next tick. So a timer rings once a round, that of a network filter on which
+/// nothing is sent.
 fn take_turns(turn: Duration, lanes: usize) -> [String; 4] {
     let round_us = turn.as_micros() * lanes as u128;
     let filter = format!("filter-buffer,id=turns,netdev=nothing,interval={round_us}");

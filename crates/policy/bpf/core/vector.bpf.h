@@ -52,7 +52,7 @@ _Static_assert(NR_CLASSES < 255, "the class has to fit eight bits of a vector's 
 
 #define NS_PER_S 1000000000ULL
 
-GLOBAL u64 vtime_stride; /* with weights of cgroups: how far as much as the lag may bring it */
+GLOBAL u64 vtime_stride; /* with weights of cgroups: how far running for the lag brings it */
 GLOBAL u32 critical_free; /* critical tasks that wait in a vector and are bound to no lane */
 GLOBAL u64 critical_free_since_ns; /* since when there are some */
 
@@ -131,7 +131,7 @@ static __always_inline u64 nice_vtime(const struct task_struct *p, u64 ran_ns)
 			       nice_weights[BOUNDED(nice + NICE_VALUES / 2, NICE_VALUES)];
 }
 
-/* For so long the virtual time is known that what runs on a lane brings. */
+/* A lane knows how much virtual time its task has in so long. */
 #define VTIME_PACE_NS (1ULL << 16)
 
 /*
