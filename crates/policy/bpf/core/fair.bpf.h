@@ -34,9 +34,9 @@
 #define PREEMPT_PARTS 2
 
 /* How far the normal task that runs on @lane has come by now; with weights of cgroups, at its last tick. */
-static __always_inline u64 fair_running(const struct lane_ctx *lane, u64 now_ns)
+static __always_inline u64 fair_running(const struct lane_ctx *lane)
 {
-	u64 since_ns = lane->vtime_ns;
+	u64 now_ns = scx_bpf_now(), since_ns = lane->vtime_ns;
 
 	if (fixed.cgroup_weights || now_ns < since_ns)
 		return lane->vtime;
@@ -45,11 +45,11 @@ static __always_inline u64 fair_running(const struct lane_ctx *lane, u64 now_ns)
 
 /* Does normal @p, which waits, come so far behind what runs on @lane that it takes that over? */
 static __always_inline bool fair_preempts(const struct task_struct *p, const struct task_ctx *tctx,
-					  const struct lane_ctx *lane, u64 now_ns)
+					  const struct lane_ctx *lane)
 {
 	return fixed.wakes_preempt && tctx->class == CLASS_NORMAL && p->policy != SCHED_BATCH &&
 	       lane->state == LANE_NORMAL && !lane->overdue &&
-	       time_before(tctx->vtime + fair_lag() / PREEMPT_PARTS, fair_running(lane, now_ns));
+	       time_before(tctx->vtime + fair_lag() / PREEMPT_PARTS, fair_running(lane));
 }
 
 /* How many other vectors a lane looks at. */
