@@ -11,8 +11,8 @@ use std::fmt;
 
 /// By how much a share of the lanes may differ from the default scheduler's, of that.
 const SHARE: f64 = 0.03;
-/// What a slice brings more or less to a task in the end, ms.
-const SLICE_MS: f64 = 10.0;
+/// What a task may have more or less by its last turn, ms.
+const TURN_MS: f64 = 10.0;
 
 /// Tasks of one kind.
 #[derive(Debug, Clone, Copy)]
@@ -132,7 +132,7 @@ impl Mix {
         let lane_ms = |measured: &Measured| measured.totals.lane_ns as f64 / MS;
         let apart = |(default, sidelane): (&Measured, &Measured)| {
             let (default, sidelane) = (lane_ms(default), lane_ms(sidelane));
-            ((sidelane - default).abs() - SLICE_MS).max(0.0) / default
+            ((sidelane - default).abs() - TURN_MS).max(0.0) / default
         };
         Compared {
             mix: self.clone(),

@@ -21,15 +21,6 @@ use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Arguments for turns of this length where time is counted. All lanes run one after the other then, each for its part of the time until
-/// the emulator's next timer, which may be the guest's next tick. So a timer rings once a round, that of a network filter on which
-/// nothing is sent.
-fn take_turns(turn: Duration, lanes: usize) -> [String; 4] {
-    let round_us = turn.as_micros() * lanes as u128;
-    let filter = format!("filter-buffer,id=turns,netdev=nothing,interval={round_us}");
-    ["-netdev", "hubport,id=nothing,hubid=0", "-object", &filter].map(str::to_string)
-}
-
 /// How long QEMU may take to answer on its control socket.
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -110,7 +101,7 @@ impl Qemu {
             // while all lanes idle the clock goes on to the next timer at once
             command.args(["-icount", "shift=0,sleep=off"]);
             if let Some(turn) = spec.lane_turn {
-                command.args(take_turns(turn, spec.total_lanes()));
+                command.args(counted_turns(turn, spec.total_lanes()));
             }
         }
         if let Some(plugin) = plugin {
@@ -260,6 +251,15 @@ fn parse_lanes(answer: &Value, cores_per_socket: usize) -> Option<Vec<LaneThread
     }
     lanes.sort_by_key(|(index, _)| *index);
     Some(lanes.into_iter().map(|(_, lane)| lane).collect())
+}
+
+/// Arguments for turns of this length where time is counted. All lanes run one after the other then, each for its part of the time until
+/// the emulator's next timer, which may be the guest's next tick. So a timer rings once a round, that of a network filter on which
+/// nothing is sent.
+fn counted_turns(turn: Duration, lanes: usize) -> [String; 4] {
+    let round_us = turn.as_micros() * lanes as u128;
+    let filter = format!("filter-buffer,id=turns,netdev=nothing,interval={round_us}");
+    ["-netdev", "hubport,id=nothing,hubid=0", "-object", &filter].map(str::to_string)
 }
 
 fn chardev(id: &str, fd: &OwnedFd) -> String {

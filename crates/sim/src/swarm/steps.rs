@@ -219,9 +219,7 @@ impl Watch {
         self.check_shares(id, cpu)?;
         self.change_busy(cpu, false);
         let (now_ns, slice_ns) = (self.now_ns, self.settings.overdue_slice_ns);
-        if !self.has(self.task(id)) && self.task(id).known == Class::Critical {
-            self.cores[core].open_ns = now_ns; // it may have been closed without our knowing
-        }
+        self.open_unseen(id, core);
         let task = self.task(id);
         let lowest = match task.overdue {
             true => Class::Batch,

@@ -336,8 +336,8 @@ impl Watch {
         if let State::Running(cpu) = self.task(id).state {
             let core = self.lanes[cpu as usize].core;
             self.account(core);
-            if partial && class == Class::Batch && self.task(id).known == Class::Critical {
-                self.cores[core].open_ns = now_ns; // it may have been closed without our knowing
+            if class == Class::Batch {
+                self.open_unseen(id, core);
             }
         }
         let moves = matches!(self.task(id).state, State::Running(_) | State::Waiting);
@@ -366,6 +366,15 @@ impl Watch {
             false => Place::Nowhere,
         };
         self.put(id, place)
+    }
+
+    /// The task leaves the core, or its class. If the kernel's own scheduler has it, the core may have been closed for it without our
+    /// knowing until now.
+    pub(super) fn open_unseen(&mut self, id: TaskId, core: usize) {
+        let task = self.task(id);
+        if !self.has(task) && task.known == Class::Critical {
+            self.cores[core].open_ns = self.now_ns;
+        }
     }
 
     /// Does Sidelane have the task, not the kernel's own scheduler?
