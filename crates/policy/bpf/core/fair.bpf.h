@@ -9,7 +9,8 @@
  * Rule: what has run for its slice goes on while all normal work on its core has come further: so a task gets the more slices,
  * the more weight it has; but only until that has brought as much as a turn of the next one (turn_is_over()), and what it had while
  * nothing waited does not count. What wakes takes the lane for which it waits from normal work that has come further by the lag (how far
- * tasks get apart: fixed.lag_ns) / PREEMPT_PARTS (not with dispatching = "slices", nor what is SCHED_BATCH).
+ * tasks get apart: fixed.lag_ns) / PREEMPT_PARTS (not with dispatching = "slices", nor what is SCHED_BATCH), if it is next: of many
+ * that wake each other none has more than a moment otherwise, and each finds one message where it would find several.
  * Between cores: a lane takes a normal task from another core's vector if that is behind what waits on its own core, and behind
  * the task that runs on it, by more than the lag. It looks at FAIR_LOOKS vectors each time, in turns. Each core has a virtual
  * time of its own (vector.bpf.h); they compare once what was not held against tasks that ran alone is added. What is taken
@@ -43,13 +44,29 @@ static __always_inline u64 fair_running(const struct lane_ctx *lane)
 	return lane->vtime + (now_ns - since_ns) * lane->vtime_pace / VTIME_PACE_NS;
 }
 
-/* Does normal @p, which waits, come so far behind what runs on @lane that it takes that over? */
+/* Has normal work that waits on @core_id already come less far than @vtime? */
+VERIFIED_ONCE bool fair_waits_before(u32 core_id, u64 vtime)
+{
+	struct task_struct *head;
+	bool before;
+
+	if (!vector_hinted(core_id, CLASS_NORMAL))
+		return false;
+	bpf_rcu_read_lock();
+	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core_id, CLASS_NORMAL));
+	before = head && time_before(head->scx.dsq_vtime, vtime);
+	bpf_rcu_read_unlock();
+	return before;
+}
+
+/* Does normal @p, which waits, come so far behind what runs on @lane that it takes that over? Only if it is next there. */
 static __always_inline bool fair_preempts(const struct task_struct *p, const struct task_ctx *tctx,
 					  const struct lane_ctx *lane)
 {
 	return fixed.wakes_preempt && tctx->class == CLASS_NORMAL && p->policy != SCHED_BATCH &&
 	       lane->state == LANE_NORMAL && !lane->overdue &&
-	       time_before(tctx->vtime + fair_lag() / PREEMPT_PARTS, fair_running(lane));
+	       time_before(tctx->vtime + fair_lag() / PREEMPT_PARTS, fair_running(lane)) &&
+	       !fair_waits_before(lane->core, tctx->vtime);
 }
 
 /* How many other vectors a lane looks at. */
