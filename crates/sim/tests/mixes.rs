@@ -384,6 +384,10 @@ fn what_wakes_competes_with_what_its_own_lane_runs() {
     let one = [io(1, 0.2, 1.0).on(0), spin(2).on(0)];
     let mixes = next.map(|next| mix(1, 2, 20, &[one[0], one[1], next.on(1)]));
     hold(mixes.to_vec());
+    // what waits for the other lane only, and has come less far, is not next on this one
+    let one = [io(1, 0.2, 1.0).on(0), spin(1).on(0)];
+    let waits = [spin(2), spin(3)].map(|next| mix(1, 2, 20, &[one[0], one[1], next.on(1)]));
+    hold(waits.to_vec());
 }
 
 /// What never sleeps goes to another cache less than once a second and lane. What waits goes there up to twice as often as by the

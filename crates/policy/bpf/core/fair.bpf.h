@@ -44,29 +44,39 @@ static __always_inline u64 fair_running(const struct lane_ctx *lane)
 	return lane->vtime + (now_ns - since_ns) * lane->vtime_pace / VTIME_PACE_NS;
 }
 
-/* Has normal work that waits on @core_id already come less far than @vtime? */
-VERIFIED_ONCE bool fair_waits_before(u32 core_id, u64 vtime)
-{
-	struct task_struct *head;
-	bool before;
-
-	if (!vector_hinted(core_id, CLASS_NORMAL))
-		return false;
-	bpf_rcu_read_lock();
-	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core_id, CLASS_NORMAL));
-	before = head && time_before(head->scx.dsq_vtime, vtime);
-	bpf_rcu_read_unlock();
-	return before;
-}
-
-/* Does normal @p, which waits, come so far behind what runs on @lane that it takes that over? Only if it is next there. */
-static __always_inline bool fair_preempts(const struct task_struct *p, const struct task_ctx *tctx,
-					  const struct lane_ctx *lane)
+/* Is normal @p, which waits, so far behind what runs on @lane that it takes that over, if it is next there? */
+static __always_inline bool fair_is_behind(const struct task_struct *p, const struct task_ctx *tctx,
+					   const struct lane_ctx *lane)
 {
 	return fixed.wakes_preempt && tctx->class == CLASS_NORMAL && p->policy != SCHED_BATCH &&
 	       lane->state == LANE_NORMAL && !lane->overdue &&
-	       time_before(tctx->vtime + fair_lag() / PREEMPT_PARTS, fair_running(lane)) &&
-	       !fair_waits_before(lane->core, tctx->vtime);
+	       time_before(tctx->vtime + fair_lag() / PREEMPT_PARTS, fair_running(lane));
+}
+
+/*
+ * Is normal work that has come to @vtime next on the lane @cpu, of @core_id? Not if the first that waits there has come less far, and
+ * may run on that lane.
+ */
+VERIFIED_ONCE bool fair_is_first(u32 core_id, s32 cpu, u64 vtime)
+{
+	struct task_struct *head;
+	bool first;
+
+	if (!vector_hinted(core_id, CLASS_NORMAL))
+		return true;
+	bpf_rcu_read_lock();
+	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core_id, CLASS_NORMAL));
+	first = !head || !time_before(head->scx.dsq_vtime, vtime) ||
+		!bpf_cpumask_test_cpu(cpu, head->cpus_ptr);
+	bpf_rcu_read_unlock();
+	return first;
+}
+
+/* Does normal @p, which is in the vector, take over what runs on @lane, the CPU @cpu? */
+static __always_inline bool fair_preempts(const struct task_struct *p, const struct task_ctx *tctx,
+					  const struct lane_ctx *lane, s32 cpu)
+{
+	return fair_is_behind(p, tctx, lane) && fair_is_first(lane->core, cpu, tctx->vtime);
 }
 
 /* How many other vectors a lane looks at. */

@@ -336,7 +336,8 @@ static __always_inline void kick_for(struct task_struct *p, const struct task_ct
 		count(hand_backs);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	} else if (!stays && !lane->overdue &&
-		   ((state < LANE_IDLE && state > tctx->class) || fair_preempts(p, tctx, lane)))
+		   ((state < LANE_IDLE && state > tctx->class) ||
+		    fair_preempts(p, tctx, lane, cpu)))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	else if (!is_bound(p) && hook_may_run(lane->core, tctx->class)) {
 		/* one may have fallen idle meanwhile */
@@ -485,7 +486,7 @@ static __always_inline void lane_insert(struct task_struct *p, struct task_ctx *
 	tctx->queued_ns = now_ns;
 	if (class == CLASS_NORMAL)
 		vtime_begins(tctx, lane_reached(lane, core));
-	if (at_once || (!follows && fair_preempts(p, tctx, lane)))
+	if (at_once || (!follows && fair_is_behind(p, tctx, lane)))
 		enq_flags |= SCX_ENQ_PREEMPT;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_begins(tctx, now_ns), enq_flags);
 }
