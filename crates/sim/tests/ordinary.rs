@@ -6,7 +6,7 @@
 
 use rayon::prelude::*;
 use sidelane_sim::*;
-use sidelane_topology::{Builder, CoreSpec, Numbering, Regular, Topology};
+use sidelane_topology::{Numbering, Regular, Topology};
 use std::fmt;
 
 pub(super) const MS: f64 = 1e6;
@@ -362,11 +362,9 @@ fn messages_a_run(kind: &Kind) -> f64 {
     const MESSAGES: usize = 1_500;
     const SEND_NS: f64 = 20e3;
     const RECEIVE_NS: f64 = 15e3;
-    let builder = (0..2).fold(Builder::new(), |builder, core| {
-        builder.core(CoreSpec::new(2 * core..2 * core + 2))
-    });
+    let topology = Topology::regular(&Regular::one_package(2, 2)).unwrap();
     let interference = Interference::ThreadPerf(vec![1.0, 0.63]);
-    let machine = Machine::new(&builder.build().unwrap(), interference, Costs::none()).unwrap();
+    let machine = Machine::new(&topology, interference, Costs::none()).unwrap();
     let mut sim = Simulation::new(machine, kind).unwrap();
     sim.keep_records();
     let mut create = |n| {
