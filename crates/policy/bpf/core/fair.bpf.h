@@ -9,15 +9,16 @@
  * Rule: what has run for its slice goes on while all normal work on its core has come further: so a task gets the more slices,
  * the more weight it has; but only until that has brought as much as a turn of the next one (turn_is_over()), and what it had while
  * nothing waited does not count. What wakes takes the lane for which it waits from normal work that has come further by the lag (how far
- * tasks get apart: fixed.lag_ns) / PREEMPT_PARTS (not with dispatching = "slices", nor what is SCHED_BATCH), if it is next: of many
- * that wake each other none has more than a moment otherwise, and each finds one message where it would find several.
+ * tasks get apart: fixed.lag_ns) / PREEMPT_PARTS (not with dispatching = "slices", nor what is SCHED_BATCH), if it is next: else
+ * many that send each other messages find fewer each time they run.
  * Between cores: a lane takes a normal task from another core's vector if that is behind what waits on its own core, and behind
  * the task that runs on it, by more than the lag. It looks at FAIR_LOOKS vectors each time, in turns. Each core has a virtual
  * time of its own (vector.bpf.h); they compare once what was not held against tasks that ran alone is added. What is taken
  * so stays behind, by the lag at most. Where it comes from, no task is further behind either from then on: else one
  * core whose tasks could not leave it for long would later send them all.
  *
- * Cost: a compare for each wake-up that waits; a look at the first task of the own vector, and of as many others, each time that
+ * Cost: a compare for each wake-up that waits, and a look at the first task of its vector where that is behind; a look at the first
+ * task of the own vector, and of as many others, each time that
  * a lane looks for normal work while some waits, or would go on with its own. Nothing otherwise.
  *
  * Source: our own; z/VM's steal barriers know the length of a vector only. A clock for each run queue, and tasks that take along how
@@ -53,54 +54,40 @@ static __always_inline bool fair_is_behind(const struct task_struct *p, const st
 	       time_before(tctx->vtime + fair_lag() / PREEMPT_PARTS, fair_running(lane));
 }
 
-/*
- * Is normal work that has come to @vtime next on the lane @cpu, of @core_id? Not if the first that waits there has come less far, and
- * may run on that lane.
- */
-VERIFIED_ONCE bool fair_is_first(u32 core_id, s32 cpu, u64 vtime)
+/* How far the first normal task that waits on @core_id has come, if it may run on the lane @cpu; else @nothing. */
+VERIFIED_ONCE u64 fair_first(u32 core_id, s32 cpu, u64 nothing)
 {
 	struct task_struct *head;
-	bool first;
+	u64 come = nothing;
 
 	if (!vector_hinted(core_id, CLASS_NORMAL))
-		return true;
+		return nothing;
 	bpf_rcu_read_lock();
 	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core_id, CLASS_NORMAL));
-	first = !head || !time_before(head->scx.dsq_vtime, vtime) ||
-		!bpf_cpumask_test_cpu(cpu, head->cpus_ptr);
+	if (head && bpf_cpumask_test_cpu(cpu, head->cpus_ptr))
+		come = head->scx.dsq_vtime;
 	bpf_rcu_read_unlock();
-	return first;
+	return come;
 }
 
-/* Does normal @p, which is in the vector, take over what runs on @lane, the CPU @cpu? */
+/* Does normal @p, which is in the vector, take over what runs on @lane, the CPU @cpu? Only if it is next there. */
 static __always_inline bool fair_preempts(const struct task_struct *p, const struct task_ctx *tctx,
 					  const struct lane_ctx *lane, s32 cpu)
 {
-	return fair_is_behind(p, tctx, lane) && fair_is_first(lane->core, cpu, tctx->vtime);
+	return fair_is_behind(p, tctx, lane) &&
+	       !time_before(fair_first(lane->core, cpu, tctx->vtime), tctx->vtime);
 }
 
 /* How many other vectors a lane looks at. */
 #define FAIR_LOOKS 4
 
-/*
- * How far the first normal task that waits on @core_id has come, if the lane of this CPU may run it; else @nothing. With what
- * was not held against tasks that ran alone: so cores compare.
- */
-VERIFIED_ONCE u64 fair_head(u32 core_id, u64 nothing)
+/* The same for the lane of this CPU, with what was not held against tasks that ran alone: so cores compare. */
+static __always_inline u64 fair_head(u32 core_id, u64 nothing)
 {
 	const struct core_ctx *core = core_ctx(core_id);
-	s32 cpu = bpf_get_smp_processor_id();
-	struct task_struct *head;
-	u64 come = nothing;
+	u64 alone = core ? core->alone : 0;
 
-	if (!core || !vector_hinted(core_id, CLASS_NORMAL))
-		return nothing;
-	bpf_rcu_read_lock();
-	head = __COMPAT_scx_bpf_dsq_peek(VECTOR_ID(core_id, CLASS_NORMAL));
-	if (head && bpf_cpumask_test_cpu(cpu, head->cpus_ptr))
-		come = head->scx.dsq_vtime + core->alone;
-	bpf_rcu_read_unlock();
-	return come;
+	return fair_first(core_id, bpf_get_smp_processor_id(), nothing - alone) + alone;
 }
 
 /*
