@@ -12,8 +12,8 @@
  * core's vector. Within the first two, capacity decides before idleness does. On cores of
  * several speeds an idle lane beside critical work comes before a core that is slower than
  * it, shared (capacity * threadPerf, if that is known).
- * Normal: the lane of a waker that says the same and is gone sooner than another lane would come
- * (follows_waker()); its own lane if that is idle or runs batch and the core is open; also if it is
+ * Normal: the lane of a waker that says the same and is gone sooner than another lane would come, or that it answers while
+ * no lane is free (follows_waker()); its own lane if that is idle or runs batch and the core is open; also if it is
  * idle beside critical work, for a task that runs only for a moment each time (is_brief()): it is gone
  * sooner than batch elsewhere is evicted. But not beside critical or normal work while a
  * whole idle core is there where it is faster: two tasks that met once would share a core
@@ -371,16 +371,22 @@ static __always_inline bool lane_take_over(struct lane_ctx *lane, struct core_ct
 	       lane_state_take(lane, core, state, LANE_OTHER) == state;
 }
 
+/* May waking @p wait in the own queue of @lane, where work of its class runs? One such task a lane at most. */
+static __always_inline bool lane_queues(const struct task_struct *p, const struct task_ctx *tctx,
+					const struct lane_ctx *lane)
+{
+	return !(p->flags & PF_KTHREAD) && tctx->class != CLASS_BATCH &&
+	       lane->state == tctx->class && !lane->next;
+}
+
 /*
- * Is waking @p next on @lane if it has to run there? If it is the only task that waits at all, and what runs
- * there is of its class. In the lane's own queue it costs no look at the vectors then. One such task a lane
- * at most: what comes after it is compared with what else waits.
+ * Is it next there, if it has to run there? If it is the only task that waits at all: in the lane's own queue it costs no look
+ * at the vectors then. What comes after it is compared with what else waits.
  */
 static __always_inline bool lane_next(const struct task_struct *p, const struct task_ctx *tctx,
 				      const struct lane_ctx *lane)
 {
-	return !(p->flags & PF_KTHREAD) && tctx->class != CLASS_BATCH &&
-	       lane->state == tctx->class && !lane->next && !work_hinted();
+	return lane_queues(p, tctx, lane) && !work_hinted();
 }
 
 /* The same behind normal work that is about to begin on @lane, for @p that is normal. */
@@ -404,17 +410,46 @@ static __always_inline bool lane_next_bound(const struct task_struct *p,
 }
 
 /*
- * Does normal @p, which is brief, run after its @waker, on that one's lane? If that is gone sooner than another lane comes:
- * an interrupt, a way out of the idle state, a switch. So two tasks that answer each other keep one lane, and wake none.
+ * Does normal @p, for which no lane is free, run after its waker, the current task, on @lane, the CPU @waker, rather than take another
+ * from other work? If the two answer each other, what waits there is behind that one or will be soon, and @p is next. On two
+ * lanes at once they would have more than their share until they both wait for a turn of what computes.
+ */
+static __always_inline bool answers_waker(const struct task_struct *p, const struct task_ctx *tctx,
+					  const struct lane_ctx *lane, s32 waker)
+{
+	const struct core_ctx *home = core_ctx(tctx->core), *core = core_ctx(lane->core);
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct task_ctx *other = current ? task_ctx(current) : NULL;
+	u64 come, first;
+
+	if (!other || !home || !core)
+		return false;
+	other->woke = p->pid;
+	if (tctx->woke != (u32)current->pid)
+		return false;
+	come = tctx->vtime + core->vtime - home->vtime;
+	first = fair_first(lane->core, waker, come - 1);
+	return !time_before(first, come) &&
+	       time_before(first, fair_running(lane) + fair_lag() / PREEMPT_PARTS);
+}
+
+/*
+ * Does normal @p run after its @waker, on that one's lane? If both are brief, nothing waits, and that lane is free sooner than another
+ * comes: an interrupt, a way out of the idle state, a switch. So two tasks that answer each other keep one lane, and
+ * wake none. Else see answers_waker().
  */
 static __always_inline bool follows_waker(const struct task_struct *p, const struct task_ctx *tctx,
 					  s32 waker)
 {
 	bool some = fixed.follow_waker_ns && waker >= 0;
 	const struct lane_ctx *lane = some ? lane_ctx(waker) : NULL;
+	bool soon = lane && lane->leaves_soon && is_brief(tctx) && !work_hinted();
 
-	return lane && lane->leaves_soon && is_brief(tctx) && lane_next(p, tctx, lane) &&
-	       !core_parked(lane->core) && bpf_cpumask_test_cpu(waker, p->cpus_ptr);
+	if (!lane || (!soon && (!fixed.wakes_preempt || core_set_some(CORES_FREE))))
+		return false;
+	return lane_queues(p, tctx, lane) && !core_parked(lane->core) &&
+	       bpf_cpumask_test_cpu(waker, p->cpus_ptr) &&
+	       (soon || answers_waker(p, tctx, lane, waker));
 }
 
 /* A tick of @p, which runs on @lane: it does not leave so soon. What followed it, and might run elsewhere, waits no longer. */
