@@ -271,7 +271,7 @@ struct task_ctx {
 	u32 steps_aside; /* batch: 1 + how often it may fail to nap by itself; 0: not known whether it does (nap.bpf.h) */
 	u32 nap_lane; /* CPU + 1 of the lane where it napped last, and may be held for it; 0: none */
 	u32 leaves_soon; /* 1: it runs for less than follow_waker_ns each time, so far as its ticks tell */
-	u32 woke; /* pid of the task that it woke last while no lane was free, before it sleeps (place.bpf.h) */
+	u32 woke; /* pid of the last task that it woke and that might have followed it, while no lane was free (place.bpf.h) */
 	u32 had; /* its policy and nice value before it was adopted: HAD; 0: it never was */
 	u32 number; /* among the threads of its program, in their order (spread.bpf.h) */
 	u32 threads; /* of the first thread of a program: how many it has had */

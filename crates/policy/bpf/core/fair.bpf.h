@@ -81,7 +81,7 @@ static __always_inline bool fair_preempts(const struct task_struct *p, const str
 /* How many other vectors a lane looks at. */
 #define FAIR_LOOKS 4
 
-/* The same for the lane of this CPU, with what was not held against tasks that ran alone: so cores compare. */
+/* fair_first() for the lane of this CPU, with what was not held against tasks that ran alone: so cores compare. */
 static __always_inline u64 fair_head(u32 core_id, u64 nothing)
 {
 	const struct core_ctx *core = core_ctx(core_id);

@@ -32,8 +32,8 @@
  * (polarize.bpf.h), unless it may use none of them.
  *
  * A task that wakes for an idle lane, or for this CPU while it runs a lower class, goes
- * there directly. So does, behind what runs or is about to begin, work that is next (lane_next()) and is bound or follows its waker,
- * or in its place (fair.bpf.h).
+ * there directly. So does, behind what runs or is about to begin, or in its place (fair.bpf.h), work that is bound and next
+ * (lane_next()), and behind its waker what follows that.
  * Otherwise it waits in the core's vector, and whichever lane is first
  * takes it. For one on a waker's lane no lane is woken if the waker is brief (is_brief()): a
  * sibling that came to look would slow it down. If it does not sleep all the same, its tick ends that.
@@ -410,9 +410,10 @@ static __always_inline bool lane_next_bound(const struct task_struct *p,
 }
 
 /*
- * Does normal @p, for which no lane is free, run after its waker, the current task, on @lane, the CPU @waker, rather than take another
- * from other work? If the two answer each other, what waits there is behind that one or will be soon, and @p is next. On two
- * lanes at once they would have more than their share until they both wait for a turn of what computes.
+ * Does normal @p, while no lane of the machine is free, run after its waker, the current task, on @lane, the CPU @waker, rather than
+ * take another from other work? If the two answer each other, what waits there is behind that one or will be soon, and @p is
+ * next. On two lanes at once they would have more than their share until they both wait for a turn of what computes. Notes
+ * which one the waker woke. (After an interrupt that is what was interrupted: tasks that answer each other through the network do so.)
  */
 static __always_inline bool answers_waker(const struct task_struct *p, const struct task_ctx *tctx,
 					  const struct lane_ctx *lane, s32 waker)
@@ -434,7 +435,7 @@ static __always_inline bool answers_waker(const struct task_struct *p, const str
 }
 
 /*
- * Does normal @p run after its @waker, on that one's lane? If both are brief, nothing waits, and that lane is free sooner than another
+ * Does normal @p run after its @waker, on that one's lane? If it is brief, nothing waits, and that lane is free sooner than another
  * comes: an interrupt, a way out of the idle state, a switch. So two tasks that answer each other keep one lane, and
  * wake none. Else see answers_waker().
  */

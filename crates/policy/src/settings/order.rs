@@ -179,8 +179,8 @@ pub(super) const ROWS: &[Row] = &[
         says: "a normal task that runs only for a moment each time is next on the lane of a waker that is about to sleep and runs \
                for less than this each time; 0: it is placed like any other",
         more: "it should be what it takes to wake an idle lane: an interrupt, a way out of the idle state (by Linux's tables 10 µs \
-               from C1E of Skylake servers, 2 µs of some later ones), a switch. Unless it is 0, tasks that answer each other while \
-               no lane is free keep one, too",
+               from C1E of Skylake servers, 2 µs of some later ones), a switch. Unless it is 0, with `dispatching = \"fair\"` tasks that \
+               answer each other while no lane is free keep one, too",
     },
     Row {
         name: "keep_slice",
