@@ -356,6 +356,13 @@ fn work_that_waits_for_devices_gets_its_share_beside_computation() {
     }
 }
 
+fn two_cores_of_two_lanes(kind: &Kind) -> Simulation {
+    let topology = Topology::regular(&Regular::one_package(2, 2)).unwrap();
+    let interference = Interference::ThreadPerf(vec![1.0, 0.63]);
+    let machine = Machine::new(&topology, interference, Costs::none()).unwrap();
+    Simulation::new(machine, kind).unwrap()
+}
+
 /// Tasks that send messages in turns to others, on 2 cores of 2 lanes: how many of them a receiver finds each time it runs.
 fn messages_a_run(kind: &Kind) -> f64 {
     const SENDERS: usize = 16;
@@ -363,10 +370,7 @@ fn messages_a_run(kind: &Kind) -> f64 {
     const MESSAGES: usize = 1_500;
     const SEND_NS: f64 = 20e3;
     const RECEIVE_NS: f64 = 15e3;
-    let topology = Topology::regular(&Regular::one_package(2, 2)).unwrap();
-    let interference = Interference::ThreadPerf(vec![1.0, 0.63]);
-    let machine = Machine::new(&topology, interference, Costs::none()).unwrap();
-    let mut sim = Simulation::new(machine, kind).unwrap();
+    let mut sim = two_cores_of_two_lanes(kind);
     sim.keep_records();
     let mut create = |n| {
         (0..n)
@@ -414,10 +418,7 @@ fn answers(kind: &Kind) -> (u64, f64) {
     const CONNECTIONS: usize = 4;
     const WORK_NS: f64 = 40e3;
     const UNTIL_NS: u64 = 20_000_000_000;
-    let topology = Topology::regular(&Regular::one_package(2, 2)).unwrap();
-    let interference = Interference::ThreadPerf(vec![1.0, 0.63]);
-    let machine = Machine::new(&topology, interference, Costs::none()).unwrap();
-    let mut sim = Simulation::new(machine, kind).unwrap();
+    let mut sim = two_cores_of_two_lanes(kind);
     let mut create = |name| sim.create(&TaskSpec::new(name, Class::Normal)).unwrap();
     let (client, server) = (create("client"), create("server"));
     for id in [(); 4].map(|()| create("computing")) {
