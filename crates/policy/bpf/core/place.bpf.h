@@ -428,7 +428,7 @@ static __always_inline bool answers_waker(const struct task_struct *p, const str
 	other->woke = p->pid;
 	if (tctx->woke != (u32)current->pid)
 		return false;
-	come = tctx->vtime + core->vtime - home->vtime;
+	come = vtime_on(tctx, home, core);
 	first = fair_first(lane->core, waker, come - 1);
 	return !time_before(first, come) &&
 	       time_before(first, fair_running(lane) + fair_lag() / PREEMPT_PARTS);

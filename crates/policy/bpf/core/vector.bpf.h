@@ -134,6 +134,13 @@ static __always_inline u64 nice_vtime(const struct task_struct *p, u64 ran_ns)
 /* A lane knows how much virtual time its task has in so long. */
 #define VTIME_PACE_NS (1ULL << 16)
 
+/* How far @tctx has come by the virtual time of @to: as far ahead of the work there, or behind, as on @from, its core. */
+static __always_inline u64 vtime_on(const struct task_ctx *tctx, const struct core_ctx *from,
+				    const struct core_ctx *to)
+{
+	return tctx->vtime + to->vtime - from->vtime;
+}
+
 /*
  * @tctx is on @core_id from now on. Virtual time is each core's own: it is as far ahead of normal work there, or behind, as
  * it was where it comes from.
@@ -147,7 +154,7 @@ static __always_inline void vtime_moves(struct task_ctx *tctx, u32 core_id)
 	from = core_ctx(tctx->core);
 	to = core_ctx(core_id);
 	if (from && to)
-		tctx->vtime += to->vtime - from->vtime;
+		tctx->vtime = vtime_on(tctx, from, to);
 	tctx->core = core_id;
 }
 
