@@ -7,7 +7,6 @@
 use rayon::prelude::*;
 use sidelane_sim::*;
 use sidelane_topology::{Numbering, Regular, Topology};
-use std::collections::VecDeque;
 use std::fmt;
 
 pub(super) const MS: f64 = 1e6;
@@ -410,59 +409,4 @@ fn receivers_find_several_messages_at_a_time() {
     println!("messages a run: {sidelane:.1}, default {default:.1}");
     // 1.8 when whatever woke took a lane, next or not
     assert!(sidelane >= 0.8 * default, "{sidelane:.1} of {default:.1}");
-}
-
-/// A client of four connections and a server that computes as long as itself, beside four tasks that compute without end, on
-/// 2 cores of 2 lanes: the 99th percentile of how long an answer takes, ns, and how many there are a second.
-fn answers(kind: &Kind) -> (u64, f64) {
-    const CONNECTIONS: usize = 4;
-    const WORK_NS: f64 = 40e3;
-    const UNTIL_NS: u64 = 20_000_000_000;
-    let mut sim = two_cores_of_two_lanes(kind);
-    let mut create = |name| sim.create(&TaskSpec::new(name, Class::Normal)).unwrap();
-    let (client, server) = (create("client"), create("server"));
-    for id in [(); 4].map(|()| create("computing")) {
-        sim.give(id, 1e15).unwrap();
-    }
-    // when what waits for the client was asked for, and what waits for the server
-    let mut waits = [VecDeque::from([0; CONNECTIONS]), VecDeque::new()];
-    let mut took_ns = Vec::new();
-    sim.give(client, WORK_NS).unwrap();
-    while let Some(occurrence) = sim.next(UNTIL_NS).unwrap() {
-        let Occurrence::Done(id) = occurrence else {
-            continue;
-        };
-        let (own, other) = if id == client { (0, 1) } else { (1, 0) };
-        let mut asked_ns = waits[own].pop_front().unwrap();
-        if id == client {
-            took_ns.push(sim.now_ns() - asked_ns);
-            asked_ns = sim.now_ns();
-        }
-        waits[other].push_back(asked_ns);
-        if waits[other].len() == 1 {
-            sim.give([client, server][other], WORK_NS).unwrap();
-        }
-        if !waits[own].is_empty() {
-            sim.give(id, WORK_NS).unwrap();
-        }
-    }
-    took_ns.sort_unstable();
-    let p99_ns = took_ns[took_ns.len() * 99 / 100];
-    (p99_ns, took_ns.len() as f64 * 1e9 / UNTIL_NS as f64)
-}
-
-#[test]
-fn tasks_that_answer_each_other_wait_for_no_turn_of_what_computes() {
-    let default = answers(&Kind::Baseline(Baseline::Eevdf));
-    let settings = Settings::default();
-    let turn_ns = settings.fair_slice_ns;
-    let (p99_ns, a_second) = answers(&settings.into());
-    println!("p99 {p99_ns} ns, {a_second} answers a second; default {default:?}");
-    // 4.25 ms and as many answers when each took a lane of its own, as with the default scheduler as it is simulated
-    assert!(p99_ns < turn_ns / 3, "{p99_ns} ns");
-    assert!(
-        a_second >= THROUGHPUT * default.1,
-        "{a_second} of {}",
-        default.1
-    );
 }
