@@ -46,9 +46,7 @@ pub(super) fn batch_lanes(what: &str, seconds: &str) -> f64 {
 
 /// The same after a change of the running scheduler.
 fn batch_lanes_tuned(options: &[&str]) -> f64 {
-    let tuned = sidelane(&[&["tune"], options].concat());
-    let said = String::from_utf8_lossy(&tuned.stderr);
-    assert!(tuned.status.success(), "{said}");
+    printed(&[&["tune"], options].concat());
     batch_lanes(&options.join(" "), "1")
 }
 
@@ -139,17 +137,14 @@ fn await_budgets(above_ms: impl Fn(f64) -> f64) {
 }
 
 fn settings_in_force() -> String {
-    let output = sidelane(&["tune"]);
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    printed(&["tune"])
 }
 
 fn the_budget_grows_while_the_objective_is_far_and_survives_hotplug() {
     let by_label = ["--critical", "label:critical"];
     let mut scheduler = Scheduler::attach(&[&RULES[..], &by_label].concat());
     cgroup(&LABELLED[1..]);
-    let mark = sidelane(&["mark", LABELLED, "critical", "--objective", "p90 < 2 s"]);
-    assert!(mark.status.success(), "{mark:?}");
+    printed(&["mark", LABELLED, "critical", "--objective", "p90 < 2 s"]);
     let objective = ["--borrow", "slo", "--objective", "p90 < 2 s"];
     assert!(
         sidelane(&[&["tune"], &objective[..]].concat())

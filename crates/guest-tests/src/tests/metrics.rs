@@ -351,9 +351,7 @@ fn classes_and_jobs_of_the_scheduler_make_throughput(recorder: &Recorder) {
 
 fn stat_has_the_metrics_too() {
     let _load = [spin_on(0), spin_on(1)];
-    let output = sidelane(&["stat", "1", "1", "--format", "json"]);
-    assert!(output.status.success(), "{output:?}");
-    let line = parse(str::from_utf8(&output.stdout).unwrap());
+    let line = parse(&printed(&["stat", "1", "1", "--format", "json"]));
     println!("{line}");
     let of = |what: &str| line["smt"][what].as_f64().unwrap();
     assert!(of("thread_density") > 1.4 && of("mt_utilization") > 0.4);

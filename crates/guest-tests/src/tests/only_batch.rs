@@ -304,9 +304,7 @@ fn a_storm_of_forks_gets_back_what_it_had() {
 }
 
 fn restore() {
-    let output = sidelane(&["run", "--restore"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    printed(&["run", "--restore"]);
 }
 
 fn after_a_crash_all_have_what_they_had() {

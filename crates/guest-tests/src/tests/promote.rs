@@ -172,8 +172,7 @@ fn cores_without_work_are_left_idle_until_there_is_more() {
     assert!(idled < 0.2, "{idled}");
     drop(more);
     eventually("one core is awake again", || cores_awake() == 1);
-    let tuned = sidelane(&["tune", "--polarization", "horizontal"]);
-    assert!(tuned.status.success());
+    printed(&["tune", "--polarization", "horizontal"]);
     eventually("none is parked", || {
         rates("0.5")["cores_awake"].is_null()
             && String::from_utf8_lossy(&sidelane(&["tune"]).stdout).contains("horizontal")

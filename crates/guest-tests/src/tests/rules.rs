@@ -157,11 +157,7 @@ fn the_first_rule_that_matches_decides() {
 
 /// Labels that come and go while the scheduler runs, of cgroups that come and go.
 fn the_nearest_label_decides() {
-    let mark = |target: &str, word: &str| {
-        let output = sidelane(&["mark", target, word]);
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let mark = |target: &str, word: &str| printed(&["mark", target, word]);
     let one = Load::spin_in("pods/one");
     let is = |expected: usize| {
         let what = format!("the load is {}", CLASSES[expected]);

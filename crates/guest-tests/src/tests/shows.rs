@@ -269,9 +269,13 @@ fn capabilities_do_where_root_is_not_needed() {
 
 fn a_thread_that_never_pauses_beside_idle_cores_is_found() {
     let load = Load::spin(&Traits::default());
-    let output = sidelane(&["advise", "--seconds", "2.5", "--format", "json"]);
-    assert!(output.status.success(), "{output:?}");
-    let advice = parse(str::from_utf8(&output.stdout).unwrap());
+    let advice = parse(&printed(&[
+        "advise",
+        "--seconds",
+        "2.5",
+        "--format",
+        "json",
+    ]));
     let found = |advice: &&Value| {
         let pid = &advice["thread"]["pid"];
         advice["finding"] == "master_thread" && *pid == load.pid()
@@ -335,9 +339,7 @@ fn advise_service(more: &[&str]) -> Value {
         "--format",
         "json",
     ];
-    let output = sidelane(&[&args, more].concat());
-    assert!(output.status.success(), "{output:?}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    serde_json::from_str(&printed(&[&args, more].concat())).unwrap()
 }
 
 /// Two lanes of a core, with the kernel's scheduler.

@@ -153,8 +153,17 @@ impl Scheduler {
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
+        let ended = self.child.try_wait();
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            self.seen.extend(self.lines.iter());
+            println!("sidelane run, {ended:?}: {:#?}", self.seen);
+            if matches!(ended, Ok(Some(_))) {
+                let seen = fs::read_to_string("/run/sidelane/ejected.txt");
+                println!("{}", seen.unwrap_or_default());
+            }
+        }
         eventually("the default scheduler is back", || state() == "disabled");
     }
 }
@@ -170,6 +179,18 @@ pub fn signal(pid: u32, name: &str) {
 /// Runs `sidelane` to its end.
 pub fn sidelane(args: &[&str]) -> Output {
     Command::new(SIDELANE).args(args).output().unwrap()
+}
+
+/// What `sidelane` prints, which has to succeed.
+pub fn printed(args: &[&str]) -> String {
+    let output = sidelane(args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{args:?}: {}: {said}",
+        output.status
+    );
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// Lines of what a program prints, as they come.
@@ -244,24 +265,20 @@ impl Drop for Stat {
 /// One line of `sidelane stat` over `seconds`.
 pub fn rates(seconds: &str) -> Value {
     // SMT metrics need a collector, which takes seconds to load here
-    let output = sidelane(&["stat", seconds, "1", "--format", "json", "--no-smt"]);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    parse(str::from_utf8(&output.stdout).unwrap())
+    parse(&printed(&[
+        "stat", seconds, "1", "--format", "json", "--no-smt",
+    ]))
 }
 
 /// What `sidelane tasks` says over `seconds`.
 pub fn tasks(seconds: &str) -> Value {
-    let output = sidelane(&["tasks", "--seconds", seconds, "--format", "json"]);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    parse(str::from_utf8(&output.stdout).unwrap())
+    parse(&printed(&[
+        "tasks",
+        "--seconds",
+        seconds,
+        "--format",
+        "json",
+    ]))
 }
 
 /// Lanes busy with critical, normal and batch work.
