@@ -61,7 +61,10 @@ impl Scheduler for SchedExt {
         let next = self.local[cpu as usize].first();
         if let Some(id) = prev {
             self.stopping(engine, cpu, id, true);
+            // the lane has chosen: it looks at its own queue again only if somebody asks
+            self.puts_back = true;
             self.enqueue(engine, id, if next.is_none() { ENQ_LAST } else { 0 });
+            self.puts_back = false;
         }
         self.go_on(engine, cpu, next, prev.is_none());
     }
@@ -385,7 +388,7 @@ impl SchedExt {
             if preempts {
                 self.expire(engine, cpu);
             }
-            if preempts || engine.is_idle(cpu) {
+            if preempts || (engine.is_idle(cpu) && !self.puts_back) {
                 engine.look(cpu);
             }
             return;
@@ -489,10 +492,6 @@ impl SchedExt {
             if !was_idle {
                 self.update_idle(engine, cpu, true);
                 self.switched(engine);
-            }
-            // What was put back may have gone to this lane's own queue.
-            if !self.local[cpu as usize].is_empty() {
-                engine.look(cpu);
             }
             return;
         };

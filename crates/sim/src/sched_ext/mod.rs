@@ -86,6 +86,8 @@ pub(crate) struct SchedExt {
     queues: Queues,
     /// The task that a placing operation is about.
     placing: Option<TaskId>,
+    /// It is about one that ran and could go on.
+    puts_back: bool,
     /// What the placing operation said.
     insertion: Option<Insertion>,
     /// The queue that the scheduler goes through.
@@ -125,6 +127,7 @@ impl SchedExt {
             local: Vec::new(),
             queues: Queues::default(),
             placing: None,
+            puts_back: false,
             insertion: None,
             visit: Visit::default(),
             violation: None,
