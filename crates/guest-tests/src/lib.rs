@@ -70,6 +70,7 @@ pub fn main(sidelane: &str) -> ExitCode {
         Some(inside::ARGUMENT) => return inside::serve(),
         Some(tests::jobs::MARKING_ARGUMENT) => tests::jobs::mark(&arguments[2..]),
         Some(tests::only_batch::THREADS_ARGUMENT) => tests::only_batch::have_threads(&arguments[2]),
+        Some(tests::field::BOUND_ARGUMENT) => tests::field::may_not_migrate(),
         _ => {}
     }
     let mut arguments = Arguments::from_args();

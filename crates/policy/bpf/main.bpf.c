@@ -205,6 +205,7 @@ void BPF_STRUCT_OPS(sidelane_update_idle, s32 cpu, bool idle)
 	if (idle) { /* what ran could have gone on, and left */
 		rq = rq_of(cpu);
 		lane_idles(lane, core, cpu, rq, rq_clock(rq));
+		stranded_check(rq, cpu);
 		idle_check(lane, cpu);
 	} else {
 		/* running follows, or a higher scheduling class has the lane */

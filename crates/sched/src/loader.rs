@@ -543,7 +543,9 @@ fn load<'a>(
         skel.progs.sidelane_runnable.set_autoload(false);
         skel.progs.sidelane_quiescent.set_autoload(false);
     }
-    skel.struct_ops.sidelane_ops_mut().flags |= *scx_utils::compat::SCX_OPS_ENQ_LAST;
+    // what exits is placed like all else: the kernel would leave it on its lane, of a closed core too, and let that idle
+    skel.struct_ops.sidelane_ops_mut().flags |=
+        *scx_utils::compat::SCX_OPS_ENQ_LAST | *scx_utils::compat::SCX_OPS_ENQ_EXITING;
     scx_ops_load!(skel, sidelane_ops, uei).map_err(load_error("load"))
 }
 

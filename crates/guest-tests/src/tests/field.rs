@@ -1,13 +1,14 @@
 //! What people report of machines in the field: storms of changes, hogs, and tasks that are held up from outside.
 
 use super::control::Control;
+use super::metrics::resident_kb;
 use super::support::*;
 use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 tests! {
     #[untimed]
@@ -104,7 +105,100 @@ fn storms_a_real_time_hog_and_a_lock_that_batch_holds() {
     a_real_time_hog_takes_its_own_lane_only();
     assert!(attached(), "ejected");
     critical_work_gets_a_lock_that_batch_holds();
+    assert!(attached(), "ejected");
+    batch_with_much_memory_ends_beside("critical");
+    batch_that_may_not_migrate_goes_on();
     assert!(scheduler.stop().success(), "ejected");
+}
+
+/// Makes this program one that may not migrate, nearly all the time.
+pub const BOUND_ARGUMENT: &str = "--may-not-migrate";
+
+/// A BPF program runs where it began, and may be preempted. This one goes round for as long as the kernel lets it.
+pub fn may_not_migrate() -> ! {
+    use libbpf_rs::libbpf_sys::*;
+    let insn = |code: u32, off| bpf_insn {
+        code: code as u8,
+        off,
+        ..bpf_insn::default()
+    };
+    let insns = [
+        insn(BPF_ALU64 | BPF_MOV, 0),
+        insn(BPF_JMP | BPF_JCOND, 1),
+        insn(BPF_JMP | BPF_JA, -2),
+        insn(BPF_JMP | BPF_EXIT, 0),
+    ];
+    let sleepable = bpf_prog_load_opts {
+        sz: size_of::<bpf_prog_load_opts>() as size_t,
+        prog_flags: BPF_F_SLEEPABLE,
+        ..bpf_prog_load_opts::default()
+    };
+    let (name, license) = (c"round", c"GPL");
+    // SAFETY: all that is pointed to lives until the call returns
+    let program = unsafe {
+        bpf_prog_load(
+            BPF_PROG_TYPE_SYSCALL,
+            name.as_ptr(),
+            license.as_ptr(),
+            insns.as_ptr(),
+            insns.len() as size_t,
+            (&raw const sleepable).cast_mut(),
+        )
+    };
+    assert!(program >= 0, "{}", std::io::Error::last_os_error());
+    loop {
+        let mut run = bpf_test_run_opts {
+            sz: size_of::<bpf_test_run_opts>() as size_t,
+            ..bpf_test_run_opts::default()
+        };
+        // SAFETY: as above
+        let ran = unsafe { bpf_prog_test_run_opts(program, &raw mut run) };
+        assert_eq!(ran, 0, "{}", std::io::Error::last_os_error());
+    }
+}
+
+/// The kernel leaves it on its lane, also where its class may not run, and lets that idle.
+fn batch_that_may_not_migrate_goes_on() {
+    let core = first_core();
+    let traits = on("batch", core[1]);
+    let program = std::env::current_exe().unwrap();
+    let batch = [Load::spawn(
+        program.to_str().unwrap(),
+        &[BOUND_ARGUMENT],
+        &traits,
+    )];
+    for _ in 0..5 {
+        eventually_all_run(&batch, 50_000_000);
+        let closing = [Load::spin(&on("critical", core[0]))];
+        eventually_all_run(&closing, 50_000_000);
+        eventually_all_run(&batch, 8_000_000);
+        assert!(attached(), "ejected");
+    }
+}
+
+fn on(cgroup: &'static str, cpu: usize) -> Traits {
+    Traits {
+        cgroup: Some(cgroup),
+        cpus: vec![cpu],
+        ..Traits::default()
+    }
+}
+
+/// A task that exits gives its memory back for longer than a slice, and goes on doing so where its class may not run.
+pub(super) fn batch_with_much_memory_ends_beside(closes: &'static str) {
+    fs::write("/sys/kernel/mm/transparent_hugepage/enabled", "never").unwrap();
+    let core = first_core();
+    let args = ["if=/dev/zero", "of=/dev/null", "bs=128M"];
+    for _ in 0..3 {
+        let batch = Load::spawn("dd", &args, &on("batch", core[1]));
+        eventually("it has memory", || resident_kb(batch.pid()) > 128 << 10);
+        let closing = Load::spin(&on(closes, core[0]));
+        eventually_all_run(std::slice::from_ref(&closing), 20_000_000);
+        let began = Instant::now();
+        drop(batch);
+        println!("it took {:?} to end", began.elapsed());
+        assert!(attached(), "ejected");
+    }
 }
 
 fn a_storm_of_affinities_forks_and_execs_in_all_classes() {

@@ -148,7 +148,7 @@ pub fn stop(loads: &[Load]) {
 }
 
 /// Memory of a process.
-fn resident_kb(pid: u32) -> u64 {
+pub(super) fn resident_kb(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.unwrap().trim().trim_end_matches(" kB").trim();

@@ -24,7 +24,7 @@ mod budget;
 mod control;
 mod cost;
 mod demos;
-mod field;
+pub mod field;
 pub mod fleet;
 mod forced;
 pub mod jobs;

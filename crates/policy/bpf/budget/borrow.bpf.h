@@ -148,12 +148,6 @@ static __always_inline s32 budget_init(u32 core_id)
 	return err ?: bpf_timer_set_callback(&timer->timer, budget_timer);
 }
 
-/* Batch that cannot leave now: exiting, or bound to its CPU for a moment. */
-static __always_inline bool batch_is_stuck(const struct task_struct *p)
-{
-	return (p->flags & PF_EXITING) || is_bound_now(p);
-}
-
 /* A task begins to run on @cpu: what should not run beside it is evicted. */
 static __always_inline void borrow_check(struct task_struct *p, struct lane_ctx *lane, s32 cpu,
 					 u64 now_ns)
@@ -161,7 +155,7 @@ static __always_inline void borrow_check(struct task_struct *p, struct lane_ctx 
 	if (lane->state == LANE_CRITICAL)
 		core_close(lane->core, now_ns);
 	else if (lane->state == LANE_BATCH && !lane->overdue && !lane->steps_aside &&
-		 core_closed(lane->core) && !batch_is_stuck(p))
+		 core_closed(lane->core) && !is_bound_now(p))
 		evict_lane(lane, cpu, now_ns);
 }
 

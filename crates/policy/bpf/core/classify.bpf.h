@@ -268,6 +268,12 @@ static __always_inline u64 class_mark(const struct task_struct *p)
 	return mark * MARK_FACTOR + ((u64)p->static_prio << 32 | p->policy);
 }
 
+/* Does @p exit, and gives back what rules look at? It stays what it was. */
+static __always_inline bool has_no_program(const struct task_struct *p)
+{
+	return (p->flags & PF_EXITING) && !p->mm;
+}
+
 /*
  * Gives @p, which does not run, the class that it has now. What it did not change itself it is asked once a slice, from one
  * sleep to another: no clock is read for that.
@@ -282,6 +288,8 @@ static __always_inline void class_assign(struct task_struct *p, struct task_ctx 
 		tctx->misclassified = 0;
 		return;
 	}
+	if (has_no_program(p) && tctx->class_mark)
+		return;
 	mark = class_mark(p);
 	if (mark == tctx->class_mark && !tctx->misclassified &&
 	    tctx->slept_ns < tctx->classified_ns + fixed.slice_ns[task_class(tctx)])
@@ -301,7 +309,7 @@ static __always_inline void class_assign(struct task_struct *p, struct task_ctx 
  */
 static __always_inline void class_check(struct task_struct *p, struct task_ctx *tctx, u64 now_ns)
 {
-	if (now_ns < tctx->classified_ns + fixed.slice_ns[task_class(tctx)])
+	if (now_ns < tctx->classified_ns + fixed.slice_ns[task_class(tctx)] || has_no_program(p))
 		return;
 	tctx->classified_ns = now_ns;
 	if (fixed.nr_pools)

@@ -151,4 +151,14 @@ static __always_inline void idle_check(struct lane_ctx *lane, s32 cpu)
 		core_kick_idle(lane->core, class, cpu);
 }
 
+/*
+ * The lane @cpu, whose run queue is @rq, falls idle after a task that could have gone on. One that may not migrate for a moment
+ * does not come to enqueue: the kernel has put it into the lane's own queue, once it had decided that nothing runs there.
+ */
+static __always_inline void stranded_check(const struct rq *rq, s32 cpu)
+{
+	if (rq && rq->scx.local_dsq.nr)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
 #endif /* SIDELANE_KICK_BPF_H */

@@ -182,8 +182,10 @@ static __always_inline void others_switch(s32 cpu, struct task_struct *next)
 		return;
 	if (!*(volatile u32 *)&batch_wanting)
 		others_leave();
-	else
+	else {
+		stranded_check(rq_of(cpu), cpu);
 		idle_check(lane, cpu);
+	}
 }
 
 /* A tick of the lane @cpu: what a tick of the scheduler's own tasks does for batch. */
