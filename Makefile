@@ -58,8 +58,9 @@ check-licences:
 	@scripts/setup packages
 	cargo deny --locked check licenses bans sources
 
-test: lint
+test:
 	@scripts/setup test
+	scripts/lint formats
 	scripts/test
 
 lint:
