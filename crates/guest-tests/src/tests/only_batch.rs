@@ -1,6 +1,6 @@
 //! Batch tasks come to a scheduler of batch alone, and have afterwards what they had.
 
-use super::field::batch_with_much_memory_ends_beside;
+use super::field::{batch_that_may_not_migrate_goes_on_beside, batch_with_much_memory_ends_beside};
 use super::support::*;
 use std::collections::BTreeMap;
 use std::fs;
@@ -359,5 +359,6 @@ fn batch_that_never_gets_a_lane_is_lent() {
     eventually("it comes back", || has(batch.pid()) == Some(ADOPTED));
     eventually_all_run(&[batch], 20_000_000);
     batch_with_much_memory_ends_beside("normal");
+    batch_that_may_not_migrate_goes_on_beside("normal");
     assert!(scheduler.stop().success(), "ejected");
 }
