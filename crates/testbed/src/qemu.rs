@@ -36,12 +36,6 @@ pub struct Qemu {
     control: UnixStream,
 }
 
-/// All that TCG can emulate, except:
-/// - `monitor`: with it the guest's idle loop would spin under TCG.
-/// - `erms`, `fsrm`: with them the guest copies by `rep movsb`, which TCG executes byte by byte;
-///   attaching the scheduler takes a fifth longer, for the kernel's verifier moves whole programs.
-const CPU_MODEL: &str = "max,-monitor,-erms,-fsrm";
-
 /// The kernel's command line. See [`clock::kernel_words`] for what is about time.
 ///
 /// - `panic=-1` with `-no-reboot`: a panic ends QEMU.
@@ -107,12 +101,8 @@ impl Qemu {
         if let Some(plugin) = plugin {
             command.arg("-plugin").arg(plugin);
         }
-        command.args([
-            "-cpu",
-            CPU_MODEL,
-            "-name",
-            "sidelane-testbed,debug-threads=on",
-        ]);
+        command.args(["-name", "sidelane-testbed,debug-threads=on", "-cpu"]);
+        command.arg(emulator.processor()?);
         command.arg("-smp").arg(format!(
             "{},sockets={},cores={},threads={}",
             spec.total_lanes(),
