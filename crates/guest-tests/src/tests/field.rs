@@ -191,7 +191,10 @@ fn on(cgroup: &'static str, cpu: usize) -> Traits {
 
 /// A task that exits gives its memory back for longer than a slice, and goes on doing so where its class may not run.
 pub(super) fn batch_with_much_memory_ends_beside(closes: &'static str) {
-    fs::write("/sys/kernel/mm/transparent_hugepage/enabled", "never").unwrap();
+    let huge_pages = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let before = fs::read_to_string(huge_pages).unwrap();
+    let before = before.split(['[', ']']).nth(1).unwrap();
+    fs::write(huge_pages, "never").unwrap();
     let core = first_core();
     let args = ["if=/dev/zero", "of=/dev/null", "bs=128M"];
     for _ in 0..3 {
@@ -205,6 +208,7 @@ pub(super) fn batch_with_much_memory_ends_beside(closes: &'static str) {
         assert!(began.elapsed() < RESCUED, "{:?}", began.elapsed());
         assert!(attached(), "ejected");
     }
+    fs::write(huge_pages, before).unwrap();
 }
 
 fn a_storm_of_affinities_forks_and_execs_in_all_classes() {
