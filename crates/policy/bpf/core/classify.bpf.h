@@ -288,12 +288,14 @@ static __always_inline void class_assign(struct task_struct *p, struct task_ctx 
 		tctx->misclassified = 0;
 		return;
 	}
-	if (has_no_program(p) && tctx->class_mark)
-		return;
 	mark = class_mark(p);
 	if (mark == tctx->class_mark && !tctx->misclassified &&
 	    tctx->slept_ns < tctx->classified_ns + fixed.slice_ns[task_class(tctx)])
 		return;
+	if (has_no_program(p) && tctx->class_mark) {
+		tctx->misclassified = 0; /* it was, before it exited */
+		return;
+	}
 	tctx->class_mark = mark;
 	kind = classify(p);
 	tctx->class = KIND_CLASS(kind);

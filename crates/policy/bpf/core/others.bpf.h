@@ -180,9 +180,9 @@ static __always_inline void others_switch(s32 cpu, struct task_struct *next)
 		others_change(cpu, state, tctx ? tctx->budget : 0);
 	if (state != LANE_IDLE)
 		return;
-	if (!*(volatile u32 *)&batch_wanting)
+	if (!*(volatile u32 *)&batch_wanting) {
 		others_leave();
-	else {
+	} else {
 		stranded_check(rq_of(cpu), cpu);
 		idle_check(lane, cpu);
 	}
