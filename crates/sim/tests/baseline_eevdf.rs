@@ -1,5 +1,6 @@
 //! The kernel's default scheduler, as the simulator has it.
 
+use crate::Lcg;
 use proptest::prelude::*;
 use sidelane_sim::*;
 use sidelane_topology::{Numbering, Regular, Topology};
@@ -338,19 +339,6 @@ fn hotplug_under_load_loses_nobody() {
     sim.next(2_500 * MS).unwrap();
     let running = ids.iter().filter_map(|&id| lane_of(&sim, id));
     assert_eq!(running.count(), 8);
-}
-
-/// Numbers without a library's generator: the same everywhere.
-struct Lcg(u64);
-
-impl Lcg {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) % bound
-    }
 }
 
 /// Servers that compute and sleep, and batch beside them; some are confined to a few lanes, and

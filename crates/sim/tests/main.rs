@@ -162,6 +162,17 @@ fn lanes(records: &[Record], id: TaskId) -> Vec<(f64, u32)> {
     lanes
 }
 
+/// Numbers without a library's generator, by Knuth's for MMIX: the same everywhere.
+pub struct Lcg(u64);
+
+impl Lcg {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        let next = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = next.wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
 // The scheduler's source drives a small machine.
 
 fn machine(cores: u32, lanes: u32, perf: &[f64]) -> Machine {

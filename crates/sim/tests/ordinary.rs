@@ -355,8 +355,8 @@ fn work_that_waits_for_devices_gets_its_share_beside_computation() {
     }
 }
 
-fn two_cores_of_two_lanes(kind: &Kind) -> Simulation {
-    let topology = Topology::regular(&Regular::one_package(2, 2)).unwrap();
+pub(super) fn cores_of_two_lanes(cores: u32, kind: &Kind) -> Simulation {
+    let topology = Topology::regular(&Regular::one_package(cores, 2)).unwrap();
     let interference = Interference::ThreadPerf(vec![1.0, 0.63]);
     let machine = Machine::new(&topology, interference, Costs::none()).unwrap();
     Simulation::new(machine, kind).unwrap()
@@ -369,7 +369,7 @@ fn messages_a_run(kind: &Kind) -> f64 {
     const MESSAGES: usize = 1_500;
     const SEND_NS: f64 = 20e3;
     const RECEIVE_NS: f64 = 15e3;
-    let mut sim = two_cores_of_two_lanes(kind);
+    let mut sim = cores_of_two_lanes(2, kind);
     sim.keep_records();
     let mut create = |n| {
         (0..n)

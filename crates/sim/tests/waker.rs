@@ -3,10 +3,11 @@
 //! A grid of the latter, fewest answers first:
 //! `cargo test --release --locked --workspace --test sim -- --ignored --nocapture waker::answers_beside`
 
-use super::ordinary::{P99, THROUGHPUT};
+use super::ordinary::{P99, THROUGHPUT, cores_of_two_lanes};
+use crate::Lcg;
 use rayon::prelude::*;
 use sidelane_sim::*;
-use sidelane_topology::{Builder, CoreSpec, Regular, Topology};
+use sidelane_topology::{Builder, CoreSpec};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -268,17 +269,14 @@ struct Exchange {
     /// When what waits for each that answers was asked for.
     waits: Vec<VecDeque<u64>>,
     took_ns: Vec<u64>,
-    seed: u64,
+    draws: Lcg,
 }
 
 impl Exchange {
     const UNTIL_NS: u64 = 5_000 * MS;
 
     fn new(kind: &Kind, point: Answering) -> Exchange {
-        let topology = Topology::regular(&Regular::one_package(point.cores, 2)).unwrap();
-        let interference = Interference::ThreadPerf(vec![1.0, 0.63]);
-        let machine = Machine::new(&topology, interference, Costs::none()).unwrap();
-        let mut sim = Simulation::new(machine, kind).unwrap();
+        let mut sim = cores_of_two_lanes(point.cores, kind);
         let tasks = 2 * point.pairs + point.computing;
         let task = TaskSpec::new("task", Class::Normal);
         let ids = (0..tasks).map(|_| sim.create(&task).unwrap()).collect();
@@ -288,16 +286,13 @@ impl Exchange {
             ids,
             waits: vec![VecDeque::new(); 2 * point.pairs],
             took_ns: Vec::new(),
-            seed: 1,
+            draws: Lcg(1),
         }
     }
 
     /// `mean` ± a quarter.
     fn about(&mut self, mean: u64) -> u64 {
-        // Knuth's MMIX generator
-        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005);
-        self.seed = self.seed.wrapping_add(1_442_695_040_888_963_407);
-        mean - mean / 4 + (self.seed >> 33) % (mean / 2).max(1)
+        mean - mean / 4 + self.draws.below((mean / 2).max(1))
     }
 
     /// Something is asked of a task that answers.
