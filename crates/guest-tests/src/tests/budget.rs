@@ -146,11 +146,7 @@ fn the_budget_grows_while_the_objective_is_far_and_survives_hotplug() {
     cgroup(&LABELLED[1..]);
     printed(&["mark", LABELLED, "critical", "--objective", "p90 < 2 s"]);
     let objective = ["--borrow", "slo", "--objective", "p90 < 2 s"];
-    assert!(
-        sidelane(&[&["tune"], &objective[..]].concat())
-            .status
-            .success()
-    );
+    printed(&[&["tune"], &objective[..]].concat());
     await_budgets(|_| 63.0);
     let tuned = settings_in_force();
     assert!(tuned.contains("p90 < 2"), "{tuned}");

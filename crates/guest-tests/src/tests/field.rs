@@ -163,29 +163,16 @@ const RESCUED: Duration = Duration::from_secs(10);
 /// The kernel leaves it on its lane, also where its class may not run, and may let that idle.
 pub(super) fn batch_that_may_not_migrate_goes_on_beside(closes: &'static str) {
     let core = first_core();
-    let traits = on("batch", core[1]);
-    let program = std::env::current_exe().unwrap();
-    let batch = [Load::spawn(
-        program.to_str().unwrap(),
-        &[BOUND_ARGUMENT],
-        &traits,
-    )];
+    let traits = Traits::on("batch", core[1]);
+    let batch = [Load::of_this_program(&[BOUND_ARGUMENT], &traits)];
     for _ in 0..5 {
         eventually_all_run(&batch, 50_000_000);
-        let closing = [Load::spin(&on(closes, core[0]))];
+        let closing = [Load::spin(&Traits::on(closes, core[0]))];
         eventually_all_run(&closing, 50_000_000);
         let began = Instant::now();
         eventually_all_run(&batch, 8_000_000);
         assert!(began.elapsed() < RESCUED, "{:?}", began.elapsed());
         assert!(attached(), "ejected");
-    }
-}
-
-fn on(cgroup: &'static str, cpu: usize) -> Traits {
-    Traits {
-        cgroup: Some(cgroup),
-        cpus: vec![cpu],
-        ..Traits::default()
     }
 }
 
@@ -198,10 +185,10 @@ pub(super) fn batch_with_much_memory_ends_beside(closes: &'static str) {
     let core = first_core();
     let args = ["if=/dev/zero", "of=/dev/null", "bs=128M"];
     for _ in 0..3 {
-        let batch = Load::spawn("dd", &args, &on("batch", core[1]));
+        let batch = Load::spawn("dd", &args, &Traits::on("batch", core[1]));
         eventually("it has memory", || resident_kb(batch.pid()) > 128 << 10);
-        let closing = Load::spin(&on(closes, core[0]));
-        eventually_all_run(std::slice::from_ref(&closing), 20_000_000);
+        let closing = [Load::spin(&Traits::on(closes, core[0]))];
+        eventually_all_run(&closing, 20_000_000);
         let began = Instant::now();
         drop(batch);
         println!("it took {:?} to end", began.elapsed());
@@ -347,12 +334,8 @@ fn an_isolated_partition_comes_and_goes_under_the_scheduler() {
     };
     make_it("isolated");
     let scheduler = Scheduler::attach(&[&RULES[..], &soon_due()].concat());
-    let bound = |&cpu: &usize| Traits {
-        cgroup: Some("apart"),
-        cpus: vec![cpu],
-        ..Traits::default()
-    };
-    let inside: Vec<_> = others.iter().map(|cpu| Load::spin(&bound(cpu))).collect();
+    let bound = |&cpu: &usize| Load::spin(&Traits::on("apart", cpu));
+    let inside: Vec<_> = others.iter().map(bound).collect();
     let outside = ["critical", "normal", "batch"].map(Load::spin_in);
     for kind in ["member", "isolated"] {
         eventually_all_run(&inside, 8_000_000);

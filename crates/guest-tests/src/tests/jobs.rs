@@ -26,11 +26,10 @@ fn marking(jobs: u32, job_ms: u64, pause_ms: u64) -> Load {
         cgroup: Some("critical"),
         ..Traits::default()
     };
-    let program = std::env::current_exe().unwrap();
     let numbers = [jobs.to_string(), job_ms.to_string(), pause_ms.to_string()];
     let mut args = vec![MARKING_ARGUMENT];
     args.extend(numbers.iter().map(String::as_str));
-    Load::spawn(program.to_str().unwrap(), &args, &traits)
+    Load::of_this_program(&args, &traits)
 }
 
 /// The marking program.

@@ -254,11 +254,7 @@ const KEPT: f64 = 0.4;
 /// Shares of the time in which the second lane of a core idled, soon after critical work began on the first one, and then normal
 /// work that has one lane less than tasks, and beyond the starvation bound.
 fn idled_beside_critical(first: usize, second: usize) -> [f64; 2] {
-    let _critical = Load::spin(&Traits {
-        cgroup: Some("critical"),
-        cpus: vec![first],
-        ..Traits::default()
-    });
+    let _critical = Load::spin(&Traits::on("critical", first));
     std::thread::sleep(Duration::from_millis(50));
     let _normal = [(); 3].map(|()| Load::spin(&Traits::default()));
     let idled_after = |wait_ms| {

@@ -108,11 +108,7 @@ impl Drop for Recorder {
 }
 
 fn spin_on(cpu: usize) -> Load {
-    Load::spin(&Traits {
-        cpus: vec![cpu],
-        cgroup: Some("spin"),
-        ..Traits::default()
-    })
+    Load::spin(&Traits::on("spin", cpu))
 }
 
 pub fn task<'a>(interval: &'a Interval, load: &Load) -> &'a TaskTotals {

@@ -47,8 +47,7 @@ pub fn have_threads(count: &str) -> ! {
 }
 
 fn threads(traits: &Traits) -> Load {
-    let program = std::env::current_exe().unwrap();
-    let load = Load::spawn(program.to_str().unwrap(), &[THREADS_ARGUMENT, "4"], traits);
+    let load = Load::of_this_program(&[THREADS_ARGUMENT, "4"], traits);
     let has_all =
         || fs::read_dir(format!("/proc/{}/task", load.pid())).is_ok_and(|it| it.count() == 4);
     eventually("it has its threads", has_all);

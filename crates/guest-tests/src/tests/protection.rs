@@ -67,11 +67,7 @@ fn batch_uses_as_many_lanes_of_a_core_as_it_may() {
     let batch: Vec<_> = (0..nr_cpus()).map(|_| Load::spin_in("batch")).collect();
     let [_, _, busy] = busy_lanes("2");
     assert!((1.8..2.2).contains(&busy), "one lane of each core: {busy}");
-    let bound = Load::spin(&Traits {
-        cgroup: Some("batch"),
-        cpus: vec![0],
-        ..Traits::default()
-    });
+    let bound = Load::spin(&Traits::on("batch", 0));
     eventually("a task that may use only the first lane runs there", || {
         let before = bound.ticks();
         std::thread::sleep(std::time::Duration::from_millis(500));
@@ -95,11 +91,7 @@ fn every_critical_wake_up_evicts_batch() {
 
 fn a_task_pinned_to_one_lane_stays_there() {
     let last = nr_cpus() - 1;
-    let pinned = |group| Traits {
-        cgroup: Some(group),
-        cpus: vec![last],
-        ..Traits::default()
-    };
+    let pinned = |group| Traits::on(group, last);
     let load = [
         Load::spin(&pinned("batch")),
         Load::spin(&pinned("other")),

@@ -344,19 +344,14 @@ fn advise_service(more: &[&str]) -> Value {
 
 /// Two lanes of a core, with the kernel's scheduler.
 fn a_service_is_told_beside_whom_it_runs() {
-    let on = |cpu: usize, cgroup| Traits {
-        cgroup: Some(cgroup),
-        cpus: vec![cpu],
-        ..Traits::default()
-    };
     let core = first_core();
     let (first, second) = (core[0], core[1]);
-    let service = Load::spin(&on(first, "service"));
+    let service = Load::spin(&Traits::on("service", first));
     let alone = advise_service(&[]);
     println!("{alone}");
     assert!(alone["by_density"][0].as_f64().unwrap() > 0.8, "{alone}");
-    let beside = Load::spin(&on(second, "other"));
-    let rival = Load::spin(&on(first, "service/below"));
+    let beside = Load::spin(&Traits::on("other", second));
+    let rival = Load::spin(&Traits::on("service/below", first));
     let shared = advise_service(&[]);
     println!("{shared}");
     assert!(shared["by_density"][1].as_f64().unwrap() > 0.9, "{shared}");

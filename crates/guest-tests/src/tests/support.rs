@@ -341,6 +341,17 @@ pub struct Traits {
     pub cpus: Vec<usize>,
 }
 
+impl Traits {
+    /// In a cgroup, bound to one lane.
+    pub fn on(cgroup: &'static str, cpu: usize) -> Traits {
+        Traits {
+            cgroup: Some(cgroup),
+            cpus: vec![cpu],
+            ..Traits::default()
+        }
+    }
+}
+
 /// A child process; killed when dropped.
 pub struct Load(Child);
 
@@ -365,6 +376,12 @@ impl Load {
         // SAFETY: only writes a file and makes system calls between fork and exec
         unsafe { command.pre_exec(prepare) };
         Load(command.spawn().unwrap())
+    }
+
+    /// This program, as what its first argument makes of it.
+    pub fn of_this_program(args: &[&str], traits: &Traits) -> Load {
+        let program = std::env::current_exe().unwrap();
+        Load::spawn(program.to_str().unwrap(), args, traits)
     }
 
     /// Spins on one lane: `yes`, for its name.
