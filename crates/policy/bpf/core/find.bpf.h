@@ -56,6 +56,12 @@ static __always_inline u64 bytes_of_bits(u32 bits)
 	return ((((some + low) | some) & ~low) >> 7) * 0xff;
 }
 
+/* 1 if @a is @b, else 0; the verifier has not to look at both. */
+static __always_inline u32 is_same(u32 a, u32 b)
+{
+	return ((u64)(a ^ b) - 1) >> 63;
+}
+
 /*
  * A lane of @core_id that @p may use, in one of @states: idle before held before batch
  * before normal before critical, then @prev; last those that run something because it is due. With OVER_BATCH batch comes
@@ -64,9 +70,8 @@ static __always_inline u64 bytes_of_bits(u32 bits)
 VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u32 states, s32 prev)
 {
 	struct core_ctx *core = core_ctx(core_id);
-	u32 i, most = 0;
-	u64 ranks = RANKS(3);
-	s32 best = -1;
+	u64 ranks = RANKS(3), best = 0; /* rank, then the lane */
+	u32 i;
 
 	if (!core || !(states_present(states_of(core)) & states))
 		return -1;
@@ -75,20 +80,18 @@ VERIFIED_ONCE s32 pick_lane(struct task_struct *p __arg_trusted, u32 core_id, u3
 	ranks &= bytes_of_bits(states);
 	bpf_for(i, states & FOR_BATCH ? first_meant_for_batch(core) : 0, core->nr_lanes) {
 		s32 cpu = core_lane(core, i);
-		struct lane_ctx *lane = lane_ctx(cpu);
+		struct lane_ctx *lane = cpu < 0 ? NULL : lane_ctx(cpu);
 		u32 rank = lane ? STATE_COUNT(ranks, lane->state & 7) : 0;
 
 		if (!rank)
 			continue;
 		if (lane->overdue) /* it is not disturbed */
 			rank = 1;
-		rank = 2 * rank + (cpu == prev);
-		if (rank <= most || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
-			continue;
-		best = cpu;
-		most = rank;
+		rank = 2 * rank + is_same((u32)cpu, (u32)prev);
+		if (rank > best >> 32 && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			best = (u64)rank << 32 | (u32)cpu;
 	}
-	return best;
+	return best ? (s32)best : -1;
 }
 
 /* Does the affinity of @p leave lanes out? */
