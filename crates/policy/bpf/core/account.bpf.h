@@ -99,18 +99,36 @@ static __always_inline bool core_is(const struct core_ctx *core, u32 set)
 	return core_kinds_by_lanes(core, states_of(core)) >> set & 1;
 }
 
+/* Of the sets @changes, a bit each, puts @core_id into those that are in @kinds, and takes it out of the others. */
+VERIFIED_ONCE int core_change_sets(u32 core_id, u32 kinds, u32 changes)
+{
+	u32 set, i;
+
+	bpf_for(i, 0, CORES_QUEUED) {
+		if (!changes)
+			break;
+		set = __builtin_ctz(changes);
+		changes &= changes - 1;
+		core_set_put(set, core_id, kinds >> set & 1);
+	}
+	return 0;
+}
+
 /* Makes @core_id a member of the sets of @kinds, and of no other if @only those. */
 static __always_inline void core_join(u32 core_id, u32 kinds, bool only)
 {
 	struct core_word *word = core_word_of(core_id);
-	u32 set;
+	u32 set, changes = kinds;
 
 	if (!word)
 		return;
 	UNROLLED
 	for (set = 0; set < CORES_QUEUED; set += 1)
-		if (only || kinds >> set & 1)
-			core_word_assign(word, set, core_id, kinds >> set & 1);
+		changes ^= IN_SET(set, word->sets[set] >> (core_id & 63) & 1);
+	if (!only)
+		changes &= kinds;
+	if (changes)
+		core_change_sets(core_id, kinds, changes);
 }
 
 /* What core_update() does beside putting a core into the sets into which its lanes' states put it. */
@@ -174,8 +192,9 @@ static __always_inline void core_settle(u32 core_id)
 VERIFIED_ONCE int core_changed(u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
-	u32 kinds, known;
+	u32 kinds, known, left;
 	u64 states;
+	bool exact;
 
 	if (!core)
 		return 0;
@@ -184,11 +203,10 @@ VERIFIED_ONCE int core_changed(u32 core_id, u64 now_ns)
 		hook_core_changes(core, core_id, states, now_ns);
 	kinds = some_value(core_kinds(core, core_id, states));
 	known = *(volatile u32 *)&core->kinds;
-	if (kinds & ~known)
-		core_update(core_id, UPDATE_JOINS);
-	known &= ~kinds;
-	if (known && (known & IN_SET(CORES_SLOWED, 1) || now_ns < core->settled_ns + EXACT_NS))
-		core_update(core_id, UPDATE_EXACT);
+	left = known & ~kinds;
+	exact = left && (left & IN_SET(CORES_SLOWED, 1) || now_ns < core->settled_ns + EXACT_NS);
+	if (exact || (kinds & ~known))
+		core_update(core_id, exact ? UPDATE_EXACT : UPDATE_JOINS);
 	return 0;
 }
 

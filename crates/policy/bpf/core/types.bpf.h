@@ -336,8 +336,8 @@ static __always_inline void core_set_remove(u64 *word, u32 set, u32 core)
 		__sync_fetch_and_or(words, some);
 }
 
-/* Puts @core into @set, or takes it out. Apart, since it is seldom. */
-VERIFIED_ONCE int core_set_change(u32 set, u32 core, bool member)
+/* Puts @core into @set, or takes it out; no such set: nothing. */
+static __always_inline void core_set_put(u32 set, u32 core, bool member)
 {
 	u64 *word = core_set_word(set, core / 64);
 
@@ -345,18 +345,16 @@ VERIFIED_ONCE int core_set_change(u32 set, u32 core, bool member)
 		core_set_add(word, set, core);
 	else if (word)
 		core_set_remove(word, set, core);
+}
+
+/* The same apart, since it is seldom. */
+VERIFIED_ONCE int core_set_change(u32 set, u32 core, bool member)
+{
+	core_set_put(set, core, member);
 	return 0;
 }
 
-/* Writes only on change: these words are read by every lane. @set is a constant. */
-static __always_inline void core_word_assign(const struct core_word *word, u32 set, u32 core,
-					     bool member)
-{
-	if ((word->sets[set] >> (core & 63) & 1) != member)
-		core_set_change(set, core, member);
-}
-
-/* The same, of any set. */
+/* Writes only on change: these words are read by every lane. */
 static __always_inline void core_set_assign(u32 set, u32 core, bool member)
 {
 	if (core_set_test(set, core) != member)
