@@ -20,6 +20,8 @@ const KNOWN: &str = include_str!("../../../../benchmarks/callbacks.json");
 type Instructions = BTreeMap<String, BTreeMap<String, u64>>;
 
 const ROUNDS: u64 = 5_000;
+/// Attachments at most.
+const ATTACHMENTS_MAX: usize = 9;
 /// Of what is known: so much more is as much.
 const TOLERANCE: f64 = 0.03;
 
@@ -78,15 +80,39 @@ fn hand_over(rounds: u64) {
     other.join().unwrap();
 }
 
-/// The same of three attachments, of each callback the middle one: what else runs on the machine differs.
-fn measure_thrice(follow_ms: &str, callbacks: &[&str]) -> BTreeMap<String, u64> {
-    let rounds: [_; 3] = std::array::from_fn(|_| measure(follow_ms, callbacks));
+/// Of each callback the middle one of several attachments: which lanes take turns differs from one to the next.
+fn middle(attachments: &[BTreeMap<String, u64>]) -> BTreeMap<String, u64> {
     let middle = |name: &String| {
-        let mut found = rounds.each_ref().map(|round| round[name]);
+        let mut found: Vec<_> = attachments.iter().map(|one| one[name]).collect();
         found.sort_unstable();
-        (name.clone(), found[1])
+        (name.clone(), found[found.len() / 2])
     };
-    rounds[0].keys().map(middle).collect()
+    attachments[0].keys().map(middle).collect()
+}
+
+/// The same of three attachments, or, while one is above what is known, of six or nine.
+fn measure_often(
+    follow_ms: &str,
+    callbacks: &[&str],
+    known: Option<&BTreeMap<String, u64>>,
+) -> BTreeMap<String, u64> {
+    let mut attachments = Vec::new();
+    loop {
+        attachments.extend((0..3).map(|_| measure(follow_ms, callbacks)));
+        let found = middle(&attachments);
+        let all_are = known.is_none_or(|known| {
+            known
+                .keys()
+                .all(|name| is_as_known(found[name], known[name]))
+        });
+        if all_are || attachments.len() == ATTACHMENTS_MAX {
+            return found;
+        }
+    }
+}
+
+fn is_as_known(found: u64, known: u64) -> bool {
+    found as f64 <= known as f64 * (1.0 + TOLERANCE)
 }
 
 /// Instructions of each callback, a run.
@@ -113,27 +139,30 @@ fn measure(follow_ms: &str, callbacks: &[&str]) -> BTreeMap<String, u64> {
 }
 
 fn a_switch_takes_no_more_instructions_than_it_did() {
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let known: Value = serde_json::from_str(KNOWN).unwrap();
+    let known_here = (known["kernel"] == kernel.trim()).then(|| -> Instructions {
+        serde_json::from_value(known["instructions"].clone()).unwrap()
+    });
     let measured = WAKE_UPS.map(|(name, follow_ms, callbacks)| {
-        let found = measure_thrice(follow_ms, callbacks);
+        let known = known_here.as_ref().map(|known| &known[name]);
+        let found = measure_often(follow_ms, callbacks, known);
         assert!(found.keys().eq(callbacks), "{found:?}");
         (name, found)
     });
     let found = BTreeMap::from(measured);
-    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let found_here = serde_json::json!({"kernel": kernel.trim(), "instructions": found});
     println!("{found_here:#}");
-    let known: Value = serde_json::from_str(KNOWN).unwrap();
-    if known["kernel"] != kernel.trim() {
+    let Some(known) = known_here else {
         println!("what is known is of {}: not compared", known["kernel"]);
         return;
-    }
-    let known: Instructions = serde_json::from_value(known["instructions"].clone()).unwrap();
+    };
     assert!(known.keys().eq(found.keys()), "{found:?}");
     for (wake_up, callbacks) in known {
         for (name, known) in callbacks {
             let found = found[&*wake_up][&name];
             assert!(
-                found as f64 <= known as f64 * (1.0 + TOLERANCE),
+                is_as_known(found, known),
                 "{wake_up}: {name} takes {found} instructions for {known}; if that is meant: benchmarks/callbacks.json"
             );
         }
