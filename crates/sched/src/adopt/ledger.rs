@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const PATH: &str = "/run/sidelane/adopted";
 /// What differs from boot to boot, below the root folder.
 pub(crate) const BOOT: &str = "proc/sys/kernel/random/boot_id";
-/// So many lines more than twice what counts, and the file is written anew.
+/// So many lines more than twice what lived when it was last written anew, and it is written anew.
 const SPARE: usize = 4096;
 const TITLE: &str = "sidelane-adopted 1";
 
@@ -69,6 +69,8 @@ pub(crate) struct Ledger {
     file: Option<File>,
     entries: Entries,
     lines: usize,
+    /// Entries when the file was last written anew. Those of tasks that have ended since are still there.
+    lived: usize,
     _lock: Flock<File>,
 }
 
@@ -84,6 +86,7 @@ impl Ledger {
             file: None,
             entries: Entries::new(),
             lines: 0,
+            lived: 0,
             _lock: lock,
         };
         match fs::read_to_string(path) {
@@ -134,7 +137,7 @@ impl Ledger {
     }
 
     fn append(&mut self, line: &str) -> Result<(), Error> {
-        if self.file.is_none() || self.lines > 2 * self.entries.len() + SPARE {
+        if self.file.is_none() || self.lines > 2 * self.lived + SPARE {
             self.compact()?;
         }
         self.lines += 1;
@@ -161,13 +164,15 @@ impl Ledger {
         fs::rename(&new, &self.path).map_err(error("replace", &self.path))?;
         let file = OpenOptions::new().append(true).open(&self.path);
         self.file = Some(file.map_err(error("open", &self.path))?);
-        self.lines = self.entries.len();
+        self.lived = self.entries.len();
+        self.lines = self.lived;
         Ok(())
     }
 
     /// Everything is as it was: the file goes.
     pub fn clear(&mut self) -> Result<(), Error> {
-        (self.entries, self.file, self.lines) = (Entries::new(), None, 0);
+        (self.entries, self.file) = (Entries::new(), None);
+        (self.lines, self.lived) = (0, 0);
         match fs::remove_file(&self.path) {
             Err(e) if e.kind() != ErrorKind::NotFound => Err(error("remove", &self.path)(e)),
             _ => Ok(()),
@@ -358,12 +363,17 @@ mod tests {
         let mut ledger = Ledger::hold(&path).unwrap();
         let (tid, start) = own();
         ledger.put(tid, entry(start, 5)).unwrap();
-        for other in 0..3 * SPARE as u64 {
-            let other_tid = tid + 1 + (other % 7) as u32;
-            ledger.put(other_tid, entry(u64::MAX - other, 0)).unwrap();
+        // numbers that come again, and such that no task has
+        let numbers: [fn(u32) -> Tid; 2] = [|other| 1 + other % 7, |other| (1 << 30) + other];
+        for number in numbers {
+            for other in 0..3 * SPARE as u32 {
+                let made = u64::MAX - u64::from(other);
+                ledger.put(number(other), entry(made, 0)).unwrap();
+            }
+            let lines = fs::read_to_string(&path).unwrap().lines().count();
+            assert!(lines <= SPARE + 100, "{lines}");
+            assert!(ledger.entries.len() <= SPARE + 100);
         }
-        let lines = fs::read_to_string(&path).unwrap().lines().count();
-        assert!(lines <= SPARE + 100, "{lines}");
         drop(ledger);
         let ledger = Ledger::hold(&path).unwrap();
         assert_eq!(ledger.get(tid, start), Some(entry(start, 5)));
