@@ -4,6 +4,7 @@ mod cmd;
 mod exit;
 
 use clap::Parser;
+use sidelane_interface::say;
 use std::process::ExitCode;
 
 /// SMT scheduling suite: gives the second lane of every core back without the price.
@@ -18,7 +19,7 @@ fn main() -> ExitCode {
     match Cli::parse().command.run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {}", exit::told(&error));
+            say!("error: {}", exit::told(&error));
             exit::code_of(&error).into()
         }
     }

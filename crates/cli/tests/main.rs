@@ -29,3 +29,15 @@ fn document(output: &Output) -> Value {
     sidelane_interface::check::document(&document).unwrap();
     document
 }
+
+#[test]
+fn what_it_says_may_go_nowhere() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sidelane"));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = command
+        .args(["sim", "nowhere.toml"])
+        .stderr(writer)
+        .status();
+    assert_eq!(status.unwrap().code(), Some(4));
+}

@@ -8,6 +8,7 @@ use crate::experiment::{Experiment, Message, Observer, measure, validate};
 use crate::figures::Facts;
 use crate::lines::{Lines, MachineFacts, from_line, to_line};
 use serde::Serialize;
+use sidelane_interface::say;
 use sidelane_testbed::{Interrupt, Job, Kernel, Machine, Spec, smt};
 use sidelane_topology::Topology;
 use std::fmt::Debug;
@@ -153,7 +154,7 @@ fn retried<T>(mut part: impl FnMut() -> Result<T>) -> Result<T> {
                 error @ (Error::Testbed(sidelane_testbed::Error::Machine { .. })
                 | Error::StoodStill(_)),
             ) => {
-                eprintln!("sidelane: {error}\nsidelane: measuring this part anew");
+                say!("sidelane: {error}\nsidelane: measuring this part anew");
             }
             other => return other,
         }
@@ -294,7 +295,7 @@ impl<F: Serialize + Debug> Observer<F> for Printer {
     }
 
     fn progress(&mut self, text: &str) {
-        eprintln!("{text}");
+        say!("{text}");
     }
 }
 

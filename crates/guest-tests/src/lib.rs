@@ -7,7 +7,13 @@
 //! that dies fails the test that ran, and the next one boots anew; one that the emulator led astray is booted once more.
 //!
 //! `SIDELANE_TEST_KERNEL` names another kernel than the shapes do.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)] // a failure here is a test's
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    missing_docs
+)] // a failure here is a test's
 
 mod inside;
 mod machine;

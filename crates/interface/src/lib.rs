@@ -1,6 +1,16 @@
-//! What programs and people hold on to: the frame of JSON documents, and the manual pages.
+//! What programs and people hold on to: the frame of JSON documents, the manual pages, and what is said beside.
 
 pub mod man;
+
+/// Tells on standard error, as `eprintln!`. That it goes nowhere is no reason to end: the terminal is closed, the reader of a pipe
+/// has ended, the disk is full.
+#[macro_export]
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = ::std::writeln!(::std::io::stderr(), $($text)*);
+    }};
+}
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};

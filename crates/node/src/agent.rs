@@ -64,7 +64,7 @@ struct Said(Option<String>);
 impl Said {
     fn say(&mut self, fault: Option<String>) {
         if let Some(text) = fault.as_ref().filter(|_| self.0 != fault) {
-            eprintln!("sidelane: {text}");
+            say!("sidelane: {text}");
         }
         self.0 = fault;
     }
@@ -81,7 +81,7 @@ impl Watch {
     fn failed(&mut self, error: &watcher::Error) {
         if !self.fails {
             let error = told(error);
-            eprintln!(
+            say!(
                 "sidelane: {}: {error}; what holds is kept, the API server is asked again",
                 self.what
             );
@@ -91,7 +91,7 @@ impl Watch {
 
     fn works(&mut self) {
         if self.fails {
-            eprintln!("sidelane: {}: the API server answers again", self.what);
+            say!("sidelane: {}: the API server answers again", self.what);
         }
         self.fails = false;
     }
@@ -252,7 +252,7 @@ impl Agent {
         if let Some(fault) = &pod.verdict.fault
             && before != Some(fault)
         {
-            eprintln!("sidelane: {}: {fault}", pod.name);
+            say!("sidelane: {}: {fault}", pod.name);
         }
         Some((uid, pod))
     }
@@ -268,7 +268,7 @@ impl Agent {
         };
         self.bad_mode.say(fault);
         if self.mode != Some(mode) {
-            eprintln!("sidelane: mode {mode}");
+            say!("sidelane: mode {mode}");
             self.mode = Some(mode);
             self.keep_state();
             self.compare_within(Duration::ZERO);
@@ -338,7 +338,7 @@ impl Agent {
         let ran = self.scheduler.runs();
         let news = self.scheduler.keep(mode == Mode::Enforce, now);
         for line in &news {
-            eprintln!("sidelane: {line}");
+            say!("sidelane: {line}");
         }
         if ran != self.scheduler.runs() || !news.is_empty() {
             self.tell_within(ATTACHING);
@@ -356,8 +356,8 @@ impl Agent {
         let pod = row.pod.as_deref().unwrap_or("a pod that is gone");
         match (row.apply(&self.settings.cgroup_root), row.wanted) {
             (Err(error), _) => return Some(format!("{pod}: {path} cannot be labelled: {error}")),
-            (Ok(()), Some(class)) => eprintln!("sidelane: {pod}: {class}: {}", row.why),
-            (Ok(()), None) => eprintln!("sidelane: {pod}: no class any more"),
+            (Ok(()), Some(class)) => say!("sidelane: {pod}: {class}: {}", row.why),
+            (Ok(()), None) => say!("sidelane: {pod}: no class any more"),
         }
         None
     }
@@ -438,7 +438,7 @@ impl Agent {
     /// Gives the machine back. Attributes stay: without the scheduler they say nothing, and the next agent keeps them.
     async fn end(&mut self) {
         for line in self.scheduler.keep(false, Instant::now()) {
-            eprintln!("sidelane: {line}");
+            say!("sidelane: {line}");
         }
         let stopped = Attached {
             status: "False",

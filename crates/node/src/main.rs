@@ -1,6 +1,14 @@
 //! The program `sidelane-node`, which `sidelane node` becomes: an agent on a Kubernetes node. It is a program of its own
 //! because of the licence of the libraries that talk with the API server.
 
+/// Tells on standard error, as `eprintln!`. That it goes nowhere, as where the reader of a pipe has ended, is no reason to end.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
 mod agent;
 mod api;
 
@@ -155,7 +163,7 @@ async fn main() -> ExitCode {
     match run(Args::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { code, error }) => {
-            eprintln!("error: {}", told(error.as_ref()));
+            say!("error: {}", told(error.as_ref()));
             code.into()
         }
     }
@@ -188,7 +196,7 @@ async fn run(args: Args) -> Result<(), Failure> {
     let lanes_per_core = scheduler::lanes_per_core(&args.sidelane);
     let machine = api::Machine {
         lanes_per_core: lanes_per_core
-            .inspect_err(|fault| eprintln!("sidelane: {fault}"))
+            .inspect_err(|fault| say!("sidelane: {fault}"))
             .ok(),
         thread_perf,
     };
@@ -256,7 +264,7 @@ async fn compare(
         .context("cannot read the node")?;
     let node = node.ok_or_else(|| anyhow!("the API server knows no node {}", args.node))?;
     let mode = node.mode().unwrap_or_else(|fault| {
-        eprintln!("sidelane: node {}: {fault}", args.node);
+        say!("sidelane: node {}: {fault}", args.node);
         Mode::Observe
     });
     let selected = ListParams::default().fields(&agent::of_node(&args.node));

@@ -5,7 +5,7 @@
 //! An event is an arrival or a completion. The exact mean response stands beside the simulated one:
 //! what is fast has to be right too. `benchmarks/simulators/run` compares it with other simulators.
 
-#![allow(clippy::print_stdout, missing_docs)]
+#![allow(clippy::print_stdout, clippy::print_stderr, missing_docs)]
 
 use sidelane_sim::analytic::mms_response;
 use sidelane_sim::{Distribution, Events, Stream};

@@ -4,6 +4,7 @@ use crate::error::{Error, Interrupt, Result};
 use crate::smt;
 use crate::steady;
 use crate::threads::HostSettings;
+use sidelane_interface::say;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -122,7 +123,7 @@ impl Spec {
             lane_turn: Some(LANE_TURN),
             host: HostSettings::recommended(),
             interrupt: Interrupt::new()?,
-            notice: |text| eprintln!("sidelane: {text}"),
+            notice: |text| say!("sidelane: {text}"),
         })
     }
 

@@ -1,5 +1,7 @@
 //! Writes a machine's tree: `cargo run -p sidelane-trees --example tree -- NAME FOLDER`.
 
+#![allow(clippy::print_stderr)]
+
 use sidelane_trees::{CAPTURED, machines, unpack};
 use std::path::Path;
 

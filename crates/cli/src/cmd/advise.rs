@@ -5,6 +5,7 @@ use super::{Format, recording, seconds};
 use crate::exit;
 use sidelane_collect::watch::watch;
 use sidelane_control::service::{self, Asked, Service};
+use sidelane_interface::say;
 use sidelane_interface::{Kind, Listed};
 use sidelane_smt::advise::{advise, text};
 use std::path::Path;
@@ -53,7 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(service) if !is_file(service) => return of_service(&args, service),
         Some(file) => recording(Path::new(file))?,
         None => {
-            eprintln!("sidelane: watching for {} s", args.seconds);
+            say!("sidelane: watching for {} s", args.seconds);
             let length = Duration::from_secs_f64(args.seconds);
             watch(&args.rates.settings()?, length, exit::interrupted()?)?
         }

@@ -5,6 +5,7 @@ use crate::exit::{self, BadInput};
 use anyhow::Context;
 use sidelane_calibrate::{Measured, Settings, Task, Work};
 use sidelane_interface::Kind;
+use sidelane_interface::say;
 use sidelane_topology::Topology;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -71,7 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         settings(&args),
     )?;
     let stop = exit::interrupted()?;
-    eprintln!(
+    say!(
         "sidelane: {} runs, {:.0} s or more",
         task.runs(),
         task.expected().as_secs_f64()

@@ -10,6 +10,7 @@ use sidelane_control::{
     Settings, restore,
 };
 use sidelane_interface::Kind;
+use sidelane_interface::say;
 use sidelane_model::{GovernorConfig, LaneOrder, Model, Options, ThreadPerf};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -141,7 +142,7 @@ fn window(text: &str) -> Result<f64, String> {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.restore {
         let done = restore(&args.root, &args.state)?;
-        eprintln!(
+        say!(
             "sidelane: {}",
             if done {
                 "restored"
@@ -156,8 +157,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (format, quiet) = (args.format, args.quiet);
     let outcome = sidelane_control::run(&settings, stop, &mut |event| tell(&event, format, quiet))?;
     match outcome {
-        Outcome::NothingToDo(why) => eprintln!("sidelane: nothing to do: {why}"),
-        Outcome::Stopped => eprintln!("sidelane: stopped; the SMT state is as it was found"),
+        Outcome::NothingToDo(why) => say!("sidelane: nothing to do: {why}"),
+        Outcome::Stopped => say!("sidelane: stopped; the SMT state is as it was found"),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -168,7 +169,7 @@ fn tell(event: &Event, format: Format, quiet: bool) {
     let boring = |event: &Event| matches!(event, Event::Decided(decision) if !decision.changed());
     match event {
         Event::Warning { message } if format == Format::Text => {
-            eprintln!("sidelane: warning: {message}");
+            say!("sidelane: warning: {message}");
         }
         event if quiet && boring(event) => {}
         event => drop(format.print_line(Kind::Control, || format!("{event}\n"), event)),

@@ -3,6 +3,7 @@
 use super::record::RateArgs;
 use crate::exit;
 use sidelane_export::Server;
+use sidelane_interface::say;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -41,9 +42,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = args.rates.settings()?;
     let stop = exit::interrupted()?;
     let server = Server::listen(&args.listen)?;
-    eprintln!("sidelane: metrics at http://{}/metrics", server.address());
+    say!("sidelane: metrics at http://{}/metrics", server.address());
     sidelane_export::export(&settings, args.node_state, &server, stop, &mut |text| {
-        eprintln!("sidelane: {text}");
+        say!("sidelane: {text}");
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,6 +3,7 @@
 use crate::exit;
 use sidelane_control::lanes::{DEFAULT_STATE_PATH, LanesEvent, LanesSettings};
 use sidelane_control::service::Service;
+use sidelane_interface::say;
 use sidelane_sched::signal::lanes::Groups;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,15 +54,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let stop = exit::interrupted()?;
     sidelane_control::lanes::run(&settings, stop, &mut |event| match event {
-        LanesEvent::Restored => eprintln!("sidelane: restored what an earlier run had found"),
+        LanesEvent::Restored => say!("sidelane: restored what an earlier run had found"),
         LanesEvent::Serving { critical, batch } => {
-            eprintln!("sidelane: serving: critical work on CPUs {critical}, batch on CPUs {batch}");
-            eprintln!(
+            say!("sidelane: serving: critical work on CPUs {critical}, batch on CPUs {batch}");
+            say!(
                 "sidelane: other work may run on CPUs {batch} while batch naps there: cpusets keep it away, \
                  'sidelane run' does so by itself"
             );
         }
     })?;
-    eprintln!("sidelane: cpusets restored");
+    say!("sidelane: cpusets restored");
     Ok(ExitCode::SUCCESS)
 }

@@ -34,6 +34,7 @@ use crate::exit::{BadInput, CANNOT};
 use anyhow::{Context, ensure};
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
+use sidelane_interface::say;
 use sidelane_interface::{Document, Kind};
 use sidelane_smt::recording::intervals;
 use sidelane_smt::snapshot::Interval;
@@ -108,7 +109,7 @@ impl Command {
 /// Becomes the program that has a subcommand, called with these arguments.
 fn become_program(name: &str, program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let error = std::process::Command::new(program).args(args).exec();
-    eprintln!(
+    say!(
         "error: '{name}' is a part of {program}, which does not start: {error}; install {program}"
     );
     ExitCode::from(CANNOT)
@@ -177,7 +178,7 @@ fn recording(path: &Path) -> anyhow::Result<Vec<Interval>> {
     let read = intervals(&bytes).map_err(|e| bad(printable(e.to_string().as_bytes())));
     let (intervals, notes) = read?;
     for note in notes {
-        eprintln!("sidelane: {}", printable(note.as_bytes()));
+        say!("sidelane: {}", printable(note.as_bytes()));
     }
     Ok(intervals)
 }
@@ -206,6 +207,6 @@ fn write_out(output: &str) -> anyhow::Result<()> {
 /// Writes a file that was asked for, and says so.
 fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("{}: cannot write it", path.display()))?;
-    eprintln!("sidelane: wrote {}", path.display());
+    say!("sidelane: wrote {}", path.display());
     Ok(())
 }

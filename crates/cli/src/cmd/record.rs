@@ -5,6 +5,7 @@ use crate::exit::{self, BadInput};
 use sidelane_calibrate::Calibration;
 use sidelane_collect::collector::{SAMPLE_HZ, Settings};
 use sidelane_collect::record::{Plan, record};
+use sidelane_interface::say;
 use sidelane_smt::snapshot::{RateSource, Rates};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -117,13 +118,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = exit::interrupted()?;
     let recorded = record(&plan, &args.file, stop)?;
     for reason in &recorded.restarts {
-        eprintln!("sidelane: the collector was started anew: {reason}");
+        say!("sidelane: the collector was started anew: {reason}");
     }
     for what in (recorded.rates.iter().map(Rates::sentence)).chain(recorded.messages) {
-        eprintln!("sidelane: {what}");
+        say!("sidelane: {what}");
     }
     let (intervals, file) = (recorded.intervals, args.file.display());
-    eprintln!("sidelane: {intervals} intervals in {file}");
+    say!("sidelane: {intervals} intervals in {file}");
     Ok(match (plan.command, recorded.status) {
         (None, _) => ExitCode::SUCCESS,
         (Some(_), status) => status

@@ -4,6 +4,7 @@ use super::Format;
 use crate::exit::{self, NO};
 use sd_notify::NotifyState;
 use sidelane_interface::Kind;
+use sidelane_interface::say;
 use sidelane_sched::status::Record;
 use sidelane_sched::{Class, Config, Error, Event, Requests, Scope, rules_of_flag};
 use std::io;
@@ -98,14 +99,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         for doubt in &check.doubts {
-            eprintln!("error: {doubt}");
+            say!("error: {doubt}");
         }
         return Ok(ExitCode::from(NO));
     }
     if args.restore {
         let news = sidelane_sched::restore()?;
         let said = news.map_or("batch: nothing to restore".to_owned(), |it| it.to_string());
-        eprintln!("sidelane: {said}");
+        say!("sidelane: {said}");
         return Ok(ExitCode::SUCCESS);
     }
     let signals = exit::signals()?;
@@ -121,16 +122,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     });
     let code = ended.as_ref().err().map_or(0, exit::of_scheduler);
     warn(record.end(&ended, Some(code)));
-    eprintln!("sidelane: detached: {}", ended?);
+    say!("sidelane: detached: {}", ended?);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Without a word in the files of [`Record`] all goes on.
 fn warn(written: io::Result<()>) {
     if let Err(error) = written {
-        eprintln!(
-            "sidelane: warning: 'sidelane status' will not know of this: /run/sidelane: {error}"
-        );
+        say!("sidelane: warning: 'sidelane status' will not know of this: /run/sidelane: {error}");
     }
 }
 
@@ -164,7 +163,7 @@ impl Args {
 
 fn tell(event: &Event) {
     let text = event.to_string();
-    eprintln!("sidelane: {text}");
+    say!("sidelane: {text}");
     let mut states = vec![NotifyState::Status(&text)];
     if let Event::Attached { .. } = event {
         states.push(NotifyState::Ready);

@@ -4,6 +4,7 @@ use super::recording;
 use super::sweep::{self, Format, ended_early, progress_bar};
 use crate::exit::BadInput;
 use anyhow::Context;
+use sidelane_interface::say;
 use sidelane_interface::{Document, Kind};
 use sidelane_sim::show::Trace;
 use sidelane_sim::sweep::{Read, Swept};
@@ -349,7 +350,7 @@ fn record(scenario: &Scenario, path: &Path) -> anyhow::Result<()> {
         Err(RecordError::Simulation(error)) => return Err(ended_early(error)),
         Err(error) => return Err(error).with_context(failed),
     }
-    eprintln!("sidelane: wrote {}", path.display());
+    say!("sidelane: wrote {}", path.display());
     Ok(())
 }
 
@@ -373,7 +374,7 @@ fn draw(scenario: &Scenario, args: &Args) -> anyhow::Result<()> {
         trace
             .write_perfetto(measured_ns.end, &mut file)
             .with_context(failed)?;
-        eprintln!("sidelane: wrote {}", path.display());
+        say!("sidelane: wrote {}", path.display());
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use sidelane_collect::collector::Place;
 use sidelane_collect::watch::Watch as SmtWatch;
 use sidelane_interface::Kind;
+use sidelane_interface::say;
 use sidelane_sched::stats::{Rates, Reader, Watch};
 use sidelane_smt::metrics::SmtMetrics;
 use sidelane_smt::snapshot::RateSource;
@@ -101,7 +102,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.no_smt {
         match SmtWatch::start(&settings, &mut place) {
             Ok(started) => smt = Some(started),
-            Err(error) => eprintln!("sidelane: no SMT metrics: {error}"),
+            Err(error) => say!("sidelane: no SMT metrics: {error}"),
         }
     }
     // last, because to load the collector takes time

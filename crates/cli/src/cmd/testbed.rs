@@ -2,6 +2,7 @@
 
 use super::Format;
 use anyhow::bail;
+use sidelane_interface::say;
 use sidelane_interface::{Kind, Listed};
 use sidelane_testbed::{
     Interrupt, Job, Kernel, Machine, Spec, belongings, guest, kernel, probe, smt,
@@ -246,7 +247,7 @@ fn run_probe(args: ProbeArgs) -> anyhow::Result<()> {
 }
 
 fn list_kernels(args: KernelsArgs) -> anyhow::Result<()> {
-    let notice = |text: &str| eprintln!("sidelane: {text}");
+    let notice = |text: &str| say!("sidelane: {text}");
     let kernels = kernel::list(args.refresh, &on_signal()?, notice)?;
     let listed = Listed("kernels", &kernels);
     let text = || kernel::render(&kernels);

@@ -6,6 +6,7 @@ use sidelane_control::DEFAULT_STATE_PATH;
 use sidelane_control::service::Service;
 use sidelane_control::trial::{Outcome, Plan, Setup, run as try_it};
 use sidelane_interface::Kind;
+use sidelane_interface::say;
 use sidelane_sched::Rule;
 use std::io::Write;
 use std::path::PathBuf;
@@ -117,11 +118,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .print(Kind::Trial, || outcome.text(), &outcome)?;
     match outcome {
         Outcome::Guarded { why, .. } => {
-            eprintln!("sidelane: the guard ended the trial, the machine is as it was: {why}");
+            say!("sidelane: the guard ended the trial, the machine is as it was: {why}");
             Ok(ExitCode::from(NO))
         }
         Outcome::Interrupted(_) => {
-            eprintln!("sidelane: interrupted, the machine is as it was");
+            say!("sidelane: interrupted, the machine is as it was");
             Ok(ExitCode::from(INTERRUPTED))
         }
         Outcome::Ended(_) | Outcome::NoSmt(_) => Ok(ExitCode::SUCCESS),

@@ -6,6 +6,7 @@ use super::{Duty, VmPlan};
 use crate::error::{During, Error, Result};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+use sidelane_interface::say;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
@@ -68,7 +69,7 @@ impl VirtualMachine {
             let thread = std::thread::Builder::new().name(format!("vcpu{id}"));
             let run = move || {
                 if let Err(error) = run(vcpu) {
-                    eprintln!("virtual CPU {id}: {error}");
+                    say!("virtual CPU {id}: {error}");
                     std::process::exit(1);
                 }
             };

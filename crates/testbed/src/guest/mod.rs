@@ -11,6 +11,7 @@ use crate::rootfs;
 use crate::wire::PORT;
 use nix::mount::{MsFlags, mount};
 use relay::Relay;
+use sidelane_interface::say;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -154,5 +155,5 @@ fn load_module(path: &str) -> std::io::Result<()> {
 
 /// Says something on the console.
 fn complain(text: &str) {
-    eprintln!("sidelane testbed: {text}");
+    say!("sidelane testbed: {text}");
 }

@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use clap::Parser;
+use sidelane_interface::say;
 use sidelane_options::server::{Totals, prepare, serve};
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +34,7 @@ fn main() -> anyhow::Result<()> {
         Some(workers) => workers.into(),
         None => std::thread::available_parallelism()?.get(),
     };
-    eprintln!(
+    say!(
         "option-server: {} workers listen on {}; Ctrl-C ends",
         workers,
         socket.local_addr()?
@@ -41,7 +42,7 @@ fn main() -> anyhow::Result<()> {
     let totals = Totals::default();
     serve(&socket, workers, &STOP, &totals)?;
     let count = |total: &std::sync::atomic::AtomicU64| total.load(Ordering::Relaxed);
-    eprintln!(
+    say!(
         "option-server: {} complete, {} incomplete, {} refused",
         count(&totals.complete),
         count(&totals.incomplete),
