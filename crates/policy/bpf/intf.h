@@ -256,7 +256,8 @@ struct task_ctx {
 	u32 short_sleeps; /* how often it was within the longest one */
 	u32 timeout_period; /* of its cache, in which it was counted last */
 	u32 pool; /* that it is charged to, + 1; 0: none (pool.bpf.h) */
-	u32 held; /* how it came to its pool's queue (throttle.bpf.h) */
+	u32 held; /* how it came to its pool's queue; 0: it is not there (throttle.bpf.h) */
+	u32 held_by; /* which pool's */
 	u32 pool_pass; /* 1: it may begin to run though its pool is used up */
 	u32 side; /* enum side (pair.bpf.h) */
 	u32 rate; /* retention rate: moving average, of RATE_ALL */
@@ -597,6 +598,7 @@ struct cgroup_known {
 struct cgroup_demand {
 	u64 weight; /* of tasks, and of cgroups in which something does */
 	u64 counted; /* as what it counts itself in the cgroup around it */
+	u64 parent; /* which that was when it began to; 0: none */
 };
 
 /* A cgroup came or went (ring buffer to the loader). */

@@ -55,13 +55,14 @@ VERIFIED_ONCE int demand_change(u64 id, s64 weight)
 			if (before)
 				break;
 			demand->counted = known->weight;
+			demand->parent = known->parent;
 			weight = known->weight;
 		} else {
 			if (before + weight)
 				break;
 			weight = -(s64)demand->counted;
 		}
-		id = known->parent;
+		id = demand->parent; /* the loader may know of another by now */
 	}
 	return 0;
 }
