@@ -271,6 +271,8 @@ HOOK bool hook_sends(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags
 {
 	if (is_pinned_kthread(p) && kthread_send(p, tctx, enq_flags))
 		return true;
+	if (tctx->held && throttle_again(p, enq_flags))
+		return true;
 	if (pool_stops(p, tctx)) {
 		promote_drop(p, tctx);
 		spread_drop(tctx);

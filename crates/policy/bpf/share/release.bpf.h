@@ -40,16 +40,16 @@ VERIFIED_ONCE int release_closes(u32 core_id, u32 budget, u64 now_ns)
 }
 
 /*
- * A task that was held is about to go to the vector of @core_id. It may run as soon as it is there,
+ * A task that was @held is about to go to the vector of @core_id. It may run as soon as it is there,
  * so all that is to be known of it is noted before.
  */
 static __always_inline void release_begins(const struct task_struct *p, struct task_ctx *tctx,
-					   u32 core_id, u64 now_ns)
+					   u32 held, u32 core_id, u64 now_ns)
 {
 	struct core_ctx *core = core_ctx(core_id);
 	u32 class = task_class(tctx);
 
-	if (core && class == CLASS_CRITICAL && tctx->held == HELD_WOKE && none_waits(core, tctx))
+	if (core && class == CLASS_CRITICAL && held == HELD_WOKE && none_waits(core, tctx))
 		hook_critical_wakes(core, now_ns);
 	if (class == CLASS_CRITICAL && !tctx->job_ns) /* it has become that meanwhile */
 		tctx->job_ns = now_ns;
@@ -68,6 +68,23 @@ static __always_inline void release_fails(struct task_ctx *tctx)
 	vector_left(tctx);
 }
 
+/*
+ * A held task is about to go on: from now on this alone places it (throttle_again()). How it came to its pool's queue; 0: it
+ * has been placed since.
+ */
+static __always_inline u32 release_takes(struct task_ctx *tctx)
+{
+	u32 held = *(volatile u32 *)&tctx->held;
+
+	return held && __sync_val_compare_and_swap(&tctx->held, held, HELD_GOES) == held ? held : 0;
+}
+
+/* It has gone, or is @held as before. What has come back to the queue meanwhile stays there. */
+static __always_inline void release_ends(struct task_ctx *tctx, u32 held)
+{
+	__sync_val_compare_and_swap(&tctx->held, HELD_GOES, held);
+}
+
 /* Sends the tasks that @pool held to vectors, as far as they may run. */
 static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 {
@@ -78,7 +95,7 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 		struct task_ctx *tctx = task_ctx(p);
 		const struct core_ctx *core;
 		struct lane_ctx *lane;
-		u32 stops, class;
+		u32 stops, class, held;
 		bool moved;
 		s32 cpu;
 
@@ -90,17 +107,23 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 		else if (stops == pool + 1)
 			break; /* those behind it have waited less */
 		else if (stops) {
+			tctx->held_by = stops - 1;
 			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tctx->held_ns);
 			scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, HELD_ID(stops - 1), 0);
 			throttle_begins(stops - 1, now_ns);
 			continue;
 		}
+		held = release_takes(tctx);
+		if (!held)
+			continue;
 		cpu = release_lane(p);
 		lane = lane_ctx(cpu);
-		if (!lane)
+		if (!lane) {
+			release_ends(tctx, held);
 			continue;
+		}
 		class = task_class(tctx);
-		release_begins(p, tctx, lane->core, now_ns);
+		release_begins(p, tctx, held, lane->core, now_ns);
 		if (class == CLASS_BATCH)
 			batch_enters(p, lane->core, cpu);
 		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_begins(tctx, now_ns));
@@ -118,10 +141,11 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 			moved = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, VECTOR_ID(lane->core, class),
 						 0);
 		}
-		if (!moved) {
+		if (!moved)
 			release_fails(tctx);
+		release_ends(tctx, 0);
+		if (!moved)
 			continue;
-		}
 		polar_need();
 		kick_for(p, tctx, lane, cpu, false);
 		any = true;
@@ -138,7 +162,9 @@ static __always_inline void pool_refill(const struct pool_limit *limit, struct p
 	pool->periods++;
 	if (pool->held_since_ns) {
 		pool->throttled++;
-		pool->throttled_ns += now_ns - pool->held_since_ns;
+		/* @now_ns is of before the pools that came first were released */
+		if (now_ns > pool->held_since_ns)
+			pool->throttled_ns += now_ns - pool->held_since_ns;
 		pool->held_since_ns = 0;
 	}
 	if (left_ns < 0 && (u64)-left_ns > pool->overdrawn_ns)

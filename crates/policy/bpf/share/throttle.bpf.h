@@ -28,9 +28,10 @@
 
 /* Beside the vectors' ids, as if it were one class more. */
 #define HELD_ID(pool) VECTOR_ID(pool, NR_CLASSES)
-/* task_ctx.held: before it was held it woke, or left a lane. */
+/* task_ctx.held: it is held, and before that it woke, or left a lane; it is about to go on. */
 #define HELD_WOKE 1
 #define HELD_LEFT 2
+#define HELD_GOES 3
 #define THROTTLE_MAX_NS (10 * NS_PER_S)
 
 /* A task is held by @pool: its throttled time begins. */
@@ -52,8 +53,23 @@ static __always_inline void throttle_hold(struct task_struct *p, struct task_ctx
 		tctx->held_ns = now_ns;
 	tctx->due_ns = 0; /* it does not wait for a lane */
 	tctx->held = woke ? HELD_WOKE : HELD_LEFT;
+	tctx->held_by = pool;
 	throttle_begins(pool, now_ns);
 	scx_bpf_dsq_insert_vtime(p, HELD_ID(pool), slice_of(tctx), tctx->held_ns, enq_flags);
+}
+
+/*
+ * @p, which was held, is to be placed, for its affinity or the like has changed. True: it is held again, since release.bpf.h is
+ * about to send it on, and notes that in its context.
+ */
+VERIFIED_ONCE bool throttle_again(struct task_struct *p __arg_trusted, u64 enq_flags)
+{
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (!tctx || __sync_lock_test_and_set(&tctx->held, 0) != HELD_GOES)
+		return false;
+	throttle_hold(p, tctx, tctx->held_by, false, enq_flags);
+	return true;
 }
 
 /* @p, which begins to run: sends it away if its pool is used up. */
