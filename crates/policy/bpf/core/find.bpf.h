@@ -321,8 +321,8 @@ VERIFIED_ONCE s32 find_idle_lane(struct task_struct *p __arg_trusted, s32 set, u
 VERIFIED_ONCE s32 fallback_lane(struct task_struct *p __arg_trusted, u32 home, s32 prev, u32 end)
 {
 	s32 cpu = pick_lane(p, home, ANY_STATE, prev);
+	u32 id, i, first;
 	u64 allowed;
-	u32 id;
 
 	if (cpu >= 0)
 		return cpu;
@@ -336,8 +336,17 @@ VERIFIED_ONCE s32 fallback_lane(struct task_struct *p __arg_trusted, u32 home, s
 				return cpu;
 		}
 	}
-	cpu = bpf_cpumask_any_distribute(p->cpus_ptr);
-	return cpu >= 0 && cpu < (s32)nr_lanes ? cpu : prev;
+	first = bpf_cpumask_any_distribute(p->cpus_ptr);
+	bpf_for(i, 0,
+		nr_lanes) { /* an affinity may name lanes that are offline, and these have no core */
+		const struct lane_ctx *lane;
+
+		cpu = first + i < nr_lanes ? first + i : first + i - nr_lanes;
+		lane = lane_ctx(cpu);
+		if (lane && lane->online && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			return cpu;
+	}
+	return prev;
 }
 
 /*
