@@ -148,21 +148,23 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 	struct task_ctx *tctx = task_ctx(p);
 	const struct rq *rq = rq_of(cpu);
 	u64 now_ns = rq_clock(rq);
+	bool sleeps;
 
 	if (!core || !tctx)
 		return;
 	account_run(p, tctx, now_ns);
-	if (!runnable) {
+	sleeps = !runnable && p->__state; /* else it is placed anew, for it is another now */
+	if (sleeps) {
 		account_burst(tctx);
 		slice_ends(p, tctx, now_ns);
 	}
-	hook_ends(p, tctx, lane, cpu, !runnable, now_ns);
+	hook_ends(p, tctx, lane, cpu, sleeps, now_ns);
 	if (!outranked(rq)) /* running, dispatch or update_idle says what the lane does */
 		return;
 	lane_state_put(lane, core, LANE_OTHER);
 	held_look(lane->core);
-	/* with a rest of its slice it would wait in the lane's own queue */
-	if (fixed.only_batch && runnable)
+	/* with a rest of its slice it would wait in the lane's own queue, for as long as that class has work */
+	if (runnable)
 		scx_bpf_task_set_slice(p, 0);
 }
 

@@ -88,6 +88,7 @@ struct sched_ext_entity {
 struct task_struct {
 	unsigned int number; /* of the simulated kernel: its index */
 	unsigned int flags;
+	unsigned int __state; /* 0: it runs or could */
 	int pid;
 	int tgid;
 	struct pid *thread_pid;

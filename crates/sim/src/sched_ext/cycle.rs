@@ -468,6 +468,7 @@ impl SchedExt {
 
     /// The task leaves its lane.
     pub(super) fn stopping(&mut self, engine: &mut Engine, cpu: u32, id: TaskId, runnable: bool) {
+        self.entities[id.index()].native.__state = (!runnable).into();
         let p = self.pointer(id);
         // SAFETY: see `wake`.
         operate(self, engine, || unsafe {

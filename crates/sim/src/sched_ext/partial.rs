@@ -219,6 +219,7 @@ impl SchedExt {
         if let State::Running(cpu) = state {
             self.charge(engine, cpu);
             self.entities[id.index()].native.scx.flags &= !native::SCX_TASK_QUEUED;
+            self.entities[id.index()].native.__state = 0;
             self.beside.seen[cpu as usize] = false; // there is no switch
             // SAFETY: see `switches`.
             operate(self, engine, || unsafe {
