@@ -225,6 +225,19 @@ VERIFIED_ONCE int list_ended(struct task_struct *p __arg_trusted,
 	return 0;
 }
 
+/*
+ * One that is bound waits on @core_id now, or none does any more. A lane of another core leaves that to the next record there:
+ * one of its own two is current for its own core.
+ */
+static __always_inline void bound_changed(u32 core_id)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	const struct metrics_lane *lane = lane_of(cpu);
+
+	if (lane && lane->core == core_id)
+		core_changed(core_id, cpu * 2);
+}
+
 /* @p could run from @now_ns on, and does not. */
 VERIFIED_ONCE int begins_to_wait(struct task_struct *p __arg_trusted,
 				 struct metrics_task *task __arg_nonnull, u64 now_ns)
@@ -247,7 +260,7 @@ VERIFIED_ONCE int begins_to_wait(struct task_struct *p __arg_trusted,
 		return 0;
 	task->waits = lane->core + WAITS_BOUND;
 	if (!__sync_fetch_and_add(&core->bound, 1))
-		core_changed(lane->core, bpf_get_smp_processor_id() * 2);
+		bound_changed(lane->core);
 	return 0;
 }
 
@@ -268,7 +281,7 @@ static __always_inline void ends_to_wait(struct metrics_task *task, u64 now_ns)
 	}
 	core = core_of(waits - WAITS_BOUND);
 	if (core && __sync_fetch_and_sub(&core->bound, 1) == 1)
-		core_changed(waits - WAITS_BOUND, bpf_get_smp_processor_id() * 2);
+		bound_changed(waits - WAITS_BOUND);
 }
 
 /*
