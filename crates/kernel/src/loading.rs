@@ -132,7 +132,17 @@ impl fmt::Display for Refusal {
 /// What any use of libbpf needs first.
 pub fn prepare() {
     scx_utils::try_set_rlimit_infinity();
+    open_files();
     hush();
+}
+
+/// Counters take some files a lane, and each program that hears the lane signal takes one: more than the usual 1024. Where the
+/// limit stays, what cannot be opened says so.
+fn open_files() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
 }
 
 /// libbpf tells a lot; its warnings are kept for the one error that matters.

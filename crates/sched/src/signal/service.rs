@@ -24,6 +24,9 @@ use std::thread::JoinHandle;
 /// what else the process has open.
 const PROGRAMS_MAX: usize = 768;
 
+/// For so long nothing new is heard where there are no more descriptors, ms.
+const FULL_MS: u16 = 1000;
+
 /// The maps of `see/signal.bpf.h`, of whichever object, and that of `see/jobs.bpf.h`.
 pub(crate) struct Maps {
     /// `lane_signals`
@@ -93,6 +96,7 @@ impl Service {
                 file: words.file()?,
                 programs: Vec::new(),
                 stopped,
+                full: false,
             };
             server.serve(&maps.events, words)
         };
@@ -184,6 +188,8 @@ struct Server {
     programs: Vec<Program>,
     /// Closed by the other side when it is time to end.
     stopped: UnixStream,
+    /// There are no more descriptors: what connects waits for a moment.
+    full: bool,
 }
 
 impl Server {
@@ -209,7 +215,8 @@ impl Server {
     }
 
     /// Waits until something is ready: the end, events, a new program, then each program.
-    fn wait(&self, events: i32) -> io::Result<Vec<bool>> {
+    fn wait(&mut self, events: i32) -> io::Result<Vec<bool>> {
+        let full = std::mem::take(&mut self.full);
         // SAFETY: the ring buffer outlives the borrow, which ends here
         let events = unsafe { BorrowedFd::borrow_raw(events) };
         let fixed = [self.stopped.as_fd(), events, self.socket.listener.as_fd()];
@@ -219,7 +226,12 @@ impl Server {
             .chain(programs)
             .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
             .collect();
-        match poll(&mut fds, PollTimeout::NONE) {
+        let mut timeout = PollTimeout::NONE;
+        if full {
+            fds[2].set_events(PollFlags::empty());
+            timeout = FULL_MS.into();
+        }
+        match poll(&mut fds, timeout) {
             Ok(_) | Err(nix::Error::EINTR) => {}
             Err(e) => return Err(e.into()),
         }
@@ -227,7 +239,10 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        let Ok((stream, _)) = self.socket.listener.accept() else {
+        let accepted = self.socket.listener.accept();
+        let refused = accepted.as_ref().err().and_then(io::Error::raw_os_error);
+        self.full = matches!(refused, Some(libc::EMFILE | libc::ENFILE));
+        let Ok((stream, _)) = accepted else {
             return;
         };
         if self.programs.len() >= PROGRAMS_MAX {
