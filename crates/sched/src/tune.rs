@@ -107,6 +107,15 @@ pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
     let scope = scope();
     let budget = changes.check(&tuning.budget(), tuning.knows_speeds(), scope);
     let budget = budget.map_err(Error::Tune)?;
+    let charges = Charges::open()?;
+    let pools = Pools::open()?;
+    // the one change that the kernel may refuse comes first
+    if let Some(PoolChange { cgroup, cores }) = &changes.pool
+        && !pools.set(cgroup, *cores)?
+    {
+        let none = format!("there is no pool for cgroup {cgroup:?}");
+        return Err(Error::Tune(none));
+    }
     if let Some(thread_perf) = &changes.thread_perf {
         tuning.set_speeds(thread_perf);
     }
@@ -115,14 +124,6 @@ pub fn tune(changes: &Changes) -> Result<Tuned, Error> {
         tuning.set_polarization(polarization);
     }
     let budget = tuning.budget();
-    let charges = Charges::open()?;
-    let pools = Pools::open()?;
-    if let Some(PoolChange { cgroup, cores }) = &changes.pool
-        && !pools.set(cgroup, *cores)?
-    {
-        let none = format!("there is no pool for cgroup {cgroup:?}");
-        return Err(Error::Tune(none));
-    }
     let charges = charges.read()?;
     Ok(Tuned {
         scope,
