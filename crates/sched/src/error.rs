@@ -108,6 +108,14 @@ pub enum Error {
         /// What libbpf warned of, the verifier's log among it.
         details: String,
     },
+    /// The kernel refused the scheduler, and the machine is why.
+    #[error("{load}\n{why}")]
+    Unable {
+        /// [`Error::Load`].
+        load: Box<Error>,
+        /// Which checks of `sidelane doctor` failed.
+        why: String,
+    },
     /// The kernel ejected the scheduler.
     #[error("the kernel ejected the scheduler: {0}; its default scheduler has taken over")]
     Ejected(ExitReason),
@@ -128,6 +136,12 @@ pub enum Error {
         /// The lock.
         path: PathBuf,
     },
+    /// The scheduler tells tasks by other numbers than this process sees.
+    #[error(
+        "with scope = \"batch\" threads are told by number, and those of a container are its own; run outside, or in the \
+         host's PID namespace (docker run --pid=host, hostPID)"
+    )]
+    PidNamespace,
     /// Tasks keep what they were given.
     #[error(
         "some batch tasks do not have the policy that they had: {why}; try again: sidelane run --restore"
@@ -166,6 +180,8 @@ impl Error {
             | Error::TooLarge { .. }
             | Error::OtherScheduler { .. }
             | Error::LedgerHeld { .. }
+            | Error::Unable { .. }
+            | Error::PidNamespace
             | Error::CoreScheduling { .. } => true,
             _ => false,
         }

@@ -14,7 +14,7 @@ mod restore;
 pub use ledger::Adopted;
 pub(crate) use ledger::{BOOT, PATH, adopted, count};
 pub use news::News;
-pub(crate) use policy::started;
+pub(crate) use policy::{numbers_are_the_scheduler_s, started};
 pub(crate) use restore::threads;
 
 use crate::Error;
@@ -102,6 +102,9 @@ impl Adopter {
 
     /// A scheduler of batch alone is about to be attached.
     pub fn begin(&mut self) -> Result<(), Error> {
+        if numbers_are_the_scheduler_s(Path::new("/proc")).is_ok_and(|same| !same) {
+            return Err(Error::PidNamespace);
+        }
         (self.takes_over, self.ends) = (true, false);
         if self.ledger.is_none() {
             self.ledger = Some(Ledger::hold(&self.path)?);
@@ -117,10 +120,12 @@ impl Adopter {
     /// All tasks get back what they had, for no scheduler of batch alone follows.
     pub fn end(&mut self) -> Result<Option<News>, Error> {
         self.loans = Loans::default();
-        match self.ledger.take() {
-            Some(mut ledger) => give_all_back(&mut ledger),
-            None => Ok(None),
-        }
+        let Some(ledger) = &mut self.ledger else {
+            return Ok(None);
+        };
+        let news = give_all_back(ledger)?; // if that fails, what they had is still known
+        self.ledger = None;
+        Ok(news)
     }
 
     /// Tasks of which a scheduler that was just attached is to be told, whether they differ from what they should be or not.

@@ -6,6 +6,7 @@ use nix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::io;
 use std::mem::size_of;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -150,6 +151,14 @@ pub(crate) fn ticks(ns: u64) -> u64 {
 pub(crate) fn ticks_now() -> u64 {
     let since_boot = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from);
     since_boot.map_or(u64::MAX, |now| ticks(now.as_nanos() as u64))
+}
+
+/// Number of the PID namespace in which the scheduler counts (`PROC_PID_INIT_INO` of the kernel).
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// Whether this process sees tasks by the numbers by which the scheduler tells them.
+pub(crate) fn numbers_are_the_scheduler_s(proc: &Path) -> io::Result<bool> {
+    Ok(fs::metadata(proc.join("self/ns/pid"))?.ino() == FIRST_PID_NAMESPACE)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use super::handle;
 use crate::Error;
+use crate::adopt;
 use crate::bpf::{bytes_of, intf};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -15,7 +16,6 @@ use std::fs;
 use std::io;
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -36,8 +36,6 @@ const _: () = {
     assert!(wire::JOB_LATENCY_NS == intf::job_board_limits_JOB_LATENCY_NS as u64);
 };
 
-/// Number of the PID namespace in which the scheduler counts (`PROC_PID_INIT_INO` of the kernel).
-const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// In `/proc/PID/stat`, counted from after the name: when the process started, in hundredths of a
 /// second after boot.
 const START_FIELD: usize = 19;
@@ -135,7 +133,7 @@ fn new_board() -> libbpf_rs::Result<MapHandle> {
 
 /// The process that connected: its number and when it started.
 fn peer(program: &UnixStream, proc: &Path) -> io::Result<(u32, u32)> {
-    if fs::metadata(proc.join("self/ns/pid"))?.ino() != FIRST_PID_NAMESPACE {
+    if !adopt::numbers_are_the_scheduler_s(proc)? {
         return Err(io::Error::other("the service runs in a PID namespace"));
     }
     let handle = peer_handle(program)?;
