@@ -31,7 +31,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBuffer};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open};
 use sidelane_kernel::Urgent;
 use sidelane_kernel::cgroups::LabelChanges;
-use sidelane_topology::Topology;
+use sidelane_topology::{CpuList, Topology};
 use size::Rooms;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -71,6 +71,8 @@ pub enum Event {
     Restarting(ExitReason),
     /// There is more of something than its table has room for; the scheduler is being loaded with larger ones.
     Outgrown(Outgrown),
+    /// These lanes are online, others than it was made for; it is being loaded again.
+    OtherLanes(CpuList),
     /// The configuration that was read again is another one; it is being loaded.
     Reloading,
     /// The configuration that was read again says what the one in force does.
@@ -139,6 +141,9 @@ impl std::fmt::Display for Event {
             Event::Degraded(what) => write!(f, "warning: {what}"),
             Event::Restarting(reason) => write!(f, "attaching again: {reason}"),
             Event::Outgrown(outgrown) => write!(f, "attaching again: {outgrown}"),
+            Event::OtherLanes(online) => {
+                write!(f, "attaching again: CPUs {online} are online now")
+            }
             Event::Reloading => write!(f, "attaching again: the configuration has changed"),
             Event::Unchanged => write!(f, "the configuration is as before: nothing to reload"),
             Event::NotReloaded(why) => write!(
@@ -183,6 +188,10 @@ struct Scheduler<'a> {
     signal: Option<signal::Service>,
     /// They count as long as they are open.
     _counters: Option<Counters>,
+    /// Where what it prints is traced, until it goes.
+    printed: Option<Printed>,
+    /// Lanes that were online when it was made for them.
+    online: CpuList,
     /// None without retention, or once it could not be kept.
     idle: Option<IdleBound>,
 }
@@ -253,6 +262,8 @@ impl<'a> Scheduler<'a> {
             label_changes: None,
             signal: None,
             _counters: None,
+            printed: None,
+            online: topology.online().clone(),
             idle: IdleBound::of(&config.scheduler),
         };
         scheduler.fill_lanes(&layout)?;
@@ -271,9 +282,7 @@ impl<'a> Scheduler<'a> {
         let link = scx_ops_attach!(skel, sidelane_ops).map_err(load_error("attach"))?;
         scheduler.link = Some(link);
         scheduler.follow_names();
-        if !config.scheduler.trace {
-            printed.restore();
-        }
+        scheduler.printed = config.scheduler.trace.then_some(printed);
         drop(urgent); // before it starts threads
         scheduler.serve_signal(on_event);
         on_event(Event::Attached {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const FOLDERS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const SWITCH: &str = "events/bpf_trace/bpf_trace_printk/enable";
 
-/// The event's switch, which was off; none: it was on, or is not there.
+/// The event's switch, which was off and is again once this goes; none: it was on, or is not there.
 pub(crate) struct Printed(Option<PathBuf>);
 
 impl Printed {
@@ -28,11 +28,12 @@ impl Printed {
         let first = folders.iter().find_map(said);
         Printed(first.and_then(|(switch, text)| (text.trim() == "0").then_some(switch)))
     }
+}
 
-    /// Switches it off again. Where that is refused it costs what it costs.
-    pub(crate) fn restore(self) {
-        if let Some(switch) = self.0 {
-            let _ = fs::write(switch, "0");
+impl Drop for Printed {
+    fn drop(&mut self) {
+        if let Some(switch) = &self.0 {
+            let _ = fs::write(switch, "0"); // where that is refused it costs what it costs
         }
     }
 }
@@ -49,13 +50,13 @@ mod tests {
         fs::write(&switch, before).unwrap();
         let printed = Printed::below(&[Path::new("/nowhere"), folder.path()]);
         fs::write(&switch, "1").unwrap();
-        printed.restore();
+        drop(printed);
         fs::read_to_string(switch).unwrap()
     }
 
     #[test]
     fn only_what_was_off_is_switched_off() {
         assert_eq!([after("0\n"), after("1\n"), after("")], ["0", "1", "1"]);
-        Printed::below(&[Path::new("/nowhere")]).restore();
+        drop(Printed::below(&[Path::new("/nowhere")]));
     }
 }

@@ -9,6 +9,7 @@ use crate::doctor;
 use crate::resolve;
 use crate::{Error, ExitReason};
 use sidelane_kernel::{Need, TaskStorage, allowed};
+use sidelane_topology::CpuList;
 use std::fs;
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -41,6 +42,8 @@ enum Ended {
     Detached(ExitReason),
     /// For larger tables.
     Outgrown(Outgrown),
+    /// For lanes that came or went while it was being attached.
+    OtherLanes(CpuList),
     /// For another configuration.
     Changed(Box<Config>),
 }
@@ -89,19 +92,26 @@ fn attachments(
     let mut storage = TaskStorage::default();
     let mut before = None;
     loop {
-        match config.scheduler.only_batch() {
-            true => adopter.begin()?,
-            false => tell_tasks(adopter.end()?, on_event),
-        }
-        let left = (&mut carried, &mut storage, &mut *adopter);
-        let ended = Scheduler::live(&config, left, read, requests, on_event)?;
+        let begun = match config.scheduler.only_batch() {
+            true => adopter.begin().map(|()| None),
+            false => adopter.end(),
+        };
+        let ended = match begun {
+            Ok(news) => {
+                tell_tasks(news, on_event);
+                let left = (&mut carried, &mut storage, &mut *adopter);
+                Scheduler::live(&config, left, read, requests, on_event)?
+            }
+            Err(error) => Ended::NotAttached(error),
+        };
         match (ended, before.take()) {
-            (Ended::NotAttached(error), None) => return Err(error),
+            (Ended::NotAttached(error), None) => return Err(machine_error(error)),
             (Ended::NotAttached(error), Some(kept)) => {
                 on_event(Event::NotReloaded(error.to_string()));
                 (config, carried) = kept;
             }
             (Ended::Outgrown(outgrown), _) => on_event(Event::Outgrown(outgrown)),
+            (Ended::OtherLanes(online), _) => on_event(Event::OtherLanes(online)),
             (Ended::Changed(changed), _) => {
                 on_event(Event::Reloading);
                 let kept = carried.clone();
@@ -139,6 +149,23 @@ pub fn check_machine() -> Result<(), Error> {
     match doctor::cookie_holders() {
         Some(holders) => Err(Error::CoreScheduling { holders }),
         None => Ok(()),
+    }
+}
+
+/// Where the kernel refuses to load what this machine cannot run: that it cannot.
+fn machine_error(error: Error) -> Error {
+    if !matches!(error, Error::Load { .. }) {
+        return error;
+    }
+    if let Err(error) = check_machine() {
+        return error; // another scheduler came first
+    }
+    match doctor::examine(Path::new("/")).cannot_attach() {
+        Some(why) => Error::Unable {
+            load: error.into(),
+            why,
+        },
+        None => error,
     }
 }
 
@@ -188,8 +215,10 @@ impl Scheduler<'_> {
             self.bound_idle(on_event);
             self.follow_cgroups(on_event)?;
             self.adopt(adopter, on_event)?;
+            let mut other_lanes = None;
             if resolved.elapsed() >= RESOLVE_AGAIN {
                 resolved = Instant::now();
+                other_lanes = self.other_lanes();
                 if resolve::follow(&mut self.rules, &self.config.rules) {
                     self.write_rules()?;
                     self.looks.again();
@@ -210,6 +239,12 @@ impl Scheduler<'_> {
                 self.detach(adopter);
                 return Ok(Ended::Outgrown(outgrown));
             }
+            if let Some(online) = other_lanes
+                && !self.exited()
+            {
+                self.detach(adopter);
+                return Ok(Ended::OtherLanes(online));
+            }
             if requests.reload.swap(false, Ordering::Relaxed)
                 && let Some(changed) = self.changed(read, on_event)
                 && !self.exited()
@@ -220,6 +255,14 @@ impl Scheduler<'_> {
         }
         self.detach(adopter);
         Ok(Ended::Detached(self.exit_reason()))
+    }
+
+    /// Lanes that are online, if the scheduler was made for others. What comes or goes while it is attached the kernel tells; this
+    /// is for what did between the look at the machine and that.
+    fn other_lanes(&self) -> Option<CpuList> {
+        let online = fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+        let online: CpuList = online.trim().parse().ok()?;
+        (online != self.online).then_some(online)
     }
 
     /// The configuration as it is now, if it can be used and is not the one in force.
