@@ -4,10 +4,12 @@ use crate::files::{read, write};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use sidelane_topology::CpuList;
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 const CPUS: &str = "cpuset.cpus";
+const MEMS: &str = "cpuset.mems";
 const EFFECTIVE: &str = "cpuset.cpus.effective";
 const CONTROL: &str = "cgroup.subtree_control";
 
@@ -67,19 +69,44 @@ impl FoundCpusets {
         Ok(())
     }
 
-    /// Makes everything as it was; a cgroup that is gone is left out.
+    /// Makes everything as it was, as far as it can be; a cgroup that is gone is left out.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// What the kernel refuses first.
     pub fn restore(&self) -> Result<()> {
-        for (folder, cpus) in &self.cpus {
-            ignore_missing(restore_cpus(folder, cpus))?;
-        }
-        for folder in self.switched_on.iter().rev() {
-            ignore_missing(write(&folder.join(CONTROL), "-cpuset"))?;
-        }
-        Ok(())
+        let cpus = self.cpus.iter();
+        let cpus = cpus.map(|(folder, cpus)| restore_cpus(folder, cpus));
+        let controllers = self.switched_on.iter().rev();
+        let controllers = controllers.map(|folder| self.switch_off(folder));
+        let restored = cpus.chain(controllers).map(ignore_missing);
+        restored.fold(Ok(()), Result::and)
     }
+
+    /// Hands the controller down no more, unless somebody else has come to use it.
+    fn switch_off(&self, folder: &Path) -> Result<()> {
+        match self.others_use(folder)? {
+            true => Ok(()),
+            false => ignore_busy(write(&folder.join(CONTROL), "-cpuset")),
+        }
+    }
+
+    /// Whether a cgroup below, not one of ours, has a cpuset of its own: without the controller it loses that.
+    fn others_use(&self, folder: &Path) -> Result<bool> {
+        let failed = |e| Error::io("read", folder, e);
+        for entry in fs::read_dir(folder).map_err(failed)? {
+            let child = entry.map_err(failed)?.path();
+            let ours = self.cpus.iter().any(|(ours, _)| *ours == child);
+            if !ours && child.is_dir() && has_cpuset(&child)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn has_cpuset(folder: &Path) -> Result<bool> {
+    let given = |name| read(&folder.join(name)).map(|list| !list.unwrap_or_default().is_empty());
+    Ok(given(CPUS)? || given(MEMS)?)
 }
 
 /// Before 7.0, kernels take no empty list where tasks are. Empty means the lanes of the cgroup above.
@@ -96,6 +123,14 @@ fn restore_cpus(folder: &Path, cpus: &str) -> Result<()> {
     }
 }
 
+/// Busy is a controller that a cgroup below hands down itself by now: it stays, and need not be restored.
+fn ignore_busy(written: Result<()>) -> Result<()> {
+    match written {
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::ResourceBusy => Ok(()),
+        other => other,
+    }
+}
+
 fn ignore_missing(written: Result<()>) -> Result<()> {
     match written {
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(()),
@@ -103,10 +138,53 @@ fn ignore_missing(written: Result<()>) -> Result<()> {
     }
 }
 
+/// Refuses where there are cpusets of cgroup v1, from which the kernel takes the CPUs that go offline and to which it gives none
+/// back, beside that of the root, which does get its CPUs back.
+///
+/// # Errors
+/// There are, or it cannot be read.
+pub fn check_none_of_v1(root: &Path) -> Result<()> {
+    let mounts = read(&root.join("proc/self/mounts"))?.unwrap_or_default();
+    for mount in mounts.lines().filter_map(mount_point) {
+        if has_children(&root.join(mount.trim_start_matches('/')))? {
+            let mount = mount.into();
+            return Err(Error::CpusetsV1 { mount });
+        }
+    }
+    Ok(())
+}
+
+/// Where a line of `/proc/self/mounts` mounts them, unless it does so with the behaviour of cgroup v2.
+fn mount_point(line: &str) -> Option<String> {
+    let mut fields = line.split(' ').skip(1);
+    let (at, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+    let has = |option| options.split(',').any(|given| given == option);
+    let loses = kind == "cgroup" && has("cpuset") && !has("cpuset_v2_mode");
+    loses.then(|| at.replace("\\040", " "))
+}
+
+/// Whether a cgroup has others below it; one that is not there has none.
+fn has_children(folder: &Path) -> Result<bool> {
+    let failed = |e| Error::io("read", folder, e);
+    let entries = match fs::read_dir(folder) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
+        entries => entries.map_err(failed)?,
+    };
+    for entry in entries {
+        if entry
+            .and_then(|it| it.file_type())
+            .map_err(failed)?
+            .is_dir()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     fn cgroup(mount: &Path, path: &str, cpus: Option<&str>, controllers: &str) {
         let folder = mount.join(path);
@@ -144,6 +222,48 @@ mod tests {
         kept.restore().unwrap();
         assert_eq!(file("jobs/batch/cpuset.cpus"), "\n");
         assert_eq!(file("jobs/cgroup.subtree_control"), "-cpuset");
+    }
+
+    #[test]
+    fn what_cannot_be_restored_holds_up_nothing_else() {
+        let tree = tempfile::tempdir().unwrap();
+        let mount = tree.path();
+        cgroup(mount, "", None, "");
+        for path in ["web", "batch"] {
+            cgroup(mount, path, Some("0-3\n"), "");
+        }
+        let found = FoundCpusets::read(mount, &["/web", "/batch"]).unwrap();
+        let lanes = ["0,2", "1,3"].map(|cpus| cpus.parse().unwrap());
+        found.bind(&lanes).unwrap();
+        fs::remove_file(mount.join("web/cpuset.cpus")).unwrap();
+        fs::create_dir(mount.join("web/cpuset.cpus")).unwrap();
+        let error = found.restore().unwrap_err().to_string();
+        assert!(error.contains("web/cpuset.cpus"), "{error}");
+        assert_eq!(content(mount, "batch/cpuset.cpus"), "0-3\n");
+        assert_eq!(content(mount, "cgroup.subtree_control"), "-cpuset");
+    }
+
+    #[test]
+    fn a_controller_that_others_have_come_to_use_stays() {
+        for (file, list, after) in [
+            (CPUS, "2\n", "+cpuset"),
+            (MEMS, "0\n", "+cpuset"),
+            (CPUS, "\n", "-cpuset"),
+        ] {
+            let tree = tempfile::tempdir().unwrap();
+            let mount = tree.path();
+            cgroup(mount, "", None, "");
+            cgroup(mount, "web", Some("0-3\n"), "");
+            let found = FoundCpusets::read(mount, &["/web"]).unwrap();
+            found.bind(&["0".parse().unwrap()]).unwrap();
+            cgroup(mount, "other", None, "");
+            fs::write(mount.join("other").join(file), list).unwrap();
+            found.restore().unwrap();
+            assert_eq!(content(mount, "cgroup.subtree_control"), after, "{file}");
+        }
+        let refused = |kind: ErrorKind| Err(Error::io("write", Path::new(CONTROL), kind.into()));
+        assert!(ignore_busy(refused(ErrorKind::ResourceBusy)).is_ok());
+        assert!(ignore_busy(refused(ErrorKind::InvalidInput)).is_err());
     }
 
     #[test]

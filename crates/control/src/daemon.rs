@@ -4,7 +4,7 @@ use crate::actuator::{SchedulerCap, Sysfs, check_harmless, cores_without};
 use crate::exposition::Exposition;
 use crate::learner::{Learner, Learnt};
 use crate::sampler::{Sampler, check_numbers, normalized};
-use crate::state::StateFile;
+use crate::state::{RestoredAtEnd, StateFile};
 use crate::{Actuator, ActuatorKind, DryRun, Error, Result, Settings};
 use serde::Serialize;
 use sidelane_model::{Decision, Governor, Machine, ThreadPerf};
@@ -153,8 +153,10 @@ pub fn run(
         if let (Some(state), Some(found)) = (&state, &found) {
             state.save(found)?;
         }
+        // also if something panics on the way
+        let found = state.as_ref().map(RestoredAtEnd);
         let served = daemon.serve(settings, stop, on_event);
-        state.as_ref().map_or(Ok(false), StateFile::restore)?;
+        found.map_or(Ok(()), RestoredAtEnd::end)?;
         match served? {
             Served::Stopped => return Ok(Outcome::Stopped),
             Served::ReservedChanged => {
@@ -264,7 +266,7 @@ impl Daemon {
         while sleep(settings.interval, stop) {
             match self.interval(settings, on_event) {
                 Err(error @ Error::ProcStat(_)) => return Err(error),
-                Err(error) => warn(on_event, format!("{error}; trying again")),
+                Err(error) => warn_of(on_event, &error),
                 Ok(Some(served)) => return Ok(served),
                 Ok(None) => {}
             }
@@ -304,7 +306,10 @@ impl Daemon {
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Option<Served>> {
         let busy = self.sampler.sample()?;
-        self.learn(&busy, settings, on_event)?;
+        // what was known of threadPerf before will do
+        if let Err(error) = self.learn(&busy, settings, on_event) {
+            warn_of(on_event, &error);
+        }
         let how = (settings.normalization(), settings.governor.options);
         let (in_force, machine) = (self.actuator.level()?, self.governor.machine());
         let in_force = in_force.clamp(1, machine.thread_perf().lanes());
@@ -312,11 +317,24 @@ impl Daemon {
             return Ok(None);
         };
         let decision = self.governor.decide(load);
-        if let Some(exposition) = &self.exposition {
-            exposition.write(&decision)?;
+        on_event(Event::Decided(decision.clone()));
+        let set = self.set(in_force, decision.level, settings, on_event);
+        // a decision is told whether or not it could be carried out
+        let written = self.exposition.as_ref().map(|it| it.write(&decision));
+        if let Some(Err(error)) = written {
+            warn_of(on_event, &error);
         }
-        let level = decision.level;
-        on_event(Event::Decided(decision));
+        set
+    }
+
+    /// Sets a level if it is another one; why it was the last time, if it was.
+    fn set(
+        &mut self,
+        in_force: usize,
+        level: usize,
+        settings: &Settings,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Option<Served>> {
         if in_force == level {
             return Ok(None);
         }
@@ -400,6 +418,11 @@ fn warn(on_event: &mut dyn FnMut(Event), message: impl Into<String>) {
     on_event(Event::Warning {
         message: message.into(),
     });
+}
+
+/// Of something that the next interval tries again.
+fn warn_of(on_event: &mut dyn FnMut(Event), error: &Error) {
+    warn(on_event, format!("{error}; trying again"));
 }
 
 /// False once `stop` is set.

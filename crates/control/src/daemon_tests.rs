@@ -123,3 +123,93 @@ fn what_was_reserved_meanwhile_is_not_taken() {
         assert_eq!(tree.online_files(), "11111111");
     }
 }
+
+/// A daemon of 4 cores that have little to do, so that it would switch SMT off.
+fn idle_daemon(tree: &Tree, settings: &Settings) -> Daemon {
+    stat(tree, 1000, |_| 0.05);
+    let topology = Topology::read(tree.root()).unwrap();
+    let reserved = Reserved::read(tree.root());
+    let daemon = Daemon::new(settings, &topology, reserved, &mut |_| {}).unwrap();
+    stat(tree, 2000, |_| 0.05);
+    daemon
+}
+
+#[test]
+fn metrics_that_cannot_be_written_hold_up_no_change() {
+    let tree = Tree::new(4, 2);
+    let settings = Settings {
+        metrics: Some(tree.root().join("nowhere/control.prom")),
+        ..settings(&tree, ActuatorKind::Sysfs)
+    };
+    let mut daemon = idle_daemon(&tree, &settings);
+    let mut said = String::new();
+    let mut on_event = |event: Event| said += &format!("{event}\n");
+    daemon.interval(&settings, &mut on_event).unwrap();
+    assert_eq!(tree.read("smt/control"), "off");
+    let warned = said.contains("nowhere/control.prom") && said.contains("; trying again");
+    assert!(warned, "{said}");
+}
+
+#[test]
+fn a_level_that_cannot_be_set_is_an_error_and_in_the_metrics() {
+    let tree = Tree::new(4, 2);
+    let metrics = tree.root().join("control.prom");
+    let settings = Settings {
+        metrics: Some(metrics.clone()),
+        ..settings(&tree, ActuatorKind::Sysfs)
+    };
+    let mut daemon = idle_daemon(&tree, &settings);
+    tree.remove("smt/control");
+    let error = daemon.interval(&settings, &mut |_| {}).err().unwrap();
+    assert!(error.to_string().contains("smt/control"), "{error}");
+    assert!(metrics.exists());
+}
+
+#[test]
+fn what_cannot_be_learnt_holds_up_no_change() {
+    const NONE: u32 = 99_999; // no machine has a CPU of this number, so that it cannot be counted
+    let tree = Tree::new(4, 2);
+    let settings = settings(&tree, ActuatorKind::Sysfs);
+    let mut daemon = idle_daemon(&tree, &settings);
+    daemon.learner = Some(Learner::new(&[], &[1.0, 0.6]).unwrap());
+    daemon.cores.push(vec![NONE]);
+    let look = |time: u64| {
+        let line = |cpu| format!("cpu{cpu} {} 0 0 {time}\n", time / 20);
+        let cpus = (0..8).chain([NONE]);
+        tree.file("proc/stat", &cpus.map(line).collect::<String>());
+    };
+    look(3000);
+    daemon.sampler.sample().unwrap();
+    look(4000);
+    let mut said = String::new();
+    let mut on_event = |event: Event| said += &format!("{event}\n");
+    daemon.interval(&settings, &mut on_event).unwrap();
+    assert_eq!(tree.read("smt/control"), "off");
+    assert!(said.contains("; trying again"), "{said}");
+}
+
+#[test]
+fn what_was_found_comes_back_after_a_panic() {
+    let tree = Tree::new(4, 2);
+    let settings = settings(&tree, ActuatorKind::Sysfs);
+    stat(&tree, 1000, |_| 0.05);
+    let mut panics_at_warnings = |event: Event| {
+        assert!(!matches!(event, Event::Warning { .. }), "{event}");
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut looks = 0;
+            while !settings.state.exists() && looks < 10_000 {
+                std::thread::sleep(Duration::from_millis(1));
+                looks += 1;
+            }
+            tree.write("smt/control", "off");
+            std::fs::remove_file(tree.root().join("proc/stat")).unwrap(); // a warning
+        });
+        let stop = AtomicBool::new(false);
+        let run = || run(&settings, &stop, &mut panics_at_warnings);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
+    });
+    assert_eq!(tree.read("smt/control"), "on");
+    assert!(!settings.state.exists());
+}

@@ -77,6 +77,16 @@ pub enum Error {
         /// Lanes that would be taken.
         cpus: sidelane_topology::CpuList,
     },
+    /// Cpusets that would lose for good the lanes that are taken.
+    #[error(
+        "no lane is taken, as cgroups below {} would lose it for good: cpusets of cgroup v1 do not get back what was \
+         offline; use --actuator scheduler, or boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)",
+        shown(mount)
+    )]
+    CpusetsV1 {
+        /// Where they are mounted.
+        mount: PathBuf,
+    },
     /// `/proc/stat` numbers CPUs otherwise than sysfs.
     #[error(
         "/proc/stat counts CPUs {counted}, and sysfs has {online} online: one of them shows a container's numbers \
@@ -99,7 +109,9 @@ pub enum Error {
     #[error("{0}")]
     Objective(String),
     /// No lane for batch.
-    #[error("no core has more than one lane online: there is no lane for batch")]
+    #[error(
+        "no core has more than one lane that is online and not reserved: there is no lane for batch"
+    )]
     NoSecondLane,
     /// One cgroup holds the other.
     #[error("the cgroups {critical} and {batch} have to be apart; neither may hold the other")]
@@ -219,6 +231,7 @@ impl Error {
             | Error::TasksHidden { .. }
             | Error::TaskUnknown { .. }
             | Error::CpuManager { .. }
+            | Error::CpusetsV1 { .. }
             | Error::ForeignNumbers { .. } => true,
             Error::Io { source, .. } => matches!(
                 source.kind(),

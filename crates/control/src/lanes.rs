@@ -4,11 +4,12 @@
 //!
 //! Source: Elfen (USENIX ATC 2016).
 
-use crate::actuator::Found;
+use crate::actuator::{Found, cores_without};
 use crate::cpusets::FoundCpusets;
-use crate::state::StateFile;
+use crate::state::{RestoredAtEnd, StateFile};
 use crate::{Error, Result};
 use sidelane_sched::signal::lanes::{self as tracer, Groups};
+use sidelane_topology::reserved::Reserved;
 use sidelane_topology::{CpuList, Topology};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -55,9 +56,10 @@ pub fn run(
     }
     let Groups { critical, batch } = &settings.groups;
     check_apart(critical, batch)?;
-    let lanes = split(&Topology::read(root)?)?;
+    let lanes = split(&Topology::read(root)?, &Reserved::read(root))?;
     let found = FoundCpusets::read(&tracer::mount_point(root)?, &[critical, batch])?;
     state.save(&Found::Cpusets(found.clone()))?;
+    let bound = RestoredAtEnd(&state);
     let served = found.bind(&lanes).and_then(|()| {
         let [critical, batch] = lanes;
         let mut serving = || {
@@ -68,13 +70,13 @@ pub fn run(
         };
         Ok(tracer::run(&settings.groups, stop, &mut serving)?)
     });
-    let restored = state.restore();
-    served.and(restored).map(drop)
+    let restored = bound.end();
+    served.and(restored)
 }
 
-/// The first lane of each core, and the others.
-fn split(topology: &Topology) -> Result<[CpuList; 2]> {
-    let cores = topology.online_by_core();
+/// The first lane of each core, and the others, without those that are reserved for other work.
+fn split(topology: &Topology, reserved: &Reserved) -> Result<[CpuList; 2]> {
+    let cores = cores_without(topology, &reserved.cpus());
     let first = cores.iter().filter_map(|core| core.first().copied());
     let others = cores.iter().flat_map(|core| core.iter().skip(1).copied());
     let lanes: [CpuList; 2] = [first.collect(), others.collect()];
@@ -100,6 +102,7 @@ fn check_apart(critical: &str, batch: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Tree;
     use sidelane_topology::{Builder, CoreSpec};
 
     #[test]
@@ -110,13 +113,28 @@ mod tests {
             .core(CoreSpec::new([2]))
             .build()
             .unwrap();
-        let [critical, batch] = split(&topology).unwrap();
+        let [critical, batch] = split(&topology, &Reserved::default()).unwrap();
         assert_eq!(
             (critical.to_string(), batch.to_string()),
             ("1-2,4".into(), "5,8".into())
         );
         let single = Builder::new().core(CoreSpec::new([0])).build().unwrap();
-        assert!(matches!(split(&single), Err(Error::NoSecondLane)));
+        let split = split(&single, &Reserved::default());
+        assert!(matches!(split, Err(Error::NoSecondLane)));
+    }
+
+    #[test]
+    fn reserved_lanes_are_given_to_neither() {
+        let tree = Tree::new(3, 2);
+        let split = || {
+            let topology = Topology::read(tree.root()).unwrap();
+            split(&topology, &Reserved::read(tree.root()))
+        };
+        tree.write("isolated", "2,5\n");
+        let lanes = split().unwrap().map(|cpus| cpus.to_string());
+        assert_eq!(lanes, ["0,3-4", "1"]);
+        tree.write("nohz_full", "1\n");
+        assert!(matches!(split(), Err(Error::NoSecondLane)));
     }
 
     #[test]

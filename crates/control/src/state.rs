@@ -87,6 +87,24 @@ impl StateFile {
     }
 }
 
+/// Restores what was found when it goes, as by a panic.
+pub struct RestoredAtEnd<'a>(pub &'a StateFile);
+
+impl RestoredAtEnd<'_> {
+    /// Restores it now, where it is heard whether that succeeds.
+    pub fn end(self) -> Result<()> {
+        let state = self.0;
+        std::mem::forget(self);
+        state.restore().map(drop)
+    }
+}
+
+impl Drop for RestoredAtEnd<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.restore();
+    }
+}
+
 fn boot_id(root: &Path) -> Result<String> {
     let path = root.join("proc/sys/kernel/random/boot_id");
     match fs::read_to_string(&path) {

@@ -70,6 +70,12 @@ impl Tree {
         fs::remove_file(self.cpu_path(name)).unwrap();
     }
 
+    /// A folder in place of a file: it can be neither read nor written.
+    pub fn spoil(&self, name: &str) {
+        self.remove(name);
+        fs::create_dir(self.cpu_path(name)).unwrap();
+    }
+
     /// The content of all `cpuN/online`.
     pub fn online_files(&self) -> String {
         (0..self.cpus)

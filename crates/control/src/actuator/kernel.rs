@@ -86,31 +86,47 @@ impl Kernel {
         Ok(())
     }
 
-    /// Switches `lanes` one by one until just those `kept` are online; no others.
+    /// Switches `lanes` one by one until just those `kept` are online; no others. One that fails holds up
+    /// no other, but none is taken while one that is kept does not come: it may be the last of its core.
     pub fn arrange(&self, lanes: &[u32], kept: &BTreeSet<u32>) -> Result<()> {
         let all_online = self.online()?;
         let appears = |online: &CpuList, cpu: &u32| kept.contains(cpu) && !online.contains(*cpu);
-        let control = self.control()?;
-        if lanes.iter().any(|cpu| appears(&all_online, cpu))
-            && Kernel::switches(control.as_deref())
-            && control.as_deref() != Some("on")
-        {
-            self.set_control("on")?; // below it the kernel lets no lane appear
-        }
+        let allowed = match lanes.iter().any(|cpu| appears(&all_online, cpu)) {
+            true => self.let_appear(),
+            false => Ok(()),
+        };
         let online = self.online()?;
-        for cpu in lanes.iter().filter(|cpu| appears(&online, cpu)) {
-            self.switch(*cpu, true)?;
-        }
-        for cpu in lanes
+        let given = lanes.iter().filter(|cpu| appears(&online, cpu));
+        given
+            .map(|cpu| self.switch(*cpu, true))
+            .fold(allowed, Result::and)?;
+        let taken = lanes
             .iter()
-            .filter(|cpu| !kept.contains(cpu) && online.contains(**cpu))
-        {
-            self.switch(*cpu, false)?;
+            .filter(|cpu| !kept.contains(cpu) && online.contains(**cpu));
+        taken
+            .map(|cpu| self.switch(*cpu, false))
+            .fold(Ok(()), Result::and)
+    }
+
+    /// Below "on" the kernel lets no lane appear.
+    fn let_appear(&self) -> Result<()> {
+        let control = self.control()?;
+        match Kernel::switches(control.as_deref()) && control.as_deref() != Some("on") {
+            true => self.set_control("on"),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Whether a lane is there, online or not: a hypervisor may eject it.
+    pub fn has(&self, cpu: u32) -> bool {
+        let folder = self.path(&format!("cpu{cpu}"));
+        !matches!(folder.try_exists(), Ok(false))
     }
 
     fn switch(&self, cpu: u32, online: bool) -> Result<()> {
+        if !self.has(cpu) {
+            return Ok(()); // nothing to switch
+        }
         let path = self.path(&format!("cpu{cpu}/online"));
         let word = if online { "1" } else { "0" };
         for _ in 1..ATTEMPTS {

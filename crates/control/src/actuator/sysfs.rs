@@ -2,6 +2,7 @@
 
 use super::kernel::Kernel;
 use super::{Actuator, Found, pinned};
+use crate::cpusets;
 use crate::{Error, Result};
 use sidelane_topology::reserved::Reserved;
 use sidelane_topology::{CpuList, Topology};
@@ -45,29 +46,33 @@ impl Sysfs {
         })
     }
 
-    /// Makes online what was online at the beginning.
+    /// Makes online what was online at the beginning, as far as it can be.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// What the kernel refuses first.
     pub fn restore(root: &Path, control: Option<&str>, lanes: &[u32]) -> Result<()> {
         let kernel = Kernel::new(root);
-        if let (Some(found), Some(now)) = (control, kernel.control()?)
-            && found != now
-            && Kernel::switches(Some(&now))
-        {
-            kernel.set_control(found)?;
-        }
-        kernel.arrange(lanes, &lanes.iter().copied().collect())
+        let controlled = control.map_or(Ok(()), |found| restore_control(&kernel, found));
+        let arranged = kernel.arrange(lanes, &lanes.iter().copied().collect());
+        controlled.and(arranged)
     }
 
     fn lanes(&self) -> Vec<u32> {
         self.cores.iter().flatten().copied().collect()
     }
 
+    /// Lanes of a core that are still there: one that was ejected keeps no place.
+    fn there(&self, core: &[u32]) -> Vec<u32> {
+        let lanes = core.iter().copied();
+        lanes.filter(|cpu| self.kernel.has(*cpu)).collect()
+    }
+
     /// Lanes that a level keeps: the first of each core.
     fn kept(&self, level: usize) -> BTreeSet<u32> {
-        let first = self.cores.iter().flat_map(|core| core.iter().take(level));
-        first.copied().collect()
+        let there = self.cores.iter().map(|core| self.there(core));
+        there
+            .flat_map(|core| core.into_iter().take(level))
+            .collect()
     }
 
     /// Finds the lanes that pinned tasks need beside those `kept`; says which.
@@ -95,6 +100,14 @@ impl Sysfs {
     }
 }
 
+/// Makes `smt/control` what it was, where it can be changed.
+fn restore_control(kernel: &Kernel, found: &str) -> Result<()> {
+    match kernel.control()? {
+        Some(now) if now != found && Kernel::switches(Some(&now)) => kernel.set_control(found),
+        _ => Ok(()),
+    }
+}
+
 /// Online lanes of each core that are not reserved; cores without any are not there.
 pub fn cores_without(topology: &Topology, reserved: &CpuList) -> Vec<Vec<u32>> {
     let mut cores = topology.online_by_core();
@@ -108,7 +121,7 @@ pub fn cores_without(topology: &Topology, reserved: &CpuList) -> Vec<Vec<u32>> {
 /// Refuses where lanes could not be taken without harm to what counts on them; changes nothing.
 ///
 /// # Errors
-/// A CPU manager counts on them, or tasks that may be pinned to them are hidden.
+/// A CPU manager counts on them, cpusets would lose them for good, or tasks that may be pinned to them are hidden.
 pub fn check_harmless(root: &Path, cores: &[Vec<u32>], reserved: &Reserved) -> Result<()> {
     if let Some(manager) = reserved.cpu_manager() {
         let taken = cores.iter().flat_map(|lanes| lanes.iter().skip(1).copied());
@@ -120,6 +133,7 @@ pub fn check_harmless(root: &Path, cores: &[Vec<u32>], reserved: &Reserved) -> R
             return Err(Error::CpuManager { path, cpus });
         }
     }
+    cpusets::check_none_of_v1(root)?;
     pinned::check_all_visible(root)
 }
 
@@ -135,7 +149,10 @@ impl Actuator for Sysfs {
     fn level(&mut self) -> Result<usize> {
         let online = self.kernel.online()?;
         let counts = |cpu: u32| online.contains(cpu) && !self.needed.contains(cpu);
-        let of_core = |core: &Vec<u32>| core.iter().rposition(|cpu| counts(*cpu)).map(|i| i + 1);
+        let of_core = |core: &Vec<u32>| {
+            let last = self.there(core).iter().rposition(|cpu| counts(*cpu));
+            last.map(|i| i + 1)
+        };
         Ok(self.cores.iter().filter_map(of_core).max().unwrap_or(1))
     }
 
@@ -230,8 +247,7 @@ mod tests {
     #[test]
     fn what_could_not_be_changed_later_is_refused_at_once() {
         let tree = Tree::new(1, 2);
-        tree.remove("cpu1/online");
-        std::fs::create_dir(tree.root().join("sys/devices/system/cpu/cpu1/online")).unwrap();
+        tree.spoil("cpu1/online");
         let error = try_sysfs(&tree).unwrap_err();
         assert!(error.to_string().contains("cpu1/online"), "{error}");
     }
@@ -257,6 +273,86 @@ mod tests {
             text.contains("cpu_manager_state") && text.contains("--actuator scheduler"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_cannot_be_restored_holds_up_no_other_lane() {
+        for spoilt in ["cpu1/online", "smt/control"] {
+            let tree = Tree::new(3, 2);
+            let seconds = ["cpu1/online", "cpu3/online", "cpu5/online"];
+            seconds.iter().for_each(|name| tree.write(name, "0"));
+            tree.apply_online_files();
+            tree.spoil(spoilt);
+            let lanes: Vec<u32> = (0..6).collect();
+            let error = Sysfs::restore(tree.root(), Some("on"), &lanes).unwrap_err();
+            assert!(error.to_string().contains(spoilt), "{error}");
+            assert_eq!(
+                ["cpu3/online", "cpu5/online"].map(|it| tree.read(it)),
+                ["1", "1"]
+            );
+        }
+    }
+
+    #[test]
+    fn lanes_that_were_ejected_are_nothing_to_restore_and_keep_no_place() {
+        let tree = Tree::new(2, 2);
+        tree.remove("smt/control");
+        let mut sysfs = sysfs(&tree);
+        std::fs::remove_dir_all(tree.root().join("sys/devices/system/cpu/cpu2")).unwrap();
+        tree.write("online", "0-1,3");
+        sysfs.set(1).unwrap();
+        let online = || ["cpu0/online", "cpu1/online", "cpu3/online"].map(|it| tree.read(it));
+        assert_eq!(online(), ["1", "0", "1"], "the last lane of its core stays");
+        tree.write("online", "0,3");
+        assert_eq!(sysfs.level().unwrap(), 1);
+        sysfs.found().unwrap().restore(tree.root()).unwrap();
+        assert_eq!(online(), ["1", "1", "1"]);
+    }
+
+    #[test]
+    fn no_lane_is_taken_while_one_that_is_kept_does_not_come() {
+        let tree = Tree::new(2, 2);
+        tree.remove("smt/control");
+        let mut sysfs = sysfs(&tree);
+        tree.spoil("cpu2/online");
+        tree.write("online", "0-1,3");
+        let error = sysfs.set(1).unwrap_err().to_string();
+        assert!(error.contains("cpu2/online"), "{error}");
+        assert_eq!(
+            ["cpu1/online", "cpu3/online"].map(|it| tree.read(it)),
+            ["1", "1"]
+        );
+    }
+
+    #[test]
+    fn cpusets_of_cgroup_v1_are_refused_unless_they_get_their_lanes_back() {
+        const CPUSETS: &str = "sys/fs/cgroup/cpuset";
+        for (kind, options, child, refused) in [
+            ("cgroup", "rw,cpuset", true, true),
+            ("cgroup", "rw,cpuset", false, false),
+            ("cgroup", "rw,cpuset,cpuset_v2_mode", true, false),
+            ("cgroup", "rw,cpu,cpuacct", true, false),
+            ("cgroup2", "rw", true, false),
+        ] {
+            let tree = Tree::new(2, 2);
+            tree.file("proc/2/status", "Name:\tkthreadd\nPid:\t2\nPPid:\t0\n");
+            let mount = format!("none /{CPUSETS} {kind} {options} 0 0\n");
+            tree.file("proc/self/mounts", &mount);
+            let file = if child {
+                "docker/cpuset.cpus"
+            } else {
+                "cpuset.cpus"
+            };
+            tree.file(&format!("{CPUSETS}/{file}"), "0-3\n");
+            let found = try_sysfs(&tree).map_err(|error| (error.is_machine(), error.to_string()));
+            match (found, refused) {
+                (Err((true, text)), true) => {
+                    let remedy = ["/sys/fs/cgroup/cpuset", "--actuator scheduler", "unified"];
+                    assert!(remedy.iter().all(|part| text.contains(part)), "{text}");
+                }
+                (found, _) => assert_eq!(found.is_err(), refused, "{mount}: {found:?}"),
+            }
+        }
     }
 
     #[test]

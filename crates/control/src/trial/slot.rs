@@ -3,7 +3,7 @@
 use super::{Event, Limit, Plan, Setup};
 use crate::actuator::{Actuator, Sysfs};
 use crate::service::{POLL, members};
-use crate::state::StateFile;
+use crate::state::{RestoredAtEnd, StateFile};
 use crate::{Error, Result};
 use serde::Serialize;
 use sidelane_collect::collector::Place;
@@ -281,24 +281,6 @@ impl Bench<'_> {
 /// The trial may have ended already.
 fn tell(sender: &Sender<sidelane_sched::Event>, event: sidelane_sched::Event) {
     let _ = sender.send(event);
-}
-
-/// Restores the SMT level when it goes, as by a panic.
-struct RestoredAtEnd<'a>(&'a StateFile);
-
-impl RestoredAtEnd<'_> {
-    /// Restores it now, where it is heard whether that succeeds.
-    fn end(self) -> Result<()> {
-        let state = self.0;
-        std::mem::forget(self);
-        state.restore().map(drop)
-    }
-}
-
-impl Drop for RestoredAtEnd<'_> {
-    fn drop(&mut self) {
-        let _ = self.0.restore();
-    }
 }
 
 /// Sets a flag when it goes.
