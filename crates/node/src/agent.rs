@@ -12,12 +12,13 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use serde_json::Value;
 use sidelane_label::node::NodeState;
-use sidelane_node::batch_cpu::{self, BatchCpu, Reading};
+use sidelane_node::batch_cpu::{self, BatchCpu, LanesPerCore, Reading};
 use sidelane_node::class::Rules;
-use sidelane_node::scheduler::{Attached, Scheduler, attached};
+use sidelane_node::scheduler::{Attached, Scheduler, attached, lanes_per_core};
 use sidelane_node::{Action, Comparison, Mode, Names, Pod, Row, cgroups};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -43,7 +44,8 @@ pub struct Settings {
     pub node: String,
     pub cgroup_root: PathBuf,
     pub rules: Rules,
-    pub machine: Machine,
+    /// That of a core whose lanes all run; none: not known.
+    pub thread_perf: Option<f64>,
     pub sidelane: OsString,
     pub config: PathBuf,
     pub state: PathBuf,
@@ -107,6 +109,8 @@ pub struct Agent {
     node: Option<NodeObject>,
     /// By UID.
     pods: BTreeMap<String, Pod>,
+    /// Whether all of them have been heard of.
+    pods_known: bool,
     /// Those of a list that is not complete yet.
     listed: BTreeMap<String, Pod>,
     /// Names of pods, for the file.
@@ -115,12 +119,14 @@ pub struct Agent {
     state: Option<NodeState>,
     /// The last that `sidelane status` said.
     attached: Option<Attached>,
+    lanes_per_core: LanesPerCore,
     batch_cpu: Option<BatchCpu>,
     compare_at: Instant,
     look_again: Duration,
     tell_at: Instant,
     bad_mode: Said,
     bad_state: Said,
+    bad_topology: Said,
     bad_batch_cpu: Said,
     bad_write: Said,
     bad_patch: Said,
@@ -133,22 +139,28 @@ impl Agent {
         let mode = kept
             .as_ref()
             .and_then(|kept| kept.mode.as_ref()?.parse().ok());
+        // an agent before this one: its scheduler may have been killed with it, also in another mode
+        let before = settings.state.exists();
+        let (program, config) = (settings.sidelane.clone(), settings.config.clone());
         Agent {
             client,
-            scheduler: Scheduler::new(settings.sidelane.clone(), settings.config.clone()),
+            scheduler: Scheduler::new(program, config, before),
             mode,
             node: None,
             pods: BTreeMap::new(),
+            pods_known: false,
             listed: BTreeMap::new(),
             names: Names::kept(kept.map_or(Vec::new(), |kept| kept.pods)),
             state: None,
             attached: None,
+            lanes_per_core: LanesPerCore::default(),
             batch_cpu: settings.batch_cpu.map(BatchCpu::new),
             compare_at: now,
             look_again: FIRST_LOOK,
             tell_at: now,
             bad_mode: Said::default(),
             bad_state: Said::default(),
+            bad_topology: Said::default(),
             bad_batch_cpu: Said::default(),
             bad_write: Said::default(),
             bad_patch: Said::default(),
@@ -227,7 +239,10 @@ impl Agent {
                 }
                 return;
             }
-            Event::InitDone => self.pods = std::mem::take(&mut self.listed),
+            Event::InitDone => {
+                self.pods = std::mem::take(&mut self.listed);
+                self.pods_known = true;
+            }
             Event::Apply(pod) => {
                 if let Some((uid, pod)) = self.known(&pod) {
                     self.pods.insert(uid, pod);
@@ -275,7 +290,7 @@ impl Agent {
         }
         let differs = |attached: &Attached| node.with_condition(attached).is_some();
         if self.attached.as_ref().is_none_or(differs)
-            || node.relabelled(&self.settings.machine).is_some()
+            || node.relabelled(&self.machine()).is_some()
             || node.with_batch_cpu(self.offered()).is_some()
         {
             self.tell_within(Duration::ZERO);
@@ -314,8 +329,11 @@ impl Agent {
     /// Compares all, and mends what differs.
     fn compare(&mut self, now: Instant) {
         self.compare_at = now + self.settings.every;
-        let pods = self.pods.iter().map(|(uid, pod)| pod.named(uid));
-        self.names.update(pods, now);
+        // before the first whole list none of those that an agent before kept has ended, for all that is known
+        if self.pods_known {
+            let pods = self.pods.iter().map(|(uid, pod)| pod.named(uid));
+            self.names.update(pods, now);
+        }
         self.keep_state();
         let Some(mode) = self.mode else { return };
         let found = cgroups::of_pods(&self.settings.cgroup_root);
@@ -370,14 +388,40 @@ impl Agent {
         if self.scheduler.runs() && attached.status != "True" {
             self.tell_within(ATTACHING);
         }
+        self.look_at_lanes();
         self.measure(&attached);
         self.keep_state();
         self.patch(&attached, PATCHING).await;
         self.attached = Some(attached);
     }
 
+    /// Looks whether a core has other lanes now.
+    fn look_at_lanes(&mut self) {
+        let online = fs::read_to_string("/sys/devices/system/cpu/online").ok();
+        let ask = || lanes_per_core(&self.settings.sidelane);
+        let pause = self.shortest();
+        let looked = (self.lanes_per_core).look(online, Instant::now(), pause, ask);
+        if let Some(asked) = looked {
+            self.bad_topology.say(asked.err());
+        }
+    }
+
+    /// What is known of the machine.
+    fn machine(&self) -> Machine {
+        Machine {
+            lanes_per_core: self.lanes_per_core.known(),
+            thread_perf: self.settings.thread_perf,
+        }
+    }
+
+    /// Between two measurements: what is told because of news comes between.
+    fn shortest(&self) -> Duration {
+        self.settings.every * 3 / 4
+    }
+
     /// Measures what is there for batch, once in each comparison's time.
     fn measure(&mut self, attached: &Attached) {
+        let (machine, shortest) = (self.machine(), self.shortest());
         let Some(batch_cpu) = &mut self.batch_cpu else {
             return;
         };
@@ -385,15 +429,13 @@ impl Agent {
             batch_cpu.withdraw();
             return;
         }
-        // what is told because of news comes between
-        let shortest = self.settings.every * 3 / 4;
         if (batch_cpu.last_at()).is_some_and(|last| last.elapsed() < shortest) {
             return;
         }
         let Machine {
             lanes_per_core,
             thread_perf,
-        } = self.settings.machine;
+        } = machine;
         let machine = lanes_per_core.and_then(|lanes| batch_cpu::Machine::new(lanes, thread_perf));
         let machine =
             machine.ok_or("how fast lanes are is not known; give --calibration".to_owned());
@@ -410,7 +452,7 @@ impl Agent {
 
     async fn patch(&mut self, attached: &Attached, patience: Duration) {
         let Some(node) = &self.node else { return };
-        let labels = node.relabelled(&self.settings.machine);
+        let labels = node.relabelled(&self.machine());
         let statuses = [
             node.with_condition(attached),
             node.with_batch_cpu(self.offered()),
@@ -450,6 +492,9 @@ impl Agent {
         }
         self.keep_state();
         self.patch(&stopped, PATCHING / 2).await;
+        for line in self.scheduler.finish() {
+            say!("sidelane: {line}");
+        }
     }
 }
 
@@ -478,4 +523,57 @@ impl Backoff for Tries {
 /// A watch begins each try with a word of success: only after a while without failure it counts as one.
 fn tries() -> ResetTimerBackoff<Tries> {
     ResetTimerBackoff::new(Tries(TRIES.0), TRIES.1 * 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sidelane_label::node::PodName;
+    use std::path::Path;
+
+    /// An agent that starts after one that knew a pod, with an API server that does not answer.
+    fn agent(folder: &Path) -> Agent {
+        let pod = PodName {
+            uid: "1".to_owned(),
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            class: None,
+        };
+        let state = folder.join("node.json");
+        NodeState::new(None, None, vec![pod]).write(&state).unwrap();
+        let settings = Settings {
+            node: "n".to_owned(),
+            cgroup_root: folder.to_owned(),
+            rules: Rules::default(),
+            thread_perf: None,
+            sidelane: "/nowhere/sidelane".into(),
+            config: folder.join("sidelane.toml"),
+            state,
+            every: Duration::from_secs(30),
+            batch_cpu: None,
+        };
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        Agent::new(settings, Client::try_from(nowhere).unwrap())
+    }
+
+    /// Names that the file has after comparisons for a quarter of an hour.
+    fn names(agent: &mut Agent, now: &mut Instant) -> usize {
+        for _ in 0..30 {
+            *now += agent.settings.every;
+            agent.compare(*now);
+        }
+        let state = NodeState::read(&agent.settings.state);
+        state.unwrap().pods.len()
+    }
+
+    #[tokio::test]
+    async fn no_pod_counts_as_ended_before_all_are_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut agent, mut now) = (agent(folder.path()), Instant::now());
+        assert_eq!(names(&mut agent, &mut now), 1);
+        agent.of_pod(Event::Init);
+        assert_eq!(names(&mut agent, &mut now), 1);
+        agent.of_pod(Event::InitDone);
+        assert_eq!(names(&mut agent, &mut now), 0);
+    }
 }

@@ -252,6 +252,44 @@ pub fn whole(quantity: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
+/// How many lanes a core has. A lane that is offline does not say whose it is, so with SMT off it is one; it is asked for again
+/// when lanes come or go, and while it is not known.
+#[derive(Debug, Default)]
+pub struct LanesPerCore {
+    known: Option<u64>,
+    /// When it was asked for last, and the lanes that were online then.
+    asked: Option<(Instant, Option<String>)>,
+}
+
+impl LanesPerCore {
+    /// As far as is known.
+    pub fn known(&self) -> Option<u64> {
+        self.known
+    }
+
+    /// Asks, while these lanes are online, if there may be something new; without an answer, again after a pause. What came of
+    /// it; none: it was not asked.
+    pub fn look(
+        &mut self,
+        online: Option<String>,
+        now: Instant,
+        pause: Duration,
+        ask: impl FnOnce() -> Result<u64, String>,
+    ) -> Option<Result<(), String>> {
+        if let Some((at, lanes)) = &self.asked
+            && *lanes == online
+            && (self.known.is_some() || now.saturating_duration_since(*at) < pause)
+        {
+            return None;
+        }
+        self.asked = Some((now, online));
+        let answer = ask();
+        // what was true of other lanes is no answer
+        self.known = answer.as_ref().ok().copied();
+        Some(answer.map(|_| ()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -412,5 +450,38 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// What is known after a look at a second of the test, with these lanes online; and whether it was asked for.
+    fn look(
+        lanes: &mut LanesPerCore,
+        begin: Instant,
+        (second, online): (u64, &str),
+        answer: Result<u64, &str>,
+    ) -> (Option<u64>, bool) {
+        let now = begin + Duration::from_secs(second);
+        let ask = || answer.map_err(str::to_owned);
+        let asked = lanes.look(Some(online.to_owned()), now, Duration::from_secs(20), ask);
+        (lanes.known(), asked.is_some())
+    }
+
+    #[test]
+    fn it_is_asked_for_when_lanes_come_or_go() {
+        let (begin, mut lanes) = (Instant::now(), LanesPerCore::default());
+        let mut look = |at, answer| look(&mut lanes, begin, at, answer);
+        assert_eq!(look((0, "0-7"), Ok(1)), (Some(1), true));
+        assert_eq!(look((100, "0-7"), Ok(2)), (Some(1), false));
+        assert_eq!(look((101, "0-15"), Ok(2)), (Some(2), true));
+        let failed = look((102, "0-7"), Err("no answer"));
+        assert_eq!(failed, (None, true), "2 was of other lanes");
+    }
+
+    #[test]
+    fn while_it_is_not_known_it_is_asked_for_now_and_then() {
+        let (begin, mut lanes) = (Instant::now(), LanesPerCore::default());
+        let mut look = |at, answer| look(&mut lanes, begin, at, answer);
+        assert_eq!(look((0, "0-7"), Err("no answer")), (None, true));
+        assert_eq!(look((2, "0-7"), Ok(2)), (None, false));
+        assert_eq!(look((20, "0-7"), Ok(2)), (Some(2), true));
     }
 }

@@ -5,6 +5,7 @@
 pub mod batch_cpu;
 pub mod cgroups;
 pub mod class;
+mod restore;
 pub mod scheduler;
 
 pub use cgroups::Cgroup;

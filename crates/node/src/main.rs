@@ -20,7 +20,7 @@ use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use sidelane_node::class::{Class, Rules, priority_class};
-use sidelane_node::{Comparison, Mode, batch_cpu, cgroups, scheduler};
+use sidelane_node::{Comparison, Mode, batch_cpu, cgroups};
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
@@ -193,13 +193,6 @@ async fn run(args: Args) -> Result<(), Failure> {
         }
         return print(&args, &comparison).map_err(Failure::from);
     }
-    let lanes_per_core = scheduler::lanes_per_core(&args.sidelane);
-    let machine = api::Machine {
-        lanes_per_core: lanes_per_core
-            .inspect_err(|fault| say!("sidelane: {fault}"))
-            .ok(),
-        thread_perf,
-    };
     let batch_cpu = batch_cpu::Settings {
         window: Duration::from_secs(args.batch_cpu_window),
         quantile: args.batch_cpu_quantile,
@@ -208,7 +201,7 @@ async fn run(args: Args) -> Result<(), Failure> {
         node: args.node,
         cgroup_root,
         rules,
-        machine,
+        thread_perf,
         sidelane: args.sidelane,
         config: args.config,
         state: args.state,

@@ -1,14 +1,12 @@
 //! The scheduler as a child: `sidelane run` runs while the node enforces, and what ends it decides when it is tried again.
 
 use crate::Mode;
-use nix::sys::prctl::set_pdeathsig;
+use crate::restore::{self, Restore};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::ffi::{OsStr, OsString};
-use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
@@ -19,8 +17,9 @@ use std::{fmt, fs};
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// At most so long. A scheduler that held as long begins anew.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
-/// It detaches within milliseconds; after this it is killed.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// It detaches within milliseconds, but may take 22 s to give batch tasks back what they had; after this it is killed. Less than
+/// `terminationGracePeriodSeconds` of the chart.
+const PATIENCE: Duration = Duration::from_secs(25);
 
 /// Exit codes of `sidelane run`, as its help has them.
 mod code {
@@ -167,18 +166,23 @@ pub struct Scheduler {
     child: Option<(Child, Instant)>,
     pause: Option<Pause>,
     next_pause: Duration,
+    patience: Duration,
+    restore: Restore,
 }
 
 impl Scheduler {
-    /// One that does not run yet: the program `sidelane`, and its configuration file.
-    pub fn new(program: OsString, config: PathBuf) -> Scheduler {
+    /// One that does not run yet: the program `sidelane`, its configuration file, and whether one before may have left
+    /// something on the machine.
+    pub fn new(program: OsString, config: PathBuf, before: bool) -> Scheduler {
         Scheduler {
+            restore: Restore::new(program.clone(), before),
             program,
             config,
             config_text: None,
             child: None,
             pause: None,
             next_pause: FIRST_PAUSE,
+            patience: PATIENCE,
         }
     }
 
@@ -189,10 +193,11 @@ impl Scheduler {
 
     /// When there is something to do without any news.
     pub fn due(&self) -> Option<Instant> {
-        match self.pause {
+        // first: until that has ended nothing is started
+        self.restore.ends_at().or(match self.pause {
             Some(Pause::Until(then)) => Some(then),
             _ => None,
-        }
+        })
     }
 
     /// Starts it, ends it or lets it read its configuration again, as is needed; what there is to say of that.
@@ -203,6 +208,10 @@ impl Scheduler {
             self.pause = None;
             self.next_pause = FIRST_PAUSE;
             news.extend(self.stop());
+        }
+        // also where none is wanted any more: it was wanted before
+        let restores = self.child.is_none() && self.restore.keep(now, &mut news);
+        if !wanted || restores {
             return news;
         }
         let text = fs::read(&self.config).ok();
@@ -230,17 +239,8 @@ impl Scheduler {
     }
 
     fn start(&mut self, now: Instant, news: &mut Vec<String>) {
-        let mut command = Command::new(&self.program);
-        command
-            .arg("run")
-            .arg("--config")
-            .arg(&self.config)
-            .stdin(Stdio::null());
-        // SAFETY: between fork and exec this makes one system call, and takes no lock and no memory
-        unsafe {
-            // killed with SIGKILL, the agent could not end it, and the next agent would not know it
-            command.pre_exec(|| set_pdeathsig(Signal::SIGTERM).map_err(io::Error::from));
-        }
+        let mut command = restore::child(&self.program);
+        command.arg("run").arg("--config").arg(&self.config);
         match command.spawn() {
             Ok(child) => {
                 self.pause = None;
@@ -271,6 +271,7 @@ impl Scheduler {
             self.next_pause = FIRST_PAUSE;
         }
         self.child = None;
+        self.owe_after(status);
         match status.code() {
             Some(code::BAD_INPUT | code::EJECTED_BY_HAND) => self.pause = Some(Pause::ForNow),
             Some(code::CANNOT) => self.wait(now, LONGEST_PAUSE),
@@ -287,19 +288,37 @@ impl Scheduler {
         format!("the scheduler has ended: {status}; {then}")
     }
 
+    /// One that ended well has given back what it took, others may have not.
+    fn owe_after(&mut self, status: ExitStatus) {
+        if !status.success() {
+            self.restore.owe();
+        }
+    }
+
+    /// Waits until what a scheduler has left is given back.
+    pub fn finish(&mut self) -> Vec<String> {
+        let mut news = Vec::new();
+        while self.child.is_none() && self.restore.keep(Instant::now(), &mut news) {
+            sleep(Duration::from_millis(10));
+        }
+        news
+    }
+
     /// Ends it.
     fn stop(&mut self) -> Option<String> {
         let (mut child, _) = self.child.take()?;
         signal(&child, Signal::SIGTERM);
         let begin = Instant::now();
-        while begin.elapsed() < PATIENCE {
+        while begin.elapsed() < self.patience {
             if let Ok(Some(status)) = child.try_wait() {
+                self.owe_after(status);
                 return Some(format!("the scheduler was stopped: {status}"));
             }
             sleep(Duration::from_millis(10));
         }
         let _ = child.kill();
         let _ = child.wait();
+        self.restore.owe();
         Some("the scheduler did not stop and was killed".to_owned())
     }
 }
@@ -324,11 +343,19 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    /// A program in place of `sidelane`, which notes its starts and hangups, and ends as the file `code` says.
+    /// A program in place of `sidelane`, which notes its starts and hangups, and ends as the file `code` says. What it restores
+    /// waits while there is a file `more`, and fails where there is one `refused`. With `deaf` it does not hear that it is to end.
     const PROGRAM: &str = "#!/bin/sh
 cd \"$(dirname \"$0\")\"
+if [ \"$*\" = 'run --restore' ]; then
+    echo restore >>log
+    while [ -e more ]; do sleep 0.01; done
+    [ -e refused ] && { echo 'error: no' >&2; exit 1; }
+    echo 'sidelane: batch: 1 task' >&2
+    exit 0
+fi
 trap 'echo hangup >>log' HUP
-trap 'echo stop >>log; exit 0' TERM
+trap 'echo stop >>log; [ -e deaf ] || exit 0' TERM
 echo \"$*\" >>log
 while ! [ -e code ]; do sleep 0.01; done
 exit \"$(cat code)\"
@@ -343,6 +370,11 @@ exit \"$(cat code)\"
 
     impl Bed {
         fn new() -> Bed {
+            Bed::after(false)
+        }
+
+        /// One where a scheduler before may have left something.
+        fn after(before: bool) -> Bed {
             // a shell cannot trap what was ignored when it began, as below nohup
             // SAFETY: the default action, no handler
             unsafe { nix::sys::signal::signal(Signal::SIGHUP, SigHandler::SigDfl) }.unwrap();
@@ -352,7 +384,7 @@ exit \"$(cat code)\"
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
             let config = folder.path().join("config");
             fs::write(&config, "1").unwrap();
-            let scheduler = Scheduler::new(program.into(), config);
+            let scheduler = Scheduler::new(program.into(), config, before);
             Bed {
                 folder,
                 scheduler,
@@ -390,6 +422,20 @@ exit \"$(cat code)\"
             }
         }
 
+        /// Makes a file, or takes it away.
+        fn put(&self, name: &str, there: bool) {
+            let path = self.path().join(name);
+            match there {
+                true => fs::write(path, "").unwrap(),
+                false => fs::remove_file(path).unwrap(),
+            }
+        }
+
+        /// Waits until nothing is restored any more; what is said meanwhile.
+        fn restored(&mut self) -> Vec<String> {
+            self.scheduler.finish()
+        }
+
         /// Lets it end with this code, and waits until that is seen.
         fn end(&mut self, code: u8, second: u64) -> String {
             fs::write(self.path().join("code"), code.to_string()).unwrap();
@@ -402,7 +448,8 @@ exit \"$(cat code)\"
                 assert!(begin.elapsed() < Duration::from_secs(20));
                 sleep(Duration::from_millis(10));
             };
-            fs::remove_file(self.path().join("code")).unwrap();
+            self.put("code", false);
+            self.restored();
             news.join("\n")
         }
     }
@@ -475,10 +522,10 @@ exit \"$(cat code)\"
             Some(bed.begin + Duration::from_secs(15))
         );
         bed.keep(true, 15);
-        bed.log(&["run", "run"]);
+        bed.log(&["run", "restore", "run"]);
         assert!(bed.end(1, 20).ends_with("again in 20 s"));
         bed.keep(true, 40);
-        bed.log(&["run", "run", "run"]);
+        bed.log(&["run", "restore", "run", "restore", "run"]);
         // it has held for long
         assert!(bed.end(1, 2000).ends_with("again in 10 s"));
     }
@@ -496,11 +543,90 @@ exit \"$(cat code)\"
         assert!(!bed.scheduler.runs() && bed.scheduler.due().is_none());
         fs::write(bed.path().join("config"), "2").unwrap();
         bed.keep(true, 10_001);
-        bed.log(&["run", "run"]);
+        bed.log(&["run", "restore", "run"]);
         assert!(bed.end(6, 10_002).ends_with("the mode changes"));
         bed.keep(false, 10_003);
         bed.keep(true, 10_004);
-        bed.log(&["run", "run", "run"]);
+        bed.log(&["run", "restore", "run", "restore", "run"]);
         assert!(bed.end(3, 10_005).ends_with("again in 600 s"));
+    }
+
+    #[test]
+    fn what_one_before_left_is_given_back_first() {
+        for wanted in [true, false] {
+            let mut bed = Bed::after(true);
+            bed.put("more", true);
+            bed.keep(wanted, 0);
+            bed.log(&["restore"]);
+            bed.keep(wanted, 1);
+            assert!(!bed.scheduler.runs(), "two at once");
+            bed.put("more", false);
+            assert_eq!(bed.restored(), ["batch: 1 task"]);
+            bed.keep(wanted, 2);
+            bed.log(if wanted {
+                &["restore", "run"]
+            } else {
+                &["restore"]
+            });
+        }
+    }
+
+    #[test]
+    fn what_a_killed_one_left_is_given_back() {
+        let mut bed = Bed::new();
+        bed.keep(true, 0);
+        bed.log(&["run"]);
+        signal(&bed.scheduler.child.as_ref().unwrap().0, Signal::SIGKILL);
+        let begin = Instant::now();
+        while bed.scheduler.runs() {
+            assert!(begin.elapsed() < Duration::from_secs(20));
+            bed.keep(true, 1);
+        }
+        assert_eq!(bed.restored(), ["batch: 1 task"]);
+        bed.keep(true, 11);
+        bed.log(&["run", "restore", "run"]);
+        // by the agent itself, and observing
+        bed.put("deaf", true);
+        bed.scheduler.patience = Duration::from_secs(1);
+        let killed = "the scheduler did not stop and was killed";
+        assert_eq!(bed.keep(false, 12), [killed]);
+        assert!(bed.restored().is_empty(), "it was said before");
+        bed.log(&["run", "restore", "run", "stop", "restore"]);
+        bed.keep(false, 13);
+        assert!(bed.restored().is_empty());
+        bed.log(&["run", "restore", "run", "stop", "restore"]);
+    }
+
+    #[test]
+    fn what_cannot_be_given_back_is_said_once() {
+        let mut bed = Bed::after(true);
+        bed.put("refused", true);
+        bed.keep(true, 0);
+        let said = bed.restored().join("");
+        assert!(said.ends_with("exit status: 1: error: no"), "{said}");
+        bed.keep(true, 1);
+        bed.log(&["restore", "run"]);
+        fs::write(bed.path().join("code"), "1").unwrap();
+        let begin = Instant::now();
+        while bed.scheduler.runs() {
+            assert!(begin.elapsed() < Duration::from_secs(20));
+            bed.keep(true, 2);
+        }
+        assert!(bed.restored().is_empty());
+        bed.log(&["restore", "run", "restore"]);
+    }
+
+    #[test]
+    fn what_takes_too_long_to_give_back_is_killed() {
+        let mut bed = Bed::after(true);
+        bed.put("more", true);
+        bed.keep(true, 0);
+        bed.log(&["restore"]);
+        let due = bed.scheduler.due().unwrap() - bed.begin;
+        assert!(bed.keep(true, due.as_secs() - 1).is_empty());
+        let said = bed.keep(true, due.as_secs()).join("");
+        assert!(said.contains("signal: 9"), "{said}");
+        bed.log(&["restore", "run"]);
+        bed.put("more", false);
     }
 }
