@@ -92,10 +92,13 @@ fn threads_do_not_change_results() {
 
 #[test]
 fn tables_fit_the_screen() {
-    let output = sidelane(&["sim", DEMO, "--seconds", "1", "--replications", "2"]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    for line in stdout(&output).lines() {
-        assert!(line.chars().count() <= 100, "{line}");
+    let made = ["sim", "--cores", "4", "--load", "0.3", "--batch"];
+    for what in [&["sim", DEMO][..], &made] {
+        let output = sidelane(&[what, &["--seconds", "1", "--replications", "2"]].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        for line in stdout(&output).lines() {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
     }
     let csv = sidelane(&[
         "sim",
@@ -115,9 +118,130 @@ fn tables_fit_the_screen() {
 }
 
 #[test]
+fn columns_are_as_wide_as_the_longest_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long.toml");
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(project.join(DEMO)).unwrap();
+    let text = text.replace("name = \"smt-off\"", "name = \"one lane a core\"");
+    let name = "a server whose name has 38 characters.";
+    let long = text.replace("name = \"server\"", &format!("name = \"{name}\""));
+    assert!(text.contains("one lane a core") && long.contains(name));
+    for (text, first, most) in [(&text, "one lane a core", 100), (&long, name, usize::MAX)] {
+        std::fs::write(&path, text).unwrap();
+        let args = ["--seconds", "1", "--replications", "2"];
+        let output = sidelane(&[&["sim", path.to_str().unwrap()], &args[..]].concat());
+        let text = stdout(&output);
+        assert!(text.lines().any(|line| line.contains(first)), "{output:?}");
+        let tables = text.split("\n\n").skip(1).take(2);
+        for table in tables {
+            let widths: Vec<usize> = table.lines().map(|line| line.chars().count()).collect();
+            let same = widths.iter().all(|width| *width == widths[0]);
+            assert!(same && widths[0] <= most, "{widths:?}: {table}");
+        }
+    }
+}
+
+#[test]
+fn the_machine_is_that_which_is_simulated() {
+    let quick = ["--seconds", "0.1", "--replications", "1"];
+    for what in [
+        &[
+            "sim",
+            "--cores",
+            "4",
+            "--load",
+            "0.3",
+            "--set",
+            "machine.cores=2",
+        ][..],
+        &["sim", DEMO, "--set", "machine.cores=8"],
+    ] {
+        let text = stdout(&sidelane(&[what, &quick[..]].concat()));
+        let cores = what
+            .last()
+            .and_then(|set| set.split('=').next_back())
+            .unwrap();
+        let machine = format!("\nmachine: {cores} cores with 2 lanes each\n");
+        assert!(text.contains(&machine), "{text}");
+        assert!(!text.contains("4 cores"), "{text}");
+    }
+    let what = [
+        "sim",
+        "--cores",
+        "4",
+        "--load",
+        "0.3",
+        "--set",
+        "machine.cores=2",
+    ];
+    let json = sidelane(&[&what[..], &quick[..], &["--format", "json"]].concat());
+    let about = super::document(&json)["about"].to_string();
+    assert!(!about.contains(char::is_numeric), "{about}");
+}
+
+#[test]
+fn files_that_would_not_be_written_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    let file = path.to_str().unwrap();
+    let made = ["sim", "--cores", "4", "--load", "0.3", "--show-scenario"];
+    for option in ["--svg", "--trace", "--record"] {
+        for what in [
+            &made[..],
+            &["sim", "--swarm", "1"],
+            &["sim", "--swarm-seed", "1"],
+        ] {
+            let output = sidelane(&[what, &[option, file]].concat());
+            assert_eq!(output.status.code(), Some(2), "{output:?}");
+        }
+    }
+    for what in [&["reproduce"][..], &["reproduce", "--list"]] {
+        for option in ["--html", "--compare"] {
+            let output = sidelane(&[what, &[option, file]].concat());
+            assert_eq!(output.status.code(), Some(2), "{output:?}");
+        }
+    }
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_cannot_be_read_names_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.toml");
+    std::fs::write(&path, [0xff, 0xfe]).unwrap();
+    let file = path.to_str().unwrap();
+    let plain = "demo.toml:1:1: missing field `experiment`; experiments/README.md";
+    for (args, part) in [
+        (&["sim", file][..], "is not UTF-8 text; save it as that"),
+        (&["reproduce", file], "is not UTF-8 text; save it as that"),
+        (&["sim", "none.toml"], "check the path"),
+        (&["sim", "--from", "none"], "check the path"),
+        (&["reproduce", "none.toml"], "check the path"),
+        (
+            &["reproduce", "zvm-smt2-parallel", "--compare", "none"],
+            "check the path",
+        ),
+        (&["reproduce", DEMO], plain),
+        (
+            &["sim", DEMO, "--seconds", "-1"],
+            "expected a number from 0.001",
+        ),
+    ] {
+        let output = sidelane(args);
+        assert_eq!(output.status.code(), Some(4), "{output:?}");
+        let said = stderr(&output);
+        assert!(said.contains(part) && said.lines().count() == 1, "{said}");
+    }
+}
+
+#[test]
 fn a_published_result_is_judged() {
     let list = sidelane(&["reproduce"]);
     assert!(stdout(&list).contains("elfen-one-core"));
+    for line in stdout(&list).lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
     let list = super::document(&sidelane(&["reproduce", "--format", "json"]));
     assert!(list["experiments"][0]["title"].is_string());
     let output = sidelane(&["reproduce", "elfen-co-runner", "--format", "json"]);
@@ -182,8 +306,8 @@ fn a_few_numbers_are_simulated_without_a_file() {
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stdout(&output);
     for part in [
-        "4 cores with 2 lanes",
-        "8 batch tasks",
+        "machine: 4 cores with 2 lanes each\n",
+        "and batch beside it",
         "sidelane",
         "smt off",
         "assumed: thread_perf",
@@ -203,17 +327,20 @@ fn a_few_numbers_are_simulated_without_a_file() {
     let like = format!("--like-this={}", like.path().display());
     let shown = sidelane(&["sim", &like, "--load", "0.3", "--batch", "--show-scenario"]);
     let text = stdout(&shown);
-    for part in [
-        "16 cores with 2 lanes",
-        "32 batch tasks",
-        "only their number",
-    ] {
+    for part in ["cores = 16\nlanes = 2\n", "tasks = 32", "only their number"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let without_smt = sidelane_trees::generated("smt-off");
     let like = format!("--like-this={}", without_smt.path().display());
     let shown = sidelane(&["sim", &like, "--load", "0.3", "--show-scenario"]);
     assert!(stdout(&shown).contains("no SMT to compare"), "{shown:?}");
+    let hybrid = sidelane_trees::generated("hybrid-capacity");
+    let like = format!("--like-this={}", hybrid.path().display());
+    let shown = sidelane(&["sim", &like, "--load", "0.3", "--batch", "--show-scenario"]);
+    let groups =
+        "[[machine.group]]\ncores = 2\nlanes = 2\n[[machine.group]]\ncores = 4\nlanes = 1\n";
+    assert!(stdout(&shown).contains(groups), "{shown:?}");
+    assert!(stdout(&shown).contains("tasks = 8"), "{shown:?}"); // one for each lane
     let here = ["sim", "--like-this", "--load", "0.1", "--show-scenario"];
     assert!(sidelane(&here).status.success());
     for (args, code) in [
@@ -226,6 +353,7 @@ fn a_few_numbers_are_simulated_without_a_file() {
         (&["sim", "--cores", "4", "--load", "-1"], 2),
         (&["sim", "--cores", "4", "--load", "0"], 2),
         (&["sim", "--cores", "4", "--load", "30"], 2),
+        (&["sim", DEMO, "--threads", "0"], 2),
         (&["sim", "--from", "none-such.rec"], 4),
     ] {
         assert_eq!(sidelane(args).status.code(), Some(code), "{args:?}");
@@ -251,7 +379,7 @@ fn a_recording_becomes_a_scenario() {
     for part in [
         "cores = 2\nlanes = 2\nthread_perf = [1.0, 0.63]",
         "tasks = 4",
-        "of the recording (5 s)",
+        "of the recording (5 s): 2 cores with 2 lanes each, load 0.",
     ] {
         assert!(shown.contains(part), "{shown}");
     }

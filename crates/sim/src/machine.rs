@@ -213,6 +213,12 @@ impl Machine {
         machine
     }
 
+    /// Its cores and lanes that are online, in words.
+    pub(crate) fn text(&self) -> String {
+        let lanes = self.cores.iter().map(|core| self.online_lanes(core).len());
+        cores_text(&lanes.filter(|&lanes| lanes > 0).collect::<Vec<_>>())
+    }
+
     /// The lanes of a core that are online, in its order.
     pub(crate) fn online_lanes(&self, core: &Core) -> Vec<u32> {
         let online = |cpu: &u32| self.online[*cpu as usize];
@@ -280,6 +286,34 @@ impl Interference {
         }
         Ok(())
     }
+}
+
+/// Cores by the lanes that they have, those with the most first: lanes and cores.
+pub(crate) fn groups(lanes: impl Iterator<Item = usize>) -> Vec<(usize, usize)> {
+    let mut groups = BTreeMap::new();
+    for lanes in lanes {
+        *groups.entry(lanes).or_insert(0) += 1;
+    }
+    groups.into_iter().rev().collect()
+}
+
+/// `4 cores with 2 lanes each, 8 cores with 1 lane each`, from the lanes of each core.
+pub(crate) fn cores_text(lanes: &[usize]) -> String {
+    let group = |(lanes, cores)| {
+        let each = if cores == 1 { "" } else { " each" };
+        format!(
+            "{} with {}{each}",
+            plural(cores, "core"),
+            plural(lanes, "lane")
+        )
+    };
+    let groups = groups(lanes.iter().copied()).into_iter().map(group);
+    groups.collect::<Vec<_>>().join(", ")
+}
+
+fn plural(count: usize, what: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{s}")
 }
 
 #[cfg(test)]

@@ -33,6 +33,9 @@ pub struct Summary {
     pub scenario: String,
     /// What it is about.
     pub about: String,
+    /// Its cores and lanes that are online, in words; empty where it was read from a file.
+    #[serde(skip)]
+    pub cores: String,
     /// What the results rest on that nobody measured or published.
     pub assumptions: Vec<String>,
     /// Start of all random numbers.
@@ -378,6 +381,7 @@ impl Summary {
         Summary {
             scenario: scenario.name.clone(),
             about: scenario.about.clone(),
+            cores: scenario.machine.text(),
             assumptions: scenario.assumptions.clone(),
             seed: scenario.run.seed,
             replications: scenario.run.replications,

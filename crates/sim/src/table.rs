@@ -4,6 +4,7 @@ use crate::points::PointSummary;
 use crate::statistics::Estimate;
 use crate::summary::Summary;
 use std::fmt::Write;
+use textwrap::WordSplitter;
 
 /// Columns of the tables: heading and metric.
 const WORKLOAD_COLUMNS: [(&str, &str); 5] = [
@@ -22,10 +23,61 @@ const MACHINE_COLUMNS: [(&str, &str); 6] = [
     ("beside %", "batch_beside_critical"),
 ];
 
+/// The widest line.
+const WIDTH: usize = 100;
+
+/// Columns of names as wide as the longest, and those of values as wide as these leave them.
+struct Widths {
+    configuration: usize,
+    workload: usize,
+}
+
+impl Widths {
+    fn of(summary: &Summary) -> Widths {
+        let longest = |names: &mut dyn Iterator<Item = &String>, least: usize| {
+            names
+                .map(|name| name.chars().count())
+                .fold(least, usize::max)
+        };
+        let configurations = &summary.configurations;
+        let workloads = configurations.iter().flat_map(|one| &one.workloads);
+        Widths {
+            configuration: longest(&mut configurations.iter().map(|one| &one.name), 12),
+            workload: longest(&mut workloads.map(|one| &one.name), 10),
+        }
+    }
+
+    /// Of each of so many values beside so many columns of names; a value with its interval always fits.
+    fn value(names: usize, values: usize, most: usize) -> usize {
+        (WIDTH.saturating_sub(names) / values - 1).clamp(12, most)
+    }
+
+    fn of_workloads(&self) -> usize {
+        let names = self.configuration + 1 + self.workload;
+        Widths::value(names, WORKLOAD_COLUMNS.len(), 14)
+    }
+
+    fn of_machine(&self) -> usize {
+        Widths::value(self.configuration, MACHINE_COLUMNS.len(), 13)
+    }
+}
+
+/// A sentence as lines; the later ones begin below what stands after the `label`.
+fn wrapped(label: &str, sentence: &str) -> String {
+    let indent = " ".repeat(label.len());
+    let options = textwrap::Options::new(WIDTH).word_splitter(WordSplitter::NoHyphenation);
+    let options = options.initial_indent(label).subsequent_indent(&indent);
+    textwrap::fill(sentence, options) + "\n"
+}
+
 impl Summary {
     /// Tables for people, at most 100 columns wide with names of ordinary length.
     pub fn text(&self) -> String {
         let mut out = self.heading();
+        if !self.cores.is_empty() {
+            out += &wrapped("machine: ", &self.cores);
+        }
+        out.push('\n');
         self.write_workloads(&mut out);
         let _ = writeln!(out);
         self.write_machine(&mut out);
@@ -35,17 +87,12 @@ impl Summary {
              could\nhave done beside the other work. CF: work of busy cores / the same with one lane busy \
              each.\nbeside: batch lane time on cores with a running critical task."
         );
-        for assumption in &self.assumptions {
-            let _ = writeln!(out, "assumed: {assumption}");
-        }
-        out
+        out + &self.assumed()
     }
 
     /// What was simulated, and how.
     fn heading(&self) -> String {
-        let mut out = String::new();
-        let _ = writeln!(
-            out,
+        let first = format!(
             "{}: simulated; {} replications of {} s, seed {}; ± half of the {} % confidence interval",
             self.scenario,
             self.replications,
@@ -53,25 +100,46 @@ impl Summary {
             self.seed,
             self.confidence * 100.0
         );
+        let mut out = wrapped("", &first);
         if !self.about.is_empty() {
-            let _ = writeln!(out, "{}", self.about);
+            out += &wrapped("", &self.about);
         }
-        out.push('\n');
         out
     }
 
+    /// A line for each assumption, or more.
+    fn assumed(&self) -> String {
+        let assumptions = self.assumptions.iter();
+        assumptions.map(|one| wrapped("assumed: ", one)).collect()
+    }
+
     fn write_workloads(&self, out: &mut String) {
-        write_headings(out);
+        self.write_headings(out);
         self.write_rows(out);
     }
 
+    fn write_headings(&self, out: &mut String) {
+        let widths = Widths::of(self);
+        let (names, width) = (
+            widths.configuration + 1 + widths.workload,
+            widths.of_workloads(),
+        );
+        let _ = write!(out, "{:<names$}", "");
+        for (heading, _) in WORKLOAD_COLUMNS {
+            let _ = write!(out, " {heading:>width$}");
+        }
+        let _ = writeln!(out);
+    }
+
     fn write_rows(&self, out: &mut String) {
+        let widths = Widths::of(self);
+        let (first, second, width) = (widths.configuration, widths.workload, widths.of_workloads());
         for configuration in &self.configurations {
             let mut name = configuration.name.as_str();
             for workload in &configuration.workloads {
-                let _ = write!(out, "{name:<12} {:<10}", workload.name);
+                let _ = write!(out, "{name:<first$} {:<second$}", workload.name);
                 for (_, metric) in WORKLOAD_COLUMNS {
-                    let _ = write!(out, " {:>14}", cell(workload.metric(metric), 1.0));
+                    let _ = write!(out, " {:>width$}", cell(workload.metric(metric), 1.0));
                 }
                 let _ = writeln!(out);
                 name = "";
@@ -80,16 +148,22 @@ impl Summary {
     }
 
     fn write_machine(&self, out: &mut String) {
-        let _ = write!(out, "{:<12}", "");
+        let widths = Widths::of(self);
+        let (first, width) = (widths.configuration, widths.of_machine());
+        let _ = write!(out, "{:<first$}", "");
         for (heading, _) in MACHINE_COLUMNS {
-            let _ = write!(out, " {heading:>13}");
+            let _ = write!(out, " {heading:>width$}");
         }
         let _ = writeln!(out);
         for configuration in &self.configurations {
-            let _ = write!(out, "{:<12}", configuration.name);
+            let _ = write!(out, "{:<first$}", configuration.name);
             for (heading, metric) in MACHINE_COLUMNS {
                 let factor = if heading.ends_with('%') { 100.0 } else { 1.0 };
-                let _ = write!(out, " {:>13}", cell(configuration.metric(metric), factor));
+                let _ = write!(
+                    out,
+                    " {:>width$}",
+                    cell(configuration.metric(metric), factor)
+                );
             }
             let _ = writeln!(out);
         }
@@ -137,24 +211,13 @@ impl Summary {
 /// Fields of the lines of a CSV file.
 const CSV: &str = "configuration,workload,metric,mean,half_width,replications";
 
-fn write_headings(out: &mut String) {
-    let _ = write!(out, "{:<12} {:<10}", "", "");
-    for (heading, _) in WORKLOAD_COLUMNS {
-        let _ = write!(out, " {heading:>14}");
-    }
-    let _ = writeln!(out);
-}
-
 impl PointSummary {
     /// What stands above the points in text; how often and how long is as at this one.
     pub fn text_heading(&self) -> String {
         let mut out = String::new();
         if let Some(summary) = &self.summary {
-            for assumption in &summary.assumptions {
-                let _ = writeln!(out, "assumed: {assumption}");
-            }
-            out = summary.heading().trim_end().to_owned() + "\n" + &out + "\n";
-            write_headings(&mut out);
+            out = summary.heading() + &summary.assumed() + "\n";
+            summary.write_headings(&mut out);
         }
         out
     }

@@ -3,6 +3,7 @@
 //! Both make the text of a scenario, so that it can be shown, kept and changed. What nobody measured stands
 //! among its assumptions.
 
+use crate::machine::{cores_text, groups};
 use crate::{Mistake, Scenario};
 use sidelane_smt::snapshot::{Class, DeltaError, Interval, RateSource, TaskTotals};
 use std::fmt::Write;
@@ -10,10 +11,8 @@ use std::fmt::Write;
 /// A machine and a load in a few numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WhatIf {
-    /// Cores.
-    pub cores: usize,
-    /// Lanes of each.
-    pub lanes: usize,
+    /// Lanes of each core.
+    pub lanes: Vec<usize>,
     /// Share of the cores' capacity that requests of a service need.
     pub load: f64,
     /// How long such a request takes alone on a core with SMT off, ms.
@@ -86,39 +85,43 @@ impl WhatIf {
         // as many as would always have had work
         let wanted = |task: &&TaskTotals| (task.usage.raw_ns + task.usage.waiting_ns) as f64;
         let batch_tasks = batch.iter().map(wanted).sum::<f64>() / elapsed_ns;
-        let with_lanes = whole.cores.iter().filter(|core| core.online_lanes() > 0);
-        let cores = with_lanes.count().max(1);
-        let lanes = whole.cores.iter().map(|core| core.online_lanes()).max();
+        let lanes = whole.cores.iter().map(|core| core.online_lanes());
+        let mut lanes: Vec<usize> = lanes.filter(|&lanes| lanes > 0).collect();
+        if lanes.is_empty() {
+            lanes.push(1);
+        }
+        let load = mt1_ns as f64 / elapsed_ns / lanes.len() as f64;
+        let mean_ms = mt1_ns as f64 / jobs as f64 / 1e6;
         let known = whole.rates.source != RateSource::Assumed;
         let classes = match served.iter().chain(&batch).any(|task| task.class.is_some()) {
             true => "classes are those of the recording; critical and normal work is one service",
             false => "what ran for 90 % of the time or more is batch, all else one service",
         };
+        let recorded = format!(
+            "machine, load and the mean request are of the recording ({:.0} s): {}, load {load:.3}, {mean_ms:.3} ms; {jobs} times a task woke, ran and slept",
+            elapsed_ns / 1e9,
+            cores_text(&lanes)
+        );
+        let alike = "cores are equally fast, with one cache: the recording does not tell";
         Ok(WhatIf {
-            cores,
-            lanes: lanes.unwrap_or(1).max(1),
-            load: mt1_ns as f64 / elapsed_ns / cores as f64,
-            mean_ms: mt1_ns as f64 / jobs as f64 / 1e6,
+            lanes,
+            load,
+            mean_ms,
             batch: batch_tasks.round() as usize,
             thread_perf: known.then(|| whole.rates.thread_perf.clone()),
-            assumptions: vec![
-                format!(
-                    "machine, load and the mean request are of the recording ({:.0} s): {jobs} times a task woke, ran and slept",
-                    elapsed_ns / 1e9
-                ),
-                classes.to_owned(),
-            ],
+            assumptions: vec![recorded, alike.to_owned(), classes.to_owned()],
         })
     }
 
     /// The scenario as a file has it.
     pub fn text(&self) -> String {
+        let widest = self.lanes.iter().copied().max().unwrap_or(1);
         let thread_perf = match &self.thread_perf {
-            Some(known) => known.iter().take(self.lanes).copied().collect(),
-            None => typical(self.lanes),
+            Some(known) => known.iter().take(widest).copied().collect(),
+            None => typical(widest),
         };
         let mut assumptions = self.assumptions.clone();
-        if self.thread_perf.is_none() && self.lanes > 1 {
+        if self.thread_perf.is_none() && widest > 1 {
             assumptions.push(format!(
                 "thread_perf {thread_perf:?}: published values of other machines; 'sidelane calibrate' measures yours"
             ));
@@ -133,28 +136,20 @@ impl WhatIf {
         }
         assumptions
             .push("the costs of switches, kicks and migrations: defaults, assumed".to_owned());
-        let mut text = format!(
-            "about = \"{} cores with {} each, load {:.3}, {}\"\n",
-            self.cores,
-            plural(self.lanes, "lane"),
-            self.load,
-            match self.batch {
-                0 => "no batch".to_owned(),
-                tasks => plural(tasks, "batch task"),
-            }
-        );
+        // without a number: --set changes those that follow
+        let mut text = match self.batch {
+            0 => "about = \"A service whose requests come at random\"\n".to_owned(),
+            _ => "about = \"A service whose requests come at random, and batch beside it\"\n"
+                .to_owned(),
+        };
         text += "assumptions = [\n";
         for assumption in assumptions {
             // a string takes whatever is written to it
             let _ = writeln!(text, "    {},", toml::Value::String(assumption));
         }
         text += "]\n\n";
-        let _ = write!(
-            text,
-            "[machine]\ncores = {}\nlanes = {}\nthread_perf = {thread_perf:?}\n\n",
-            self.cores, self.lanes
-        );
-        let per_s = self.load * self.cores as f64 / (self.mean_ms / 1e3);
+        text += &self.machine(&thread_perf);
+        let per_s = self.load * self.lanes.len() as f64 / (self.mean_ms / 1e3);
         let seconds = (REQUESTS_MOST / per_s).min(f64::from(SECONDS));
         let _ = write!(
             text,
@@ -176,11 +171,29 @@ impl WhatIf {
             text += "\n[[configuration]]\nname = \"alone\"\nscheduler = \"default\"\nwithout = [\"batch\"]\n";
         }
         text += "\n[[configuration]]\nname = \"default\"\nscheduler = \"default\"\n";
-        if self.lanes > 1 {
+        if widest > 1 {
             text +=
                 "\n[[configuration]]\nname = \"smt off\"\nscheduler = \"default\"\nsmt = \"off\"\n";
         }
         text + "\n[[configuration]]\nname = \"sidelane\"\nscheduler = \"sidelane\"\n"
+    }
+
+    /// The table `[machine]`: in groups where cores differ in lanes.
+    fn machine(&self, thread_perf: &[f64]) -> String {
+        let groups = groups(self.lanes.iter().copied());
+        if let [(lanes, cores)] = groups[..] {
+            return format!(
+                "[machine]\ncores = {cores}\nlanes = {lanes}\nthread_perf = {thread_perf:?}\n\n"
+            );
+        }
+        let mut text = format!("[machine]\nthread_perf = {thread_perf:?}\n");
+        for (lanes, cores) in groups {
+            let _ = write!(
+                text,
+                "[[machine.group]]\ncores = {cores}\nlanes = {lanes}\n"
+            );
+        }
+        text + "\n"
     }
 
     /// The scenario.
@@ -194,11 +207,6 @@ impl WhatIf {
     }
 }
 
-fn plural(count: usize, what: &str) -> String {
-    let s = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{s}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,8 +215,7 @@ mod tests {
 
     fn what_if(cores: usize, lanes: usize, batch: usize) -> WhatIf {
         WhatIf {
-            cores,
-            lanes,
+            lanes: vec![lanes; cores],
             load: 0.3,
             mean_ms: 4.0,
             batch,
@@ -280,11 +287,27 @@ mod tests {
             task(3, 1_000_000_000, 600_000_000, 0),
         ];
         let what_if = WhatIf::from_recording(&[recorded(tasks)]).unwrap();
-        assert_eq!((what_if.cores, what_if.lanes, what_if.batch), (2, 2, 1));
+        assert_eq!((&what_if.lanes[..], what_if.batch), (&[2, 2][..], 1));
         assert!((what_if.load - 0.2).abs() < 1e-9 && (what_if.mean_ms - 2.0).abs() < 1e-9);
         assert_eq!(what_if.thread_perf, None);
         assert!(what_if.scenario().unwrap().assumptions[0].contains("200 times"));
         let idle = recorded(vec![task(3, 1_000_000_000, 600_000_000, 0)]);
         assert_eq!(WhatIf::from_recording(&[idle]), Err(Error::NoRequests));
+    }
+
+    #[test]
+    fn cores_that_differ_in_lanes_stay_so() {
+        let mut interval = recorded(vec![task(1, 400_000_000, 300_000_000, 100)]);
+        interval.cores[1].lanes[0].online = false;
+        let what_if = WhatIf::from_recording(&[interval]).unwrap();
+        assert_eq!(what_if.lanes, [2, 1]);
+        let scenario = what_if.scenario().unwrap();
+        let lanes = scenario.machine.cores.iter().map(|core| core.lanes.len());
+        assert_eq!(lanes.collect::<Vec<_>>(), [2, 1]);
+        let said = &scenario.assumptions[0];
+        assert!(
+            said.contains("1 core with 2 lanes, 1 core with 1 lane"),
+            "{said}"
+        );
     }
 }

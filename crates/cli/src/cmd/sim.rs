@@ -48,7 +48,7 @@ sidelane sim SCENARIO.toml [OPTIONS]
 
 /// Simulate what Sidelane would do on a machine with a load.
 #[derive(clap::Args)]
-#[command(long_about = ABOUT, after_help = EXAMPLES, override_usage = USAGE)]
+#[command(long_about = ABOUT, after_help = EXAMPLES, override_usage = USAGE, allow_negative_numbers = true)]
 pub struct Args {
     /// The scenario.
     #[arg(value_name = "SCENARIO.toml", required_unless_present_any = ["swarm", "swarm_seed", "machine", "from", "merge"])]
@@ -59,10 +59,10 @@ pub struct Args {
     sweep: sweep::SweepArgs,
     /// Instead of a scenario: the random ones of so many seeds, each checked against the scheduler's
     /// rules.
-    #[arg(long, value_name = "N", conflicts_with_all = ["scenario", "swarm_seed"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["scenario", "swarm_seed", "svg", "trace", "record"])]
     swarm: Option<u64>,
     /// Instead of a scenario: the random one of this seed, as a failure names it.
-    #[arg(long, value_name = "SEED", conflicts_with = "scenario")]
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["scenario", "svg", "trace", "record"])]
     swarm_seed: Option<u64>,
     /// Only this configuration; needed for pictures, traces and recordings where there are several.
     #[arg(long, value_name = "NAME")]
@@ -77,8 +77,8 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Replications that run at the same time [default: one for each CPU].
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
     /// Draw the first replication as a timeline of all lanes.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -126,7 +126,7 @@ struct WhatIfArgs {
     #[arg(long, value_name = "1,S,...", value_delimiter = ',', conflicts_with_all = ["scenario", "swarm", "swarm_seed"])]
     thread_perf: Option<Vec<f64>>,
     /// Print the scenario that was made, to be kept in a file, and simulate nothing.
-    #[arg(long, conflicts_with_all = ["scenario", "swarm", "swarm_seed"])]
+    #[arg(long, conflicts_with_all = ["scenario", "swarm", "swarm_seed", "svg", "trace", "record"])]
     show_scenario: bool,
 }
 
@@ -146,26 +146,25 @@ fn load(text: &str) -> Result<f64, String> {
 impl WhatIfArgs {
     /// What was asked for, if anything was.
     fn what_if(&self) -> anyhow::Result<Option<WhatIf>> {
-        let of = |cores: usize, lanes: usize, assumptions| WhatIf {
-            cores,
-            lanes,
+        let of = |lanes: Vec<usize>, assumptions| WhatIf {
             load: self.load.unwrap_or_default(),
             mean_ms: self.mean_ms,
-            batch: (self.batch).map_or(0, |n| n.unwrap_or(cores * lanes)),
+            batch: (self.batch).map_or(0, |n| n.unwrap_or(lanes.iter().sum())),
+            lanes,
             thread_perf: None,
             assumptions,
         };
         let machine = match (self.cores, &self.like_this) {
-            (Some(cores), _) => Some(of(cores.into(), self.lanes.into(), Vec::new())),
+            (Some(cores), _) => Some(of(vec![self.lanes.into(); cores.into()], Vec::new())),
             (None, Some(root)) => {
-                let (cores, lanes) = online(root)?;
-                let left_out = "cores are alike, with one cache: only their number and that of lanes are this machine's";
+                let lanes = online(root)?;
+                let left_out = "cores are equally fast, with one cache: only their number and their lanes are this machine's";
                 let mut assumptions = vec![left_out.to_owned()];
-                if lanes == 1 {
+                if lanes.iter().all(|&lanes| lanes == 1) {
                     let alike = "each core has one lane online, so there is no SMT to compare: '--cores N --lanes 2' shows it";
                     assumptions.push(alike.to_owned());
                 }
-                Some(of(cores, lanes, assumptions))
+                Some(of(lanes, assumptions))
             }
             (None, None) => None,
         };
@@ -184,22 +183,21 @@ impl WhatIfArgs {
     }
 }
 
-/// Cores of a machine that have lanes online, and the most lanes of one.
-fn online(root: &Path) -> anyhow::Result<(usize, usize)> {
+/// The lanes of each core that has some online.
+fn online(root: &Path) -> anyhow::Result<Vec<usize>> {
     let topology = Topology::read(root)
         .with_context(|| BadInput(format!("{}: no readable machine", root.display())))?;
     let lanes = topology
         .cores()
         .iter()
         .map(|core| core.online_lanes().count());
-    let lanes: Vec<usize> = lanes.filter(|&lanes| lanes > 0).collect();
-    Ok((lanes.len(), lanes.iter().copied().max().unwrap_or(1)))
+    Ok(lanes.filter(|&lanes| lanes > 0).collect())
 }
 
 /// Runs `sidelane sim`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(threads) = args.threads {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
         pool.build_global().context("cannot start the threads")?;
     }
     if let Some(seeds) = args
@@ -300,12 +298,7 @@ fn read_scenario(args: &Args, what_if: Option<&WhatIf>, read: Read) -> anyhow::R
             made.map_err(|error| BadInput(error.to_string()))?;
             what_if.text()
         }
-        None => std::fs::read_to_string(path).map_err(|e| {
-            BadInput(format!(
-                "{}: cannot read it: {e}; check the path",
-                path.display()
-            ))
-        })?,
+        None => super::read_text(path)?,
     };
     let swept = Swept::parse_with(&text, &path.display().to_string(), read);
     let mut swept = swept.map_err(|mistake| BadInput(mistake.to_string()))?;

@@ -136,6 +136,16 @@ impl Experiment {
         EXPERIMENTS.iter().map(read).collect()
     }
 
+    /// What a list says of it, in lines of at most 100 columns: its name, what is simulated, title and source.
+    pub fn entry(&self) -> String {
+        let first = format!("{:<28} {:>8.0} s  ", self.name, self.simulated_s());
+        let indent = " ".repeat(first.chars().count());
+        let options = textwrap::Options::new(100).subsequent_indent(&indent);
+        let title = textwrap::fill(&self.title, options.clone().initial_indent(&first));
+        let source = textwrap::fill(&self.source, options.initial_indent(&indent));
+        format!("{title}\n{source}\n")
+    }
+
     /// The source it is of: the first word of its name.
     pub fn family(&self) -> &str {
         family(&self.name)

@@ -8,6 +8,7 @@ use super::{Experiment, ExperimentError, Subject};
 use crate::sweep::{Sweep, Swept};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use sidelane_policy::file::Source;
 use std::collections::BTreeMap;
 use toml_edit::DocumentMut;
 
@@ -81,8 +82,15 @@ impl Experiment {
             file: file.clone(),
             message,
         };
-        let read: File =
-            toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+        let read: File = toml::from_str(text).map_err(|error| {
+            let source = Source { file: &file, text };
+            let at = error.span().map_or(0, |span| span.start);
+            let what = error.message().trim_end();
+            source.error(
+                at,
+                format!("{what}; experiments/README.md describes the format"),
+            )
+        })?;
         let subject = match read.model.is_empty() {
             false if read.machine.is_some() || !read.sweep.is_empty() => {
                 return Err(wrong(

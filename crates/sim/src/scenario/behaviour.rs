@@ -175,9 +175,13 @@ fn requests(
     let deadline_ns = deadline
         .map(|value| time_ns(value, MS, at_least_a_ns()))
         .transpose()?;
-    let quality = section
-        .get("quality")
-        .map_or(Ok(Quality::AllOrNothing), quality)?;
+    let worth = section.get("quality");
+    let quality = worth.map_or(Ok(Quality::AllOrNothing), quality)?;
+    if let (Some(worth), None) = (worth, deadline_ns) {
+        return Err(worth.error(
+            "quality: without deadline_ms every request ends complete; give it one, or leave quality out",
+        ));
+    }
     Ok(Behaviour::Requests {
         arrivals,
         stages,

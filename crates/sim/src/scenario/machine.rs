@@ -147,6 +147,14 @@ fn interference(section: &Section, widest: usize) -> Result<(Interference, Vec<S
             speeds.len()
         )));
     }
+    if let Some(n) = speeds.windows(2).position(|pair| pair[1] > pair[0]) {
+        return Err(elements[n + 1].error(format!(
+            "thread_perf: {} of {} lanes is above {} of one lane less; it may not increase",
+            speeds[n + 1],
+            n + 2,
+            speeds[n]
+        )));
+    }
     Ok((Interference::ThreadPerf(speeds), Vec::new()))
 }
 
