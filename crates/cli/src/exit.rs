@@ -8,8 +8,15 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The table of exit codes, printed below `--help`.
-pub const HELP: &str = "Exit codes:
+/// First steps and the table of exit codes, printed below `--help`.
+pub const HELP: &str = "Examples:
+  sidelane doctor                      can this machine run the scheduler?
+  sidelane topology                    its packages, caches, cores and lanes
+  sidelane sim --cores 64 --load 0.3 --batch   what would be, simulated
+  sidelane run --check                 checks all, and attaches nothing
+  sidelane run --help                  what a command does, with examples
+
+Exit codes:
   0    done
   1    failed
   2    wrong usage

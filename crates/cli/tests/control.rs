@@ -86,7 +86,7 @@ fn settings_that_make_no_sense_are_refused() {
         (&["--thread-perf", "0,0.6"], 4, "begins with 0;"),
         (&["--hysteresis", "1.5"], 4, "hysteresis 1.5"),
         (&["--interval", "0"], 2, "expected 0.1 to 86400"),
-        (&["--window", "-1"], 2, "unexpected argument"),
+        (&["--window", "-1"], 2, "expected 0 to 86400"),
         (&["--published", "--dwell", "3"], 2, "cannot be used with"),
     ] {
         // a later --interval would be given twice
@@ -105,6 +105,16 @@ fn settings_that_make_no_sense_are_refused() {
         );
     }
     assert!(!root.path().join("run/control.json").exists());
+}
+
+#[test]
+fn a_root_that_is_no_folder_is_bad_input() {
+    for option in ["--dry-run", "--restore"] {
+        let output = super::sidelane(&["control", "--root", "/dev/null", option]);
+        let (code, text) = says(&output);
+        assert_eq!(code, Some(4), "{text}");
+        assert!(text.contains("/dev/null: no folder"), "{text}");
+    }
 }
 
 #[test]

@@ -349,6 +349,15 @@ fn help_is_wrapped_once() {
 }
 
 #[test]
+fn each_help_has_an_example() {
+    helps(&[], "100", &mut |path, text| {
+        // another program's, which need not be here
+        let well = path == "node" || text.contains("\nExample");
+        assert!(well, "{path}: {text}");
+    });
+}
+
+#[test]
 fn manual_pages_go_into_folders_that_are_made() {
     let folder = tempfile::tempdir().unwrap();
     let [commands, files] = ["a/man1", "a/man5"].map(|name| folder.path().join(name));

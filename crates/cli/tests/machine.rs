@@ -261,6 +261,8 @@ fn a_service_that_is_none_is_bad_input_and_the_remedy_is_named() {
         (&["advise", "nginx"][..], "nginx.service"),
         (&["advise", "exe:/usr/bin/nginx"], "cgroup:GLOB"),
         (&["advise", "none-such.rec"], "none-such.rec"),
+        (&["advise", "./no-file"], "there is no file of that name"),
+        (&["advise", "build.rec.1"], "there is no file of that name"),
         (&["trial", "nginx", "--batch", "cgroup:/b"], "nginx.service"),
     ] {
         let output = sidelane(args);
@@ -375,6 +377,50 @@ fn bad_input_says_what_is_allowed() {
         assert_eq!(output.status.code(), Some(4), "{arguments}: {message}");
         assert!(message.contains(said), "{arguments}: {message}");
         assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn one_load_is_not_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let picture = folder.path().join("x.svg");
+    let one = "--cores 4 --thread-perf 1,0.6 --utilization 0.3 --svg";
+    let output = model(&format!("{one} {}", picture.display()));
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(!picture.exists());
+}
+
+#[test]
+fn an_address_that_is_none_is_wrong_usage() {
+    for address in ["nonsense", ":99999", ":9754", "localhost:99999"] {
+        let output = sidelane(&["export", "--listen", address]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(stderr(&output).contains("HOST:PORT"), "{output:?}");
+    }
+}
+
+#[test]
+fn a_task_that_is_not_there_is_bad_input() {
+    let output = sidelane(&["mark", "99999999", "batch"]);
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    assert!(stderr(&output).contains("no task 99999999"), "{output:?}");
+}
+
+#[test]
+fn a_number_below_a_range_is_told_the_range() {
+    for (args, part) in [
+        (&["advise", "--seconds", "-1"][..], "expected 2 to"),
+        (&["stat", "-1"], "expected 0.01 to"),
+        (&["tasks", "--seconds", "-1"], "expected 0.1 to"),
+        (&["top", "--interval", "-1"], "expected 0.1 to"),
+        (&["record", "--seconds", "-1"], "expected 0.01 to"),
+        (&["report", "x", "--transactions", "-1"], "at least 0"),
+        (&["calibrate", "--repetitions", "-1"], "not in 1.."),
+        (&["trial", "a.service", "--slot", "-1"], "expected 1 to"),
+    ] {
+        let output = sidelane(args);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(stderr(&output).contains(part), "{output:?}");
     }
 }
 

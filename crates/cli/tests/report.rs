@@ -117,7 +117,10 @@ fn what_is_cut_or_no_recording_is_said() {
         "{text}"
     );
     std::fs::write(folder.path().join("text"), "text").unwrap();
-    for (file, said) in [("text", "no recording"), ("none", "No such file")] {
+    for (file, said) in [
+        ("text", "no recording"),
+        ("none", "(os error 2); check the path"),
+    ] {
         let output = report(folder.path(), &[file]);
         assert_eq!(output.status.code(), Some(4));
         let error = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -125,6 +125,9 @@ fn what_does_not_belong_together_is_refused() {
         &[Path::new("none-such").to_owned()],
         "none-such: cannot read it",
     );
+    refused(&[folder.write("empty", "")], "no point in these files");
+    let text = folder.write("text", [0xff, 0xfe]);
+    refused(&[text], "text: it is not UTF-8 text; save it as that");
     let listed = folder.write("listed", folder.sim(&["--points", "--format", "json"]));
     refused(&[listed], "was listed, not simulated");
 }

@@ -12,7 +12,7 @@ mod serve;
 
 pub use encode::plain;
 pub use series::SERIES_MAX;
-pub use serve::{ServeError, Server};
+pub use serve::{ServeError, Server, address};
 
 use encode::{Exported, Family, text};
 use scheduler::{Kernel, Scheduler};

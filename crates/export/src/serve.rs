@@ -70,6 +70,21 @@ pub enum ServeError {
     Ended,
 }
 
+/// An address as it is written, which may be in use or lead nowhere.
+///
+/// # Errors
+/// It is not of the form `HOST:PORT`.
+pub fn address(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+            Ok(text.to_owned())
+        }
+        _ => {
+            Err("expected HOST:PORT with a port from 0 to 65535, such as localhost:9754".to_owned())
+        }
+    }
+}
+
 impl Server {
     /// Listens on `HOST:PORT`; port 0 is any.
     ///

@@ -2,7 +2,7 @@
 
 use super::record::RateArgs;
 use super::{Format, recording, seconds};
-use crate::exit;
+use crate::exit::{self, BadInput};
 use sidelane_collect::watch::watch;
 use sidelane_control::service::{self, Asked, Service};
 use sidelane_interface::say;
@@ -32,7 +32,7 @@ limited.";
 
 /// Advise on what was measured.
 #[derive(clap::Args)]
-#[command(long_about = ABOUT, after_help = EXAMPLES)]
+#[command(long_about = ABOUT, after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Args {
     /// A file of 'sidelane record', or a service: unit:NAME, user-unit:NAME, cgroup:/PATH [default: this machine, now].
     #[arg(value_name = "FILE|SERVICE")]
@@ -72,7 +72,8 @@ fn is_file(of: &str) -> bool {
 
 /// What SMT costs a service.
 fn of_service(args: &Args, name: &str) -> anyhow::Result<ExitCode> {
-    let service = Service::parse(name)?;
+    let service = Service::parse(name)
+        .map_err(|error| BadInput(format!("{error} (and there is no file of that name)")))?;
     let rates = args.rates.settings()?.rates.unwrap_or_default();
     let length = Duration::from_secs_f64(args.seconds);
     match service::ask(&service, &rates, length, exit::interrupted()?)? {

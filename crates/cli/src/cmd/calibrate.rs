@@ -33,7 +33,7 @@ Exit code 3: no core has two lanes that this process may use.";
 
 /// Measure how lanes of a core slow each other down (threadPerf).
 #[derive(clap::Args)]
-#[command(long_about = ABOUT, after_help = EXAMPLES)]
+#[command(long_about = ABOUT, after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Args {
     /// Length of a run, ms; a run of a command lasts at least as long as the command.
     #[arg(long, value_name = "MS", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]

@@ -34,7 +34,7 @@ A machine without SMT, or with SMT switched off, has nothing to control: it says
 
 /// Set the SMT level by load, until stopped (Ctrl-C).
 #[derive(clap::Args)]
-#[command(long_about = ABOUT, after_help = EXAMPLES)]
+#[command(long_about = ABOUT, after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Args {
     /// What sets the level.
     #[arg(long, value_enum, default_value = "sysfs")]
@@ -140,6 +140,7 @@ fn window(text: &str) -> Result<f64, String> {
 
 /// Runs `sidelane control`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    super::root_of(Some(&args.root), "proc/ and sys/")?;
     if args.restore {
         let done = restore(&args.root, &args.state)?;
         say!(

@@ -54,6 +54,7 @@ pub struct Args {
 
 // What every experiment has: its plan, the machine, and how the results are printed.
 #[derive(clap::Args)]
+#[command(allow_negative_numbers = true)]
 struct Frame<E: Experiment> {
     #[command(flatten)]
     plan: E,

@@ -2,7 +2,7 @@
 
 use super::record::RateArgs;
 use crate::exit;
-use sidelane_export::Server;
+use sidelane_export::{Server, address};
 use sidelane_interface::say;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ cgroups. Ctrl-C ends it.";
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 pub struct Args {
     /// Where to listen.
-    #[arg(long, value_name = "HOST:PORT", default_value = "localhost:9754")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "localhost:9754", value_parser = address)]
     listen: String,
     /// Names pods, and what the node offers to batch: the file that 'sidelane node' keeps.
     #[arg(long, value_name = "FILE")]

@@ -1,5 +1,6 @@
 //! `sidelane mark`: labels of cgroups.
 
+use crate::exit::BadInput;
 use sidelane_control::service::{Label, mark};
 use std::path::Path;
 use std::process::ExitCode;
@@ -37,6 +38,13 @@ pub struct Args {
 
 /// Runs `sidelane mark`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.target.parse::<u32>().is_ok() && !Path::new("/proc").join(&args.target).exists() {
+        let none = format!(
+            "no task {}; 'ps -e' lists those that there are",
+            args.target
+        );
+        return Err(BadInput(none).into());
+    }
     let label = Label {
         word: args.word,
         objective: args.objective,

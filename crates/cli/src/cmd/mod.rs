@@ -174,13 +174,27 @@ fn number(text: &str, range: RangeInclusive<f64>, what: &str) -> Result<f64, Str
 /// The intervals of a recording. What limits it is told.
 fn recording(path: &Path) -> anyhow::Result<Vec<Interval>> {
     let bad = |reason: String| BadInput(format!("{}: {reason}", path.display()));
-    let bytes = std::fs::read(path).map_err(|e| bad(e.to_string()))?;
+    let bytes = std::fs::read(path).map_err(|e| unread(path, &e))?;
     let read = intervals(&bytes).map_err(|e| bad(printable(e.to_string().as_bytes())));
     let (intervals, notes) = read?;
     for note in notes {
         say!("sidelane: {}", printable(note.as_bytes()));
     }
     Ok(intervals)
+}
+
+/// The text of a file.
+fn read_text(path: &Path) -> anyhow::Result<String> {
+    Ok(std::fs::read_to_string(path).map_err(|e| unread(path, &e))?)
+}
+
+/// Why a file that was named is not read, and what to do.
+fn unread(path: &Path, error: &std::io::Error) -> BadInput {
+    let name = path.display();
+    BadInput(match error.kind() {
+        ErrorKind::InvalidData => format!("{name}: it is not UTF-8 text; save it as that"),
+        _ => format!("{name}: cannot read it: {error}; check the path"),
+    })
 }
 
 /// The folder below which a machine is looked at: this machine's, or one that has to hold `what`.

@@ -54,7 +54,7 @@ pub struct Args {
         long,
         value_name = "U",
         required_unless_present = "sweep",
-        conflicts_with = "sweep"
+        conflicts_with_all = ["sweep", "svg"]
     )]
     utilization: Option<f64>,
     /// All loads, and where the best level changes.

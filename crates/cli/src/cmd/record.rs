@@ -27,7 +27,7 @@ are assumed, and said to be.";
 
 /// Record SMT metrics in a file.
 #[derive(clap::Args)]
-#[command(long_about = ABOUT, after_help = EXAMPLES)]
+#[command(long_about = ABOUT, after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Args {
     /// The file; one of this name is replaced.
     file: PathBuf,

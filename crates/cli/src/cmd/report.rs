@@ -23,7 +23,7 @@ critical tasks where the recording knows classes, else what --transactions says 
 
 /// Report SMT metrics of a recording, or compare two.
 #[derive(clap::Args)]
-#[command(long_about = ABOUT, after_help = EXAMPLES)]
+#[command(long_about = ABOUT, after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Args {
     /// One or two files of 'sidelane record'.
     #[arg(required = true, num_args = 1..=2)]
@@ -81,7 +81,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn read(file: &Path, transactions: Option<f64>, top: usize) -> anyhow::Result<Report> {
     let bad = |reason: String| BadInput(format!("{}: {reason}", file.display()));
-    let bytes = std::fs::read(file).map_err(|e| bad(e.to_string()))?;
+    let bytes = std::fs::read(file).map_err(|e| super::unread(file, &e))?;
     let name = file
         .file_name()
         .unwrap_or(file.as_os_str())

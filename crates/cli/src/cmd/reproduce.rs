@@ -30,19 +30,19 @@ const EXAMPLES: &str = "Examples:
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 pub struct Args {
     /// Which ones: names, or files that end in .toml.
-    #[arg(value_name = "NAME", conflicts_with = "all")]
+    #[arg(value_name = "NAME", conflicts_with = "all", group = "chosen")]
     names: Vec<String>,
     /// All of them.
-    #[arg(long)]
+    #[arg(long, group = "chosen")]
     all: bool,
     /// Say of each what it is, where the published values stand and how long it is simulated, and run none.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["compare", "html"])]
     list: bool,
     /// Print what changed since a run that --format json wrote: verdicts, and values whose intervals do not meet.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "chosen")]
     compare: Option<PathBuf>,
     /// Write a page with tables and figures [default with --all: sidelane-experiments.html].
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "chosen")]
     html: Option<PathBuf>,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
@@ -112,8 +112,7 @@ fn text(printed: &Printed) -> String {
 
 fn read_saved(path: &Path) -> anyhow::Result<Saved> {
     let wrong = |error: String| BadInput(format!("{}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    Ok(Saved::read(&text).map_err(wrong)?)
+    Ok(Saved::read(&super::read_text(path)?).map_err(wrong)?)
 }
 
 /// The experiments that were named, in the order of their names, then files; all, if none was.
@@ -137,8 +136,7 @@ fn choose(experiments: Vec<Experiment>, args: &Args) -> anyhow::Result<Vec<Exper
 }
 
 fn read_experiment(path: &Path) -> anyhow::Result<Experiment> {
-    let wrong = |error: String| BadInput(format!("{}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let text = super::read_text(path)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let mistake = |error: ExperimentError| BadInput(error.to_string());
     Ok(Experiment::parse(&text, &name).map_err(mistake)?)
@@ -152,18 +150,15 @@ fn list(experiments: &[Experiment], format: Format) -> anyhow::Result<()> {
         simulated_s: experiment.simulated_s(),
     });
     let entries: Vec<Entry> = entries.collect();
-    let entry = |entry: &Entry| {
-        format!(
-            "{:<28} {:>8.0} s  {}\n{:<28} {:>8}    {}\n",
-            entry.name, entry.simulated_s, entry.title, "", "", entry.source
-        )
-    };
     let text = || {
         let head = format!(
             "{:<28} {:>10}  title, and where the values stand\n",
             "name", "simulated"
         );
-        head + &entries.iter().map(entry).collect::<String>()
+        head + &experiments
+            .iter()
+            .map(Experiment::entry)
+            .collect::<String>()
     };
     format.print(Kind::Experiments, text, &Listed("experiments", &entries))
 }

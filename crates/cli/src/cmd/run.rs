@@ -53,7 +53,7 @@ or 'sidelane run --restore'.";
 
 /// Attach the scheduler and keep it until stopped (Ctrl-C); needs root.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Args {
     /// Read the configuration, show what each rule and pool finds now, and attach nothing.
     #[arg(long)]

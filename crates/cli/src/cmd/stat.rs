@@ -35,7 +35,7 @@ them meanwhile.";
 
 /// Print counters of the running scheduler, each interval.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Args {
     /// Seconds between lines.
     #[arg(value_name = "INTERVAL", default_value_t = 1.0, value_parser = seconds)]

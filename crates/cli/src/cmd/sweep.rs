@@ -174,7 +174,7 @@ pub fn merge(files: &[PathBuf], format: Format) -> anyhow::Result<()> {
     let mut merged = Merged::new(Kind::SimPoint.schema());
     for path in files {
         let name = path.display();
-        let unread = |error| BadInput(format!("{name}: cannot read it: {error}; check the path"));
+        let unread = |error| super::unread(path, &error);
         let file = std::fs::File::open(path).map_err(unread)?;
         for (line, number) in BufReader::new(file).lines().zip(1..) {
             let added = merged.add(&line.map_err(unread)?);
@@ -188,6 +188,10 @@ pub fn merge(files: &[PathBuf], format: Format) -> anyhow::Result<()> {
             missing.iter().map(run_of).collect::<Vec<_>>().join(", ")
         ))
         .into());
+    }
+    if merged.lines().next().is_none() {
+        let none = "no point in these files: --shard with --format json writes them";
+        return Err(BadInput(none.to_owned()).into());
     }
     if matches!(format, Format::Json) {
         return merged

@@ -23,7 +23,7 @@ Needs root, or CAP_SYS_ADMIN. Virtual CPUs are known from /sys/kernel/debug/kvm.
 
 /// Show what retention and pairing know of each task, and of virtual machines.
 #[derive(clap::Args)]
-#[command(long_about = ABOUT, after_help = EXAMPLES)]
+#[command(long_about = ABOUT, after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Args {
     /// How long to watch.
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = |text: &str| super::seconds(text, 0.1))]

@@ -12,12 +12,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+const EXAMPLES: &str = "\
+Examples:
+  sidelane testbed run -- lscpu -e
+  sidelane testbed probe --cores 2 --lanes 2
+  sidelane testbed kernels";
+
 /// Boot an emulated SMT machine and run a command in it, or measure it.
 ///
 /// QEMU boots a stock distribution kernel with the cores and lanes asked for. The lanes of a core
 /// share one CPU of this machine, so that siblings really compete. Figures from it are ratios
 /// between configurations in one boot, not figures of silicon.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -56,7 +63,7 @@ The guest has busybox, this program, and what --add brings. The exit status is t
 
 /// Boot the machine, run a command in it, stream its output, and exit with its status.
 #[derive(clap::Args)]
-#[command(after_help = RUN_EXAMPLES)]
+#[command(after_help = RUN_EXAMPLES, allow_negative_numbers = true)]
 struct RunArgs {
     #[command(flatten)]
     machine: MachineArgs,

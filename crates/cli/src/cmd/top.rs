@@ -24,7 +24,7 @@ known while Sidelane's scheduler is attached, and take CAP_SYS_ADMIN.";
 
 /// Watch cores, tasks and cgroups on a terminal.
 #[derive(clap::Args)]
-#[command(long_about = ABOUT, after_help = EXAMPLES)]
+#[command(long_about = ABOUT, after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Args {
     /// Length of an interval.
     #[arg(long, value_name = "S", default_value = "1",

@@ -39,7 +39,7 @@ measured.";
 
 /// Try the kernel's default, SMT level 1 and Sidelane in turns, and compare them for a service.
 #[derive(clap::Args)]
-#[command(long_about = ABOUT, after_help = EXAMPLES)]
+#[command(long_about = ABOUT, after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Args {
     /// The service: unit:NAME, user-unit:NAME or cgroup:/PATH.
     service: String,

@@ -22,7 +22,7 @@ budget is dynamic then: one that becomes so later is charged by thread_perf.";
 
 /// Print or change settings of the running scheduler.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Args {
     /// How long batch may run beside critical work: borrow-idle, fixed, refresh, dynamic, slo or
     /// off.
