@@ -31,6 +31,8 @@ enum takes {
 
 /* What keeps @p from running at all, + 1; 0: nothing. */
 HOOK u32 hook_stops(const struct task_struct *p, const struct task_ctx *tctx);
+/* Does a tick see to what waits in a lane's own queue behind a task of a higher class? */
+HOOK bool hook_ticks_see_taken(void);
 /* May work of @class run on @core_id now, whatever the SMT level? */
 HOOK bool hook_may_run(u32 core_id, u32 class);
 /* May batch run beside the critical work of @core, at least for a while? */
@@ -128,6 +130,8 @@ HOOK void hook_ticks(struct task_struct *p, struct task_ctx *tctx, struct lane_c
 		     u64 now_ns);
 /* The tick of a task that the kernel's own scheduler runs on @lane. */
 HOOK void hook_others_tick(struct lane_ctx *lane, s32 cpu, u64 now_ns);
+/* The tick of the lane @cpu, whatever runs there. */
+HOOK void hook_any_ticks(s32 cpu);
 /* A task that was charged leaves @lane, and @sleeps or does not. */
 HOOK void hook_ends(struct task_struct *p, struct task_ctx *tctx, struct lane_ctx *lane, s32 cpu,
 		    bool sleeps, u64 now_ns);
@@ -217,6 +221,11 @@ HOOK u32 hook_stops(const struct task_struct *p, const struct task_ctx *tctx)
 	return pool_stops(p, tctx);
 }
 
+HOOK bool hook_ticks_see_taken(void)
+{
+	return missed_sees_taken();
+}
+
 HOOK bool hook_may_run(u32 core_id, u32 class)
 {
 	return class != CLASS_BATCH || !core_closed(core_id);
@@ -271,7 +280,7 @@ HOOK bool hook_sends(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags
 {
 	if (is_pinned_kthread(p) && kthread_send(p, tctx, enq_flags))
 		return true;
-	if (tctx->held && throttle_again(p, enq_flags))
+	if (fixed.nr_pools && tctx->held && throttle_again(p, enq_flags))
 		return true;
 	if (pool_stops(p, tctx)) {
 		promote_drop(p, tctx);
@@ -473,6 +482,11 @@ HOOK void hook_ticks(struct task_struct *p, struct task_ctx *tctx, struct lane_c
 	borrow_check(p, lane, cpu, now_ns);
 	overdue_check(p, tctx, lane, cpu, now_ns);
 	missed_check(p, tctx, lane, cpu);
+}
+
+HOOK void hook_any_ticks(s32 cpu)
+{
+	missed_taken(cpu);
 }
 
 HOOK void hook_others_tick(struct lane_ctx *lane, s32 cpu, u64 now_ns)

@@ -153,7 +153,7 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 	if (!core || !tctx)
 		return;
 	account_run(p, tctx, now_ns);
-	sleeps = !runnable && p->__state; /* else it is placed anew, for it is another now */
+	sleeps = !runnable && p->__state; /* else something of it changes */
 	if (sleeps) {
 		account_burst(tctx);
 		slice_ends(p, tctx, now_ns);
@@ -163,8 +163,8 @@ void BPF_STRUCT_OPS(sidelane_stopping, struct task_struct *p, bool runnable)
 		return;
 	lane_state_put(lane, core, LANE_OTHER);
 	held_look(lane->core);
-	/* with a rest of its slice it would wait in the lane's own queue, for as long as that class has work */
-	if (runnable)
+	/* with a rest of its slice it waits in the lane's own queue */
+	if (runnable && (fixed.only_batch || (!is_bound(p) && !hook_ticks_see_taken())))
 		scx_bpf_task_set_slice(p, 0);
 }
 
@@ -327,14 +327,20 @@ int BPF_PROG(sidelane_follow_switch, bool preempt, struct task_struct *prev,
 	return 0;
 }
 
+/* Of whatever runs. */
 SEC("fentry/sched_tick")
 int BPF_PROG(sidelane_follow_tick)
 {
-	others_tick(bpf_get_smp_processor_id());
+	s32 cpu = bpf_get_smp_processor_id();
+
+	if (fixed.only_batch)
+		others_tick(cpu);
+	else
+		hook_any_ticks(cpu);
 	return 0;
 }
 
-/* Loaded there, too: what rules look at has changed. Only here a new task is in its cgroup. */
+/* Loaded where the scheduler has batch alone: what rules look at has changed. Only here a new task is in its cgroup. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sidelane_adopt_fork, struct task_struct *parent, struct task_struct *child)
 {

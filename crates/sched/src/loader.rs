@@ -535,12 +535,13 @@ fn load<'a>(
     let progs = &mut skel.progs;
     progs.sidelane_count_switch.set_autoload(counted);
     // without it intervals last from switch to switch, and few are of one kind
-    (progs.sidelane_count_tick).set_autoload(counted && counters::ticks_can_be_seen());
+    let ticks = counters::ticks_can_be_seen();
+    (progs.sidelane_count_tick).set_autoload(counted && ticks);
     let only_batch = fixed.only_batch > 0;
     (skel.progs.sidelane_follow_switch).set_autoload(only_batch);
     adopting::autoload(&mut skel.progs, only_batch);
-    // without it what waits on a closed core is seen when something else happens there
-    (skel.progs.sidelane_follow_tick).set_autoload(only_batch && counters::ticks_can_be_seen());
+    // without it what waits on a closed core, or behind a real-time task, is seen when something else happens there
+    (skel.progs.sidelane_follow_tick).set_autoload(ticks);
     if only_batch {
         let ops = skel.struct_ops.sidelane_ops_mut();
         ops.update_idle = std::ptr::null_mut();

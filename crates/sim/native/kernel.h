@@ -94,6 +94,7 @@ struct task_struct {
 	struct pid *thread_pid;
 	struct task_struct *group_leader;
 	unsigned long long start_boottime;
+	int prio;
 	int static_prio;
 	unsigned int policy;
 	unsigned int in_execve;
@@ -184,6 +185,8 @@ void scx_bpf_task_set_slice(struct task_struct *p, unsigned long long slice_ns);
 unsigned int bpf_get_smp_processor_id(void);
 /* Each task of the lane's own queue is placed anew, once the operation is over. */
 unsigned int scx_bpf_reenqueue_local_from_anywhere(void);
+#define __COMPAT_has_generic_reenq() true
+#define __COMPAT_scx_bpf_reenqueue_local_from_anywhere() true
 const struct rq *native_rq(int cpu); /* NULL: there is no such CPU */
 struct task_struct *bpf_get_current_task_btf(void);
 struct task_struct *bpf_task_from_pid(int pid);

@@ -7,7 +7,10 @@
  *
  * Rule: the tick of a busy lane looks at the tasks that wait in the vector of its own core and in a few others, in
  * turn. If one of them may use an idle lane, all lanes with room have to look. A task that is bound has its lane woken
- * and no other. A task may wait for the lane of a waker that does not sleep: its tick makes it leave.
+ * and no other. A task may wait for the lane of a waker that does not sleep: its tick makes it leave. What a real-time task, or
+ * another of a higher class, has taken the lane from waits in the lane's own queue, where no other lane finds it: the tick of that
+ * task has it placed anew. Most of them run for a moment, which takes no task from its caches. Before Linux 6.19 that cannot be
+ * asked for in a tick, and what may use other lanes is placed anew at once.
  *
  * Cost: a tick, a look at the sets; where a lane idles as well, a search for each task looked at that may use other lanes than the first. What can use no
  * idle lane, such as several tasks that are bound to a busy one, wakes none.
@@ -188,6 +191,23 @@ static __always_inline void missed_check(struct task_struct *p, struct task_ctx 
 		missed_look(cpu, CLASS_NORMAL);
 	}
 	missed_batch(cpu);
+}
+
+/* Do ticks see to it? */
+static __always_inline bool missed_sees_taken(void)
+{
+	if (__COMPAT_has_generic_reenq())
+		return true;
+	return __COMPAT_scx_bpf_reenqueue_local_from_anywhere();
+}
+
+/* From the tick of whatever runs on the lane @cpu. */
+static __always_inline void missed_taken(s32 cpu)
+{
+	const struct rq *rq = rq_of(cpu);
+
+	if (rq && rq->scx.local_dsq.nr && bpf_get_current_task_btf()->prio < MAX_RT_PRIO)
+		scx_bpf_reenqueue_local_from_anywhere();
 }
 
 #endif /* SIDELANE_MISSED_BPF_H */

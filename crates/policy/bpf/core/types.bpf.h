@@ -58,6 +58,7 @@ VERIFIED_ONCE u32 some_value(u32 value)
 #define SCHED_IDLE 5
 #define SCHED_EXT 7
 #define NICE_0_STATIC_PRIO 120
+#define MAX_RT_PRIO 100
 #define NICE_OF_STATIC_PRIO(prio) ((s32)(prio) - NICE_0_STATIC_PRIO)
 
 /* Does a task count among those that were sent to its core's vector? */

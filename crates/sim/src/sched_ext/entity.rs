@@ -95,6 +95,7 @@ impl Entity {
             false => 0,
         };
         self.native.static_prio = 120 + spec.nice;
+        self.native.prio = self.native.static_prio;
         self.native.policy = match spec.policy {
             _ if partial && self.ours => SCHED_EXT,
             Policy::Normal => 0,
