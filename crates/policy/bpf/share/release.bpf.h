@@ -143,7 +143,7 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 		}
 		if (!moved)
 			release_fails(tctx);
-		release_ends(tctx, 0);
+		release_ends(tctx, moved ? 0 : held);
 		if (!moved)
 			continue;
 		polar_need();
