@@ -87,7 +87,11 @@ VERIFIED_ONCE u64 budget_ns(u32 index)
 		return BUDGET_UNLIMITED_NS;
 	case BUDGET_OBJECTIVE:
 		objective = objective_of(index);
-		return objective ? objective->budget_ns : 0;
+		if (!objective)
+			return 0;
+		/* what was learnt may be of a longer objective */
+		return objective->budget_ns < budget->objective_ns ? objective->budget_ns
+								   : budget->objective_ns;
 	}
 	return 0;
 }

@@ -191,7 +191,7 @@ VERIFIED_ONCE bool objective_window(u32 index, u64 now_ns)
 	if (objective->since_ns && !missed && beyond < TAIL_JOBS * 1000 &&
 	    now_ns < objective->since_ns + WINDOW_MAX_NS)
 		return true;
-	if (objective->since_ns && jobs >= JOBS_MIN) {
+	if (objective->since_ns && (missed || jobs >= JOBS_MIN)) {
 		tail = objective_tail(index, beyond / 1000);
 		objective->tail_ns = objective_ns * tail / OBJECTIVE_BUCKETS;
 		objective->windows++;
