@@ -161,6 +161,21 @@ fn without_io_bound_work_nothing_is_lost() {
     }
 }
 
+#[test]
+fn computation_that_may_use_lanes_for_io_alone_gets_some_of_them() {
+    let mut mix = Mix::new(2, Mode::Pair, 6, 4);
+    let first = |core: &Core| core.lanes[0];
+    let first: Vec<u32> = mix.sim.machine().cores.iter().map(first).collect();
+    let bound = mix.cpu[0];
+    mix.sim.set_cpus(bound, Some(&first)).unwrap();
+    mix.until(2000 * MS);
+    let before = mix.sim.task_totals(bound).work_ns;
+    mix.until(4000 * MS);
+    let work_ns = mix.sim.task_totals(bound).work_ns - before;
+    println!("{:.3} of a lane", work_ns / (2000 * MS) as f64);
+    assert!(work_ns > (600 * MS) as f64, "{work_ns}");
+}
+
 /// I/O-bound tasks on the first half of the cores, one a lane, CPU-bound ones on the others. Time-outs stay: while a short one is
 /// tried, idle lanes take tasks, too.
 fn sorted(cores: u32, mode: Mode) -> Mix {

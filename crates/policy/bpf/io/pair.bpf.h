@@ -168,6 +168,23 @@ VERIFIED_ONCE int pair_rate(struct task_struct *p __arg_trusted, u64 now_ns)
 	return 0;
 }
 
+/* May @p use a lane of @core on which computation runs? */
+static __always_inline bool pair_may_compute(const struct task_struct *p,
+					     const struct core_ctx *core)
+{
+	u32 i;
+
+	if (p->nr_cpus_allowed >= (s32)nr_lanes)
+		return true;
+	bpf_for(i, 0, core->nr_lanes) {
+		s32 cpu = core_lane(core, i);
+
+		if (cpu != pair_io_lane(core) && cpu >= 0 && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			return true;
+	}
+	return false;
+}
+
 /* To which side of @core does @p belong? One that may use lanes of one side only, to that. */
 static __always_inline u32 pair_side(struct task_struct *p, const struct task_ctx *tctx,
 				     const struct core_ctx *core)
@@ -175,7 +192,7 @@ static __always_inline u32 pair_side(struct task_struct *p, const struct task_ct
 	if (!pair_on(core) || tctx->class != CLASS_NORMAL ||
 	    !bpf_cpumask_test_cpu(pair_io_lane(core), p->cpus_ptr))
 		return SIDE_CPU;
-	if (p->nr_cpus_allowed == 1)
+	if (!pair_may_compute(p, core))
 		return SIDE_IO;
 	return tctx->rated && pair_bucket(tctx->rate) >= core->pair.split ? SIDE_IO : SIDE_CPU;
 }
