@@ -101,7 +101,7 @@ VERIFIED_ONCE int budget_arm(u32 core_id, u64 now_ns, u64 least_ns)
 	struct core_ctx *core = core_ctx(core_id);
 	u64 after_ns;
 
-	if (!core || !timer)
+	if (!core || !timer || core->nr_lanes == 1) /* nothing can run beside */
 		return 0;
 	after_ns = budget_remaining_ns(core, now_ns);
 	if (after_ns)
