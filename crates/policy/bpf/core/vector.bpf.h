@@ -477,6 +477,9 @@ static __always_inline bool steal_allowed(u32 thief, u32 victim, u32 class, u32 
 
 	if (!own || !other || core_distance(own, other) != distance)
 		return false;
+	/* higher classes have all its lanes, and may keep them */
+	if (barrier > 1 && lanes_in_state(victim, LANE_OTHER) == other->nr_lanes)
+		barrier = 1;
 	if (fixed.steal_patience_ns) {
 		severity = steal_severity(distance);
 		barrier += lanes_in_state(victim, LANE_IDLE) > 0;
