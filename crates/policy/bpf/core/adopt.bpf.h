@@ -33,12 +33,15 @@ struct {
 	__uint(max_entries, 64 * 1024);
 } adopt_events SEC(".maps");
 
-/* The class that rules give @p, a task that is no thread of the kernel. For those of the kernel's scheduler it counts from now on. */
+/*
+ * The class that rules give @p, a task that is no thread of the kernel. For those of the kernel's scheduler it counts from now on; not
+ * yet for one that is on its way there, and counts where it waited.
+ */
 static __always_inline u32 adopt_class(struct task_struct *p, struct task_ctx *tctx)
 {
 	u32 kind = class_by_rules(p);
 
-	if (tctx && p->policy != SCHED_EXT) {
+	if (tctx && p->policy != SCHED_EXT && !tctx->in_vector) {
 		tctx->class = KIND_CLASS(kind);
 		tctx->budget = KIND_BUDGET(kind);
 	}

@@ -2,10 +2,11 @@
 //!
 //! A line is appended before a task's policy is changed. The file is in memory, as policies are: gone with the next boot.
 
-use super::policy::{EXT, Had, Stat, Tid};
+use super::policy::{EXT, Had, IDLE, Stat, Tid};
 use crate::Error;
 use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
+use sidelane_kernel::public_folder;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -34,6 +35,11 @@ impl Entry {
     /// Is the task of this number still the one that it is about?
     fn lives(&self, tid: Tid) -> bool {
         Stat::of(tid).is_some_and(|stat| stat.start == self.start)
+    }
+
+    /// Has the task what it had, with this policy? So it is where not all could be given back.
+    pub fn is_given_back(&self, policy: u32) -> bool {
+        policy == self.had.policy && !self.is_left() && !(self.lent && policy == IDLE)
     }
 
     /// Is the task to be left alone?
@@ -78,7 +84,7 @@ impl Ledger {
     /// Takes it, with what an earlier process of this boot left there.
     pub fn hold(path: &Path) -> Result<Ledger, Error> {
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(error("create", folder))?;
+            public_folder(folder).map_err(error("create", folder))?;
         }
         let lock = lock(path)?;
         let mut ledger = Ledger {
@@ -345,6 +351,17 @@ mod tests {
         fs::write(&path, "something\nelse\n").unwrap();
         let error = Ledger::hold(&path).unwrap_err().to_string();
         assert!(error.contains("no ledger") && path.exists(), "{error}");
+    }
+
+    #[test]
+    fn what_was_given_back_is_told_from_what_is_adopted_or_left() {
+        let of = |policy, lent, now| {
+            let had = Had { policy, nice: 0 };
+            let start = 1;
+            Entry { start, had, lent }.is_given_back(now)
+        };
+        assert!(of(3, false, 3) && of(IDLE, false, IDLE) && of(3, true, 3));
+        assert!(!of(3, false, EXT) && !of(EXT, false, EXT) && !of(IDLE, true, IDLE));
     }
 
     #[test]

@@ -189,6 +189,9 @@ impl Adopter {
         let Some(entry) = entry else {
             return;
         };
+        if entry.is_given_back(task.policy) {
+            return;
+        }
         let state = match entry.lent {
             _ if entry.is_left() => State::Left,
             true => State::Lent,
