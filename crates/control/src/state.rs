@@ -4,6 +4,7 @@ use crate::actuator::Found;
 use crate::{Error, Result, files};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
+use sidelane_kernel::public_folder;
 use sidelane_topology::json_mistake;
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -35,7 +36,7 @@ impl StateFile {
     /// Another process has it, or its folder cannot be written.
     pub fn hold(root: &Path, path: &Path) -> Result<StateFile> {
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
+            public_folder(folder).map_err(|e| Error::io("create", folder, e))?;
         }
         let lock = path.with_extension("lock");
         let file = File::create(&lock).map_err(|e| Error::io("create", &lock, e))?;

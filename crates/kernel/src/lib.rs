@@ -4,7 +4,7 @@
 //! - [`Plain`]: structures that BPF programs share, as bytes.
 //! - [`attached`]: the scheduler that is attached, and its maps; [`pools`]: its pools.
 //! - [`cgroups`]: which cgroups exist, their `cpu.max`, and their labels.
-//! - [`TaskStorage`]: when maps of tasks may go.
+//! - [`TaskStorage`]: when maps of tasks may go; [`public_folder`]: of what is kept below `/run`.
 
 pub mod attached;
 pub mod cgroups;
@@ -17,6 +17,22 @@ pub use loading::{
 };
 
 use sidelane_policy::intf;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Creates a folder in which anybody may look, whatever the umask. One that is there stays as it is.
+///
+/// # Errors
+/// It cannot be created.
+pub fn public_folder(folder: &Path) -> io::Result<()> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder)?;
+    fs::set_permissions(folder, Permissions::from_mode(0o755))
+}
 
 /// C structures of which any bytes are a valid value.
 ///

@@ -8,10 +8,11 @@ use crate::loader::Event;
 use crate::{Error, ExitReason, Scope};
 use chrono::{DateTime, Local, SecondsFormat};
 use serde::{Deserialize, Serialize};
-use sidelane_kernel::attached;
+use sidelane_kernel::{attached, public_folder};
 use std::fmt;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -228,9 +229,10 @@ impl Record {
 
     /// In one go: a reader meanwhile sees the one or the other.
     fn put(&self, name: &str, text: &str) -> io::Result<()> {
-        fs::create_dir_all(&self.folder)?;
+        public_folder(&self.folder)?;
         let new = self.folder.join(format!("{name}.new"));
         fs::write(&new, text)?;
+        fs::set_permissions(&new, Permissions::from_mode(0o644))?; // anybody may read it, whatever the umask
         fs::rename(&new, self.folder.join(name))
     }
 }

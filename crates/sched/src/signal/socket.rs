@@ -4,11 +4,12 @@ use crate::Error;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use sidelane_kernel::public_folder;
 use sidelane_runtime::wire::{BoardHello, Hello};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -25,11 +26,8 @@ impl Socket {
             let what = what.to_owned();
             move |e: io::Error| Error::Signal(format!("{what} {}: {e}", path.display()))
         };
-        if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
-            let everybody = Permissions::from_mode(0o755);
-            fs::create_dir_all(folder)
-                .and_then(|()| fs::set_permissions(folder, everybody))
-                .map_err(failed("create the folder of"))?;
+        if let Some(folder) = path.parent() {
+            public_folder(folder).map_err(failed("create the folder of"))?;
         }
         match UnixStream::connect(path) {
             Ok(_) => {
@@ -37,7 +35,8 @@ impl Socket {
                     "another service listens there; stop it, or set SIDELANE_SIGNAL_SOCKET";
                 return Err(Error::Signal(format!("{}: {problem}", path.display())));
             }
-            Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
+            // a file of another kind refuses, too: binding tells of it
+            Err(e) if e.kind() == ErrorKind::ConnectionRefused && is_socket(path) => {
                 fs::remove_file(path).map_err(failed("remove"))?;
             }
             Err(_) => {}
@@ -52,6 +51,10 @@ impl Socket {
             path: path.to_owned(),
         })
     }
+}
+
+fn is_socket(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|of| of.file_type().is_socket())
 }
 
 impl Drop for Socket {
