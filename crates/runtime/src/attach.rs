@@ -7,11 +7,12 @@
 use crate::status::{self, Status, set_attached, status};
 use crate::wire::{ASK_BOARD, BoardHello, Hello, SOCKET_VARIABLE, SUBSCRIBE};
 use crate::{board, cpu, nap, region, wire};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -236,12 +237,16 @@ fn attach() -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// The socket's path; a program with raised privileges does not take it from its environment.
-fn socket_path() -> OsString {
-    // SAFETY: no pointer is involved
-    let raised = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    let named = std::env::var_os(SOCKET_VARIABLE).filter(|_| !raised);
-    named.unwrap_or_else(|| wire::DEFAULT_SOCKET.into())
+/// The socket's path; a program with raised privileges does not take it from its environment. That is read once, by a thread of the
+/// program's: it may be changed while ours runs, which looks for a service again and again.
+fn socket_path() -> &'static OsStr {
+    static PATH: OnceLock<OsString> = OnceLock::new();
+    PATH.get_or_init(|| {
+        // SAFETY: no pointer is involved
+        let raised = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+        let named = std::env::var_os(SOCKET_VARIABLE).filter(|_| !raised);
+        named.unwrap_or_else(|| wire::DEFAULT_SOCKET.into())
+    })
 }
 
 /// The memory behind the descriptors is trusted: the service has to be root's, or our own.
