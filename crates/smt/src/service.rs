@@ -289,7 +289,10 @@ fn speed(seen: &Seen, rates: &Rates, by_density: &[f64]) -> Speed {
     let by_rates = || {
         let known = rates.source != RateSource::Assumed;
         let first = rates.thread_perf.first().copied().filter(|_| known)?;
-        let at = |n: usize| rates.thread_perf.get(n).or(rates.thread_perf.last());
+        // further lanes than are known add nothing
+        let (known, last) = (rates.thread_perf.len(), rates.thread_perf.last());
+        let further = |n: usize| last.map(|last| last * known as f64 / (n + 1) as f64);
+        let at = |n: usize| rates.thread_perf.get(n).copied().or_else(|| further(n));
         let speeds = (0..by_density.len()).map(|n| at(n).map_or(1.0, |speed| speed / first));
         let whole: f64 = by_density.iter().zip(speeds).map(|(a, b)| a * b).sum();
         let beside = (whole - (1.0 - share)) / share.max(f64::MIN_POSITIVE);
