@@ -15,9 +15,10 @@ use crate::steady;
 use crate::threads::HostSettings;
 use crate::wire::{self, Frame};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
@@ -136,7 +137,9 @@ impl Machine {
         let mut keeper = Keeper::start(&spec.sidelane)?;
         let folder = std::env::temp_dir().join(unique_name());
         keeper.note(|all| all.folders.push(folder.clone()))?;
-        std::fs::create_dir(&folder).during(|| format!("create {}", folder.display()))?;
+        // what goes into the machine others may not be allowed to read
+        (DirBuilder::new().mode(0o700).create(&folder))
+            .during(|| format!("create {}", folder.display()))?;
         let initrd = folder.join("initrd");
         std::fs::write(&initrd, rootfs::build(spec, &kernel)?)
             .during(|| format!("write {}", initrd.display()))?;
