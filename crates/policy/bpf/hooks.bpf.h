@@ -487,6 +487,7 @@ HOOK void hook_ticks(struct task_struct *p, struct task_ctx *tctx, struct lane_c
 HOOK void hook_any_ticks(s32 cpu)
 {
 	missed_taken(cpu);
+	window_tick(cpu);
 }
 
 HOOK void hook_others_tick(struct lane_ctx *lane, s32 cpu, u64 now_ns)

@@ -226,3 +226,15 @@ fn jobs_that_are_few_and_all_late_take_the_budget_back() {
     println!("{grown_ns}, then {}: {tail_ns}", budget_ns(&machinery));
     assert!(tail_ns <= objective_ns, "{tail_ns}");
 }
+
+#[test]
+fn a_server_that_is_bound_to_a_lane_has_windows_too() {
+    let mut machinery = Machinery::new(objective(20e6), true);
+    for worker in machinery.workers.clone() {
+        machinery.sim.set_cpus(worker, Some(&[0])).unwrap();
+    }
+    machinery.sim.set_timer(1, 0);
+    machinery.latencies_ns(6 * PART_NS, RATE / 4.0);
+    let state = machinery.sim.objective().unwrap();
+    assert!(state.budget_ns > MS, "{state:?}");
+}

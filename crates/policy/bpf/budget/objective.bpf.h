@@ -232,4 +232,20 @@ static __always_inline void window_need(u32 index)
 		window_arm();
 }
 
+/*
+ * From the tick of the lane @cpu, whatever runs there. Critical work that may use one lane only wakes where timers cannot be set, so that
+ * nothing else would begin its windows.
+ */
+static __always_inline void window_tick(s32 cpu)
+{
+	const struct lane_ctx *lane = lane_ctx(cpu);
+	const struct core_ctx *core;
+
+	if (window_armed || !lane || lane->state != LANE_CRITICAL)
+		return;
+	core = core_ctx(lane->core);
+	if (core)
+		window_need(core->strictest);
+}
+
 #endif /* SIDELANE_OBJECTIVE_BPF_H */

@@ -223,14 +223,11 @@ impl SchedExt {
         };
         self.charge(engine, cpu);
         let p = self.pointer(id);
-        let counters = self.sidelane.reads_counters() && !self.beside.partial;
+        if !self.beside.partial {
+            self.tick_of_any(engine);
+        }
         // SAFETY: see `wake`.
-        operate(self, engine, || unsafe {
-            if counters {
-                native::sidelane_count_tick();
-            }
-            native::sidelane_tick(p);
-        });
+        operate(self, engine, || unsafe { native::sidelane_tick(p) });
         *self.slice_ns(id) == 0
     }
 
