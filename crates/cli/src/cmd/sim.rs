@@ -126,7 +126,7 @@ struct WhatIfArgs {
     #[arg(long, value_name = "1,S,...", value_delimiter = ',', conflicts_with_all = ["scenario", "swarm", "swarm_seed"])]
     thread_perf: Option<Vec<f64>>,
     /// Print the scenario that was made, to be kept in a file, and simulate nothing.
-    #[arg(long, conflicts_with_all = ["scenario", "swarm", "swarm_seed", "svg", "trace", "record"])]
+    #[arg(long, conflicts_with_all = ["scenario", "swarm", "swarm_seed", "svg", "trace", "record", "set", "seconds", "seed", "replications"])]
     show_scenario: bool,
 }
 
