@@ -28,6 +28,9 @@ use std::time::{Duration, Instant};
 /// A guest that says nothing for this long has hung.
 const SILENCE: Duration = Duration::from_secs(120);
 
+/// The kernel's last words where the emulator has shown a lane code that another was rewriting (see [`crate::emulator`]).
+const ASTRAY: &str = "Oops: int3";
+
 /// How long the guest may take to switch off before it is ended.
 const SWITCH_OFF: Duration = Duration::from_secs(10);
 
@@ -111,11 +114,13 @@ impl Machine {
             interrupt: &spec.interrupt,
             notice: spec.notice,
         })?;
-        let start = Instant::now();
-        let mut machine = Machine::start(spec, kernel)?;
-        // From here on, an error ends the machine by dropping it.
-        machine.await_hello(start)?;
-        machine.boot_time = start.elapsed();
+        let mut machine = match Machine::come_up(spec, kernel.clone()) {
+            Err(error) if error.to_string().contains(ASTRAY) => {
+                (spec.notice)("the emulator led the machine astray while it booted: once more");
+                Machine::come_up(spec, kernel)
+            }
+            come => come,
+        }?;
         if !spec.counted_time && !spec.floats {
             machine.arrangement.pin()?; // with counted time one thread carries all lanes
         }
@@ -129,6 +134,15 @@ impl Machine {
             .arrangement
             .keep_steady(spec.steady, &spec.thread_perf)?;
         machine.arrangement.keep_awake(spec.keep_host_awake)?;
+        Ok(machine)
+    }
+
+    /// Comes back when commands can be run; an error ends the machine by dropping it.
+    fn come_up(spec: &Spec, kernel: kernel::Image) -> Result<Machine> {
+        let start = Instant::now();
+        let mut machine = Machine::start(spec, kernel)?;
+        machine.await_hello(start)?;
+        machine.boot_time = start.elapsed();
         Ok(machine)
     }
 
