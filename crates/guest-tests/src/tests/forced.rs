@@ -66,12 +66,15 @@ fn a_closed_core_s_lane_idles_or_is_borrowed() {
     let elsewhere = beside(&[Some(2), Some(2), Some(3)]);
     printed(&["tune", "--borrow", "off"]);
     let no_limit = beside(&[None; 4]);
+    let woken = batch_is_woken_from_another_core();
     recorder.stop();
-    let [any, elsewhere, no_limit] = [any, elsewhere, no_limit].map(|(from_ns, to_ns)| {
-        let interval = sum_within(from_ns, to_ns);
-        tell(&critical, &interval);
-        interval
-    });
+    let [any, elsewhere, no_limit, woken] =
+        [any, elsewhere, no_limit, woken].map(|(from_ns, to_ns)| {
+            let interval = sum_within(from_ns, to_ns);
+            tell(&critical, &interval);
+            interval
+        });
+    each_core_has_its_own_time(&woken);
     a_lane_of_a_closed_core_idles(&critical, &any);
     // batch that may not use the lane does not wait for it
     let raw_ns = task(&elsewhere, &critical).usage.raw_ns;
@@ -79,6 +82,30 @@ fn a_closed_core_s_lane_idles_or_is_borrowed() {
     assert!(borrowed_ns < raw_ns / 100 && forced_ns < raw_ns / 100);
     without_a_limit_all_is_borrowed_and_nothing_idles(&critical, &no_limit);
     the_scheduler_goes_and_nobody_knows_any_more(scheduler, &critical);
+}
+
+/// Batch that is bound to the sibling, woken 500 times a second from a lane of another core. From when to when.
+fn batch_is_woken_from_another_core() -> (u64, u64) {
+    let wakes = "while :; do echo; sleep 0.002; done | taskset 2 cat";
+    let _wakes = Load::spawn("sh", &["-c", wakes], &Traits::on("batch", 3));
+    let times = beside(&[]);
+    // what the shell has made, too
+    std::fs::write(cgroup("batch").join("cgroup.kill"), "1").unwrap();
+    times
+}
+
+/// The first core is busy all the time, the second hardly.
+fn each_core_has_its_own_time(interval: &Interval) {
+    let elapsed_ns = interval.elapsed_ns();
+    // what contradicts itself is not recorded
+    assert!(elapsed_ns > 1_500_000_000, "{:?}", interval.notes);
+    for core in &interval.cores {
+        let busy_ns: u64 = core.by_density_ns.iter().sum();
+        close("elapsed", core.elapsed_ns, elapsed_ns, 0.01);
+        assert!(busy_ns <= elapsed_ns + elapsed_ns / 100, "{core:?}");
+    }
+    let first_ns: u64 = interval.cores[0].by_density_ns.iter().sum();
+    close("the first core's time", first_ns, elapsed_ns, 0.02);
 }
 
 /// Batch that may only use the sibling waits for it; what waits already when the recorder begins is seen once it ran by
