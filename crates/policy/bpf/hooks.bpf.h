@@ -436,6 +436,7 @@ HOOK void hook_begins(struct task_struct *p, struct task_ctx *tctx, struct lane_
 		      u64 now_ns)
 {
 	promote_runs(p, tctx);
+	spread_drop(tctx);
 	retain_runs(p, lane, pair_uses_held(tctx, lane, cpu), now_ns);
 	overdue_begins(p, tctx, lane);
 	pair_waited(tctx, now_ns);

@@ -43,6 +43,15 @@ VERIFIED_ONCE s32 spread_lane(struct task_struct *p __arg_trusted, u32 core_id)
 	return id >= 0 ? pick_lane(p, id, STATE(LANE_IDLE), -1) : -1;
 }
 
+/* @p does not go where it was to: that lane finds out that it is still idle. */
+static __always_inline void spread_drop(struct task_ctx *tctx)
+{
+	if (!tctx->spread_lane)
+		return;
+	scx_bpf_kick_cpu(tctx->spread_lane - 1, SCX_KICK_IDLE);
+	tctx->spread_lane = 0;
+}
+
 /* Takes such a lane over for @p, which leaves @core_id then. False: it stays. */
 static __always_inline bool spread_moves(struct task_struct *p, struct task_ctx *tctx, u32 core_id)
 {
@@ -53,6 +62,7 @@ static __always_inline bool spread_moves(struct task_struct *p, struct task_ctx 
 	if (tctx->class != CLASS_NORMAL || tctx->burst_ns < fixed.slice_ns[CLASS_NORMAL] ||
 	    !core_set_any(CORES_IDLE, core_id) || is_bound_now(p))
 		return false;
+	spread_drop(tctx); /* some kernels ask again before @p leaves */
 	cpu = spread_lane(p, core_id);
 	lane = lane_ctx(cpu);
 	core = lane ? core_ctx(lane->core) : NULL;
@@ -60,15 +70,6 @@ static __always_inline bool spread_moves(struct task_struct *p, struct task_ctx 
 		return false;
 	tctx->spread_lane = cpu + 1;
 	return true;
-}
-
-/* @p does not go where it was to: that lane finds out that it is still idle. */
-static __always_inline void spread_drop(struct task_ctx *tctx)
-{
-	if (!tctx->spread_lane)
-		return;
-	scx_bpf_kick_cpu(tctx->spread_lane - 1, SCX_KICK_IDLE);
-	tctx->spread_lane = 0;
 }
 
 /* Sends @p, which has left its lane, to the one that was taken over for it; false: it has none. */
