@@ -6,6 +6,7 @@
 use crate::machine::{cores_text, groups};
 use crate::{Mistake, Scenario};
 use sidelane_smt::snapshot::{Class, DeltaError, Interval, RateSource, TaskTotals};
+use sidelane_smt::thread_perf;
 use std::fmt::Write;
 
 /// A machine and a load in a few numbers.
@@ -38,17 +39,11 @@ pub enum Error {
     Intervals(#[from] DeltaError),
 }
 
-/// Published values: of a Xeon with two lanes, of POWER7 with four; further lanes add nothing.
+/// Published values, of so many lanes.
 fn typical(lanes: usize) -> Vec<f64> {
-    let known: &[f64] = match lanes {
-        1 | 2 => &[1.0, 0.6],
-        _ => &[1.0, 0.75, 0.57, 0.45],
-    };
-    let of = |n: usize| match known.get(n - 1) {
-        Some(speed) => *speed,
-        None => known[known.len() - 1] * known.len() as f64 / n as f64,
-    };
-    (1..=lanes).map(of).collect()
+    let mut speeds = thread_perf::extended(thread_perf::typical(lanes), lanes);
+    speeds.truncate(lanes);
+    speeds
 }
 
 /// A task that runs for this share of the time or more is batch where nobody knows classes.

@@ -8,6 +8,7 @@ use crate::histogram::LogHistogram;
 use crate::latency::Quantile;
 use crate::report::{shortened, wrapped};
 use crate::snapshot::{RateSource, Rates};
+use crate::thread_perf;
 use serde::Serialize;
 use sidelane_topology::printable;
 use std::fmt::Write;
@@ -289,11 +290,8 @@ fn speed(seen: &Seen, rates: &Rates, by_density: &[f64]) -> Speed {
     let by_rates = || {
         let known = rates.source != RateSource::Assumed;
         let first = rates.thread_perf.first().copied().filter(|_| known)?;
-        // further lanes than are known add nothing
-        let (known, last) = (rates.thread_perf.len(), rates.thread_perf.last());
-        let further = |n: usize| last.map(|last| last * known as f64 / (n + 1) as f64);
-        let at = |n: usize| rates.thread_perf.get(n).copied().or_else(|| further(n));
-        let speeds = (0..by_density.len()).map(|n| at(n).map_or(1.0, |speed| speed / first));
+        let speeds = thread_perf::extended(rates.thread_perf.clone(), by_density.len());
+        let speeds = speeds.iter().map(|speed| speed / first);
         let whole: f64 = by_density.iter().zip(speeds).map(|(a, b)| a * b).sum();
         let beside = (whole - (1.0 - share)) / share.max(f64::MIN_POSITIVE);
         let beside = if share > 0.0 { beside } else { 1.0 };

@@ -31,6 +31,22 @@ pub fn fault(speeds: &[f64]) -> Option<String> {
     None
 }
 
+/// Published speeds: of a Xeon with two lanes, of POWER7 with four for cores of more.
+pub fn typical(lanes: usize) -> Vec<f64> {
+    match lanes {
+        0..=2 => vec![1.0, 0.6],
+        _ => vec![1.0, 0.75, 0.57, 0.45],
+    }
+}
+
+/// At least so many speeds: lanes beyond those that are known add nothing, so that the core's rate stays.
+pub fn extended(mut known: Vec<f64>, lanes: usize) -> Vec<f64> {
+    let count = known.len();
+    let last = known.last().copied().unwrap_or(1.0);
+    known.extend((count + 1..=lanes).map(|n| last * count as f64 / n as f64));
+    known
+}
+
 /// The valid threadPerf that is nearest to measured speeds, by weighted least squares: the first is
 /// 1; neighbours that increase are replaced by their weighted mean; what is above 1 becomes 1.
 /// Weights are above 0; a missing one is 1.

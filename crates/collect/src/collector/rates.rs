@@ -13,19 +13,15 @@ use std::collections::BTreeMap;
 pub(super) fn rates(settings: &Settings, lanes: usize) -> Result<(Rates, Option<String>), Error> {
     let given = settings.rates.clone().unwrap_or_else(|| Rates {
         source: RateSource::Assumed,
-        thread_perf: typical(lanes),
+        thread_perf: thread_perf::typical(lanes),
     });
     if let Some(fault) = thread_perf::fault(&given.thread_perf) {
         return Err(Error::Metrics(format!("threadPerf is not valid: {fault}")));
     }
     let known = given.thread_perf.len();
-    let last = given.thread_perf.last().copied().unwrap_or(1.0);
-    // further lanes add nothing: the core's rate stays
-    let further = (known + 1..=lanes).map(|n| last * known as f64 / n as f64);
-    let speeds = given.thread_perf.iter().copied().chain(further);
-    let thread_perf = speeds.collect();
+    let source = given.source;
+    let thread_perf = thread_perf::extended(given.thread_perf, lanes);
     if known >= lanes {
-        let source = given.source;
         return Ok((
             Rates {
                 source,
@@ -45,14 +41,6 @@ pub(super) fn rates(settings: &Settings, lanes: usize) -> Result<(Rates, Option<
         },
         Some(tail),
     ))
-}
-
-/// Published values: of a Xeon with two lanes, of POWER7 with four.
-fn typical(lanes: usize) -> Vec<f64> {
-    match lanes {
-        1 | 2 => vec![1.0, 0.6],
-        _ => vec![1.0, 0.75, 0.57, 0.45],
-    }
 }
 
 /// What was seen counts half after this time.
