@@ -141,11 +141,12 @@ static __always_inline bool throttle_release(u32 pool, u64 now_ns)
 			moved = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, VECTOR_ID(lane->core, class),
 						 0);
 		}
-		if (!moved)
+		if (!moved) {
 			release_fails(tctx);
-		release_ends(tctx, moved ? 0 : held);
-		if (!moved)
+			release_ends(tctx, held);
 			continue;
+		}
+		release_ends(tctx, 0);
 		polar_need();
 		kick_for(p, tctx, lane, cpu, false);
 		any = true;
