@@ -337,8 +337,8 @@ VERIFIED_ONCE s32 fallback_lane(struct task_struct *p __arg_trusted, u32 home, s
 		}
 	}
 	first = bpf_cpumask_any_distribute(p->cpus_ptr);
-	bpf_for(i, 0,
-		nr_lanes) { /* an affinity may name lanes that are offline, and these have no core */
+	/* an affinity may name lanes that are offline, and these have no core */
+	bpf_for(i, 0, nr_lanes) {
 		const struct lane_ctx *lane;
 
 		cpu = first + i < nr_lanes ? first + i : first + i - nr_lanes;
