@@ -215,10 +215,14 @@ impl Scheduler<'_> {
             self.bound_idle(on_event);
             self.follow_cgroups(on_event)?;
             self.adopt(adopter, on_event)?;
-            let mut other_lanes = None;
             if resolved.elapsed() >= RESOLVE_AGAIN {
                 resolved = Instant::now();
-                other_lanes = self.other_lanes();
+                if let Some(online) = self.other_lanes()
+                    && !self.exited()
+                {
+                    self.detach(adopter);
+                    return Ok(Ended::OtherLanes(online));
+                }
                 if resolve::follow(&mut self.rules, &self.config.rules) {
                     self.write_rules()?;
                     self.looks.again();
@@ -238,12 +242,6 @@ impl Scheduler<'_> {
             {
                 self.detach(adopter);
                 return Ok(Ended::Outgrown(outgrown));
-            }
-            if let Some(online) = other_lanes
-                && !self.exited()
-            {
-                self.detach(adopter);
-                return Ok(Ended::OtherLanes(online));
             }
             if requests.reload.swap(false, Ordering::Relaxed)
                 && let Some(changed) = self.changed(read, on_event)
