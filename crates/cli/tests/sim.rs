@@ -145,18 +145,16 @@ fn columns_are_as_wide_as_the_longest_name() {
 #[test]
 fn the_machine_is_that_which_is_simulated() {
     let quick = ["--seconds", "0.1", "--replications", "1"];
-    for what in [
-        &[
-            "sim",
-            "--cores",
-            "4",
-            "--load",
-            "0.3",
-            "--set",
-            "machine.cores=2",
-        ][..],
-        &["sim", DEMO, "--set", "machine.cores=8"],
-    ] {
+    let made = [
+        "sim",
+        "--cores",
+        "4",
+        "--load",
+        "0.3",
+        "--set",
+        "machine.cores=2",
+    ];
+    for what in [&made[..], &["sim", DEMO, "--set", "machine.cores=8"]] {
         let text = stdout(&sidelane(&[what, &quick[..]].concat()));
         let cores = what
             .last()
@@ -166,16 +164,7 @@ fn the_machine_is_that_which_is_simulated() {
         assert!(text.contains(&machine), "{text}");
         assert!(!text.contains("4 cores"), "{text}");
     }
-    let what = [
-        "sim",
-        "--cores",
-        "4",
-        "--load",
-        "0.3",
-        "--set",
-        "machine.cores=2",
-    ];
-    let json = sidelane(&[&what[..], &quick[..], &["--format", "json"]].concat());
+    let json = sidelane(&[&made[..], &quick[..], &["--format", "json"]].concat());
     let about = super::document(&json)["about"].to_string();
     assert!(!about.contains(char::is_numeric), "{about}");
 }
